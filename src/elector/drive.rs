@@ -204,7 +204,7 @@ impl EventLoop {
         if let ToElector::Probe { kind, began } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             spawn(async move {
-                let failure = probe::ask(probe).await;
+                let failure = probe::ask(kind, probe).await;
                 let _ = arrive.send(Arrived::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
             });
         }

@@ -13,20 +13,27 @@ use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout
 
 use crate::{
     clock,
-    config::{FileProbe, HttpProbe, Means, Probe},
+    config::{FileProbe, HttpProbe, Means, Probe, ProbeKind},
     words::one_line,
 };
 
-/// On a disk that hangs one thread waits, and no second one.
-static LOOKING: Semaphore = Semaphore::const_new(1);
+/// On a disk that hangs one thread of each kind waits, and no second one.
+static LOOKING: [Semaphore; 2] = [const { Semaphore::const_new(1) }; 2];
+
+const fn looking(kind: ProbeKind) -> &'static Semaphore {
+    match kind {
+        ProbeKind::Readiness => &LOOKING[0],
+        ProbeKind::Liveness => &LOOKING[1],
+    }
+}
 
 /// Asks once: why it failed, if it did.
-pub(super) async fn ask(probe: Probe) -> Option<String> {
+pub(super) async fn ask(kind: ProbeKind, probe: Probe) -> Option<String> {
     let answer = async {
         match probe.means() {
             Some(Means::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
             Some(Means::Http) => get(&probe.http).await,
-            Some(Means::File) => look(probe.file.clone()).await,
+            Some(Means::File) => look(kind, probe.file.clone()).await,
             Some(Means::Notify | Means::Exec) | None => Err("init asks".into()),
         }
     };
@@ -43,8 +50,8 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 
-async fn look(probe: FileProbe) -> Result<(), String> {
-    let permit = LOOKING.try_acquire().map_err(|_| "its file system does not answer")?;
+async fn look(kind: ProbeKind, probe: FileProbe) -> Result<(), String> {
+    let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
     let written = spawn_blocking(move || {
         let _permit = permit;
         fs::metadata(probe.path).and_then(|file| file.modified())
@@ -96,7 +103,7 @@ mod tests {
         });
         let mut answers = Vec::new();
         for _ in 0..4 {
-            answers.push(ask(healthz.clone()).await);
+            answers.push(ask(ProbeKind::Readiness, healthz.clone()).await);
         }
         assert_eq!(answers, [None, None, Some("HTTP 404".into()), Some("HTTP 503".into())]);
         let seen = stub.seen.try_recv().unwrap();
@@ -108,14 +115,14 @@ mod tests {
     async fn a_server_that_takes_the_connection_and_says_nothing_has_failed_when_the_time_is_up() {
         let stub = Stub::start([Say::Silence]).await;
         let hung = probe(address(&stub), |probe| probe.timeout = Duration::from_millis(50));
-        assert_eq!(ask(hung).await, Some("no answer within 50ms".into()));
+        assert_eq!(ask(ProbeKind::Readiness, hung).await, Some("no answer within 50ms".into()));
     }
 
     #[tokio::test]
     async fn over_https_no_certificate_is_checked() {
         let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
         let https = probe(server.address(), |probe| probe.http.scheme = Scheme::Https);
-        assert_eq!(ask(https).await, Some("HTTP 401".into()), "its authority is unknown here");
+        assert_eq!(ask(ProbeKind::Readiness, https).await, Some("HTTP 401".into()), "its authority is unknown here");
     }
 
     #[tokio::test]
@@ -123,9 +130,9 @@ mod tests {
         let stub = Stub::start([]).await;
         for (address, fails) in [(address(&stub), false), (nowhere().await, true)] {
             let tcp = probe(address, |probe| (probe.http, probe.tcp.port) = (HttpProbe::default(), address.port()));
-            assert_eq!(ask(tcp).await.is_some(), fails);
+            assert_eq!(ask(ProbeKind::Readiness, tcp).await.is_some(), fails);
         }
-        assert!(ask(probe(nowhere().await, |_| {})).await.is_some());
+        assert!(ask(ProbeKind::Readiness, probe(nowhere().await, |_| {})).await.is_some());
     }
 
     #[tokio::test]
@@ -136,19 +143,24 @@ mod tests {
             timeout: Duration::from_secs(20),
             ..Probe::default()
         };
-        assert!(ask(file(None)).await.is_some_and(|failure| failure.contains("No such file")));
+        assert!(ask(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
         let written = fs::File::create(&path).unwrap();
-        assert_eq!(ask(file(Some(Duration::from_secs(3600)))).await, None);
+        assert_eq!(ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
         written.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(ask(file(None)).await, None);
-        assert!(ask(file(Some(Duration::from_secs(3600)))).await.is_some_and(|failure| failure.contains("ago")));
+        assert_eq!(ask(ProbeKind::Readiness, file(None)).await, None);
+        assert!(
+            ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await.is_some_and(|failure| failure.contains("ago"))
+        );
         fs::remove_file(path).unwrap();
     }
 
     #[tokio::test]
     async fn a_file_system_that_hangs_holds_up_one_thread_and_no_more() {
-        let _hangs = LOOKING.acquire().await.unwrap();
-        let file = Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
-        assert_eq!(ask(file).await, Some("its file system does not answer".into()));
+        let file = || Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
+        let hangs = looking(ProbeKind::Liveness).acquire().await.unwrap();
+        assert_eq!(ask(ProbeKind::Liveness, file()).await, Some("its file system does not answer".into()));
+        drop(hangs);
+        let both = tokio::join!(ask(ProbeKind::Readiness, file()), ask(ProbeKind::Liveness, file()));
+        assert_eq!(both, (None, None), "neither is in the other's way");
     }
 }

@@ -78,10 +78,13 @@ impl Health {
 
     /// It runs.
     pub(crate) fn begin(&mut self, now: Instant) {
+        let says_ready = self.readiness.means == Some(Means::Notify);
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
             check.at = match (check.means, check.kind) {
                 (None, _) | (Some(Means::Notify), ProbeKind::Readiness) => Instant::NEVER,
+                // As under systemd: from READY=1 on.
+                (Some(Means::Notify), ProbeKind::Liveness) if says_ready => Instant::NEVER,
                 (Some(Means::Notify), ProbeKind::Liveness) => first + check.watchdog,
                 (Some(_), _) => first,
             };
@@ -122,7 +125,12 @@ impl Health {
     /// What it says of itself.
     pub(crate) fn notified(&mut self, said: &Notification, now: Instant) {
         match said {
-            Notification::Ready => self.readiness.says(true, ""),
+            Notification::Ready => {
+                self.readiness.says(true, "");
+                if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
+                    self.liveness.wait(None, now);
+                }
+            }
             Notification::Reloading => self.readiness.says(false, "it said RELOADING=1"),
             Notification::Watchdog => self.liveness.wait(None, now),
             Notification::WatchdogSpan(span) => self.liveness.wait(Some(*span), now),
@@ -145,7 +153,12 @@ impl Health {
     pub(crate) fn answered(&mut self, kind: ProbeKind, began: Instant, failure: Option<String>) {
         for check in self.checks().into_iter().filter(|check| check.kind == kind) {
             let answered = check.attempt.take_if(|attempt| attempt.began == began);
-            if answered.is_some_and(|attempt| !check.asks_by_process() || attempt.kill_at != Instant::NEVER) {
+            let Some(Attempt { began, kill_at }) = answered else { continue };
+            if check.at != Instant::NEVER {
+                // At once, if it took longer than that.
+                check.at = began + check.probe.period;
+            }
+            if !check.asks_by_process() || kill_at != Instant::NEVER {
                 check.count(failure.clone());
             }
         }
@@ -244,7 +257,7 @@ impl Check {
     /// Counts an answer: why it is a failure, if it is one.
     fn count(&mut self, failure: Option<String>) {
         let is_good = failure.is_none();
-        self.failure = failure.unwrap_or_default();
+        self.failure = failure.unwrap_or_else(|| "it has not succeeded successThreshold times in a row yet".into());
         self.contrary = if is_good == self.good { 0 } else { self.contrary + 1 };
         if self.contrary >= if is_good { self.probe.success_threshold } else { self.probe.failure_threshold } {
             (self.good, self.contrary) = (is_good, 0);

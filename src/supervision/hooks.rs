@@ -19,6 +19,8 @@ pub(crate) struct HookRun {
     kill_at: Option<Instant>,
     /// If it is still there by then, it counts as failed.
     until: Instant,
+    /// Nobody waits for it any more.
+    called_off: bool,
 }
 
 impl HookRun {
@@ -34,7 +36,7 @@ impl HookRun {
         let hook = kind.of(&policy.hooks)?;
         out.push_back(Action::Hook { hook: kind, told, not_after });
         let kill_at = now + hook.timeout;
-        Some(Self { kind, pid: None, kill_at: Some(kill_at), until: kill_at + policy.config.stop.kill_margin })
+        Some(Self { kind, pid: None, kill_at: Some(kill_at), until: kill_at + policy.config.stop.kill_margin, called_off: false })
     }
 
     pub(crate) const fn forked(&mut self, pid: i32) {
@@ -69,11 +71,18 @@ impl HookRun {
         }
     }
 
+    /// Kills it because nobody waits for it any more: that is no failure.
+    pub(crate) fn call_off(&mut self, out: &mut VecDeque<Action>) {
+        self.called_off = true;
+        self.kill(out);
+    }
+
     /// Whether what it was for goes on after this end; none: it never began.
     pub(crate) fn succeeds(&self, exit: Option<Exit>, policy: &Policy, out: &mut VecDeque<Action>) -> bool {
         let name = self.kind.as_str();
         let how = match exit {
             Some(Exit::Code(0)) => return true,
+            Some(_) if self.called_off => return true,
             None => "it could not be started".into(),
             Some(_) if self.kill_at.is_none() => format!("it was not over within hooks.{name}.timeout, and was killed"),
             Some(exit) => exit.to_string(),

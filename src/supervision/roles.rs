@@ -263,7 +263,7 @@ impl Roles {
     /// It is to lead, and does not wait for afterFollow.
     pub(crate) fn hasten(&mut self, out: &mut Actions) {
         if let Stage::Following(hook) = &mut self.stage {
-            hook.kill(out);
+            hook.call_off(out);
         }
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Workload {
     account: Account,
     /// The proof as it was reported, until something of a leader runs again.
     proved: Option<Stop>,
+    /// Something of a leader has run in this term, and afterFollow was not told.
+    has_led: bool,
     /// What led, and was given up, until afterFollow is told.
     led: Option<Told>,
     actions: VecDeque<Action>,
@@ -113,6 +115,7 @@ impl Workload {
             leads: false,
             account: Account::default(),
             proved: None,
+            has_led: false,
             led: None,
             actions: VecDeque::new(),
             happened: VecDeque::new(),
@@ -215,7 +218,7 @@ impl Workload {
     pub(crate) fn begin_term(&mut self) {
         self.restarts.reset();
         self.forget_stop();
-        self.led = None;
+        (self.has_led, self.led) = (false, None);
     }
 
     /// Clears what is reported of a stop.
@@ -316,7 +319,8 @@ impl Workload {
         if self.leads && HookKind::BeforeLead.of(&self.policy.hooks).is_some() {
             self.actual = self.killing(None, again_at, now);
         } else {
-            (self.actual, self.leads) = (again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until }), false);
+            self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
+            (self.leads, self.has_led) = (false, false);
         }
     }
 
@@ -409,7 +413,7 @@ impl Workload {
                 escalation.squeeze(not_after.before(stop.kill_margin).min(now + stop.loss_grace));
             }
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
-                self.leads = true;
+                (self.leads, self.has_led) = (true, true);
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);
                 self.take(outcome, now);
             }
@@ -452,6 +456,7 @@ impl Workload {
             Actual::Preparing { .. } | Actual::Following { .. } | Actual::Starting { .. } | Actual::Stopping { .. } => return,
         };
         let Some(led) = self.led.take() else { return };
+        self.has_led = false;
         let hook = HookRun::start(HookKind::AfterFollow, &self.policy, led, Instant::NEVER, now, &mut self.actions);
         match (hook, roles) {
             (Some(hook), Some(roles)) => roles.follow(hook),
@@ -466,7 +471,7 @@ impl Workload {
             let told = Told { info: launch.info.clone(), ..Told::default() };
             let hook = HookRun::start(HookKind::BeforeLead, &self.policy, told, launch.not_after, now, &mut self.actions);
             if let Some(hook) = hook {
-                self.leads = true;
+                (self.leads, self.has_led) = (true, true);
                 self.actual = Actual::Preparing { hook };
                 return;
             }
@@ -480,6 +485,7 @@ impl Workload {
             Wanted::Down | Wanted::Standby => None,
         };
         self.leads = launch.is_some();
+        self.has_led |= self.leads;
         self.health.forget();
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,

@@ -103,6 +103,9 @@ impl Agent {
 
     pub(super) fn happened(&mut self, happened: Happened, now: Instant) {
         let has_ended = matches!(happened, Happened::Ended(_) | Happened::Restarting(_));
+        if !self.workload.is_running() {
+            self.status.clear();
+        }
         match happened {
             Happened::Leads { pid } => {
                 if let Some(term) = &mut self.term {
@@ -141,7 +144,7 @@ impl Agent {
             }
             Happened::Fails(reason) => {
                 self.begin_stop(reason, now);
-                if reason == Reason::NotLive {
+                if reason == Reason::NotLive && self.config.config.workload.runs == Runs::Always {
                     // One that hangs need not try to follow.
                     self.workload.stop(None, now + self.config.config.workload.stop.grace, now);
                 }

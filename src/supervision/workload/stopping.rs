@@ -31,7 +31,7 @@ impl Workload {
     /// where only a standby is starting or ending, otherwise after a proof that is made from now on.
     pub(crate) fn give_way(&mut self, reason: Reason, info: &TermInfo, kill_at: Instant, not_after: Instant, now: Instant) {
         self.wanted = Wanted::Down;
-        if self.leads {
+        if self.has_led {
             self.led = Some(Told { info: Some(info.clone()), reason: Some(reason), exit: self.exit() });
         }
         let is_ending = matches!(self.actual, Actual::Starting { .. } | Actual::Stopping { .. });
@@ -203,6 +203,7 @@ impl Workload {
 
     fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
+            _ if self.policy.frozen && !self.leads => Some(self.restarts.delayed(since, now)),
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
             OnExit::Follow => Some(self.restarts.delayed(since, now)),

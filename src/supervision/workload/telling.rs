@@ -86,7 +86,16 @@ impl Workload {
 
     /// Why it is not ready, if it is not.
     pub(crate) fn unready(&self) -> Option<&str> {
-        if let Actual::Running { .. } = self.actual { self.health.unready() } else { Some("it does not run") }
+        match self.actual {
+            Actual::Running { .. } => self.health.unready(),
+            Actual::Stopping { main: Some(_), .. } => Some("it is being stopped"),
+            Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Preparing { .. }
+            | Actual::Following { .. }
+            | Actual::Starting { .. }
+            | Actual::Stopping { main: None, .. } => Some("it does not run"),
+        }
     }
 
     /// As what it may be asked how it is: a leader under its launch, until S, or a standby. None while it is told that it follows.

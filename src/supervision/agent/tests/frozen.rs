@@ -238,6 +238,25 @@ fn one_whose_hook_before_a_lead_fails_is_killed_and_not_asked() {
 }
 
 #[test]
+fn a_frozen_standby_that_ends_is_followed_by_another_whatever_is_to_be_done_at_the_end_of_a_leader() {
+    for on_exit in [OnExit::Exit, OnExit::Follow, OnExit::Restart] {
+        let mut config = frozen();
+        config.workload.on_exit = on_exit;
+        config.workload.restart.burst = 1;
+        let mut world = started(config);
+        world.looked(true);
+        for _ in 0..3 {
+            world.exit_proved(Exit::Signal(libc::SIGKILL));
+            world.take();
+            world.wake_until(world.now + Duration::from_secs(300));
+            assert_eq!(world.spawns().map(|(role, _)| role), Some(Some(Role::Standby)), "{on_exit:?}: {:?}", world.actions);
+            world.run();
+            world.looked(true);
+        }
+    }
+}
+
+#[test]
 fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
     let mut config = frozen();
     config.workload.on_exit = OnExit::Follow;

@@ -199,6 +199,58 @@ fn a_watchdog_has_its_whole_time_from_each_word_and_not_a_tick_more() {
 }
 
 #[test]
+fn a_watchdog_begins_once_a_workload_that_says_so_is_ready() {
+    let mut config = ready(notify);
+    config.workload.liveness = asked(notify);
+    let mut world = World::leading(config);
+    world.live_until(ms(50_000));
+    assert_eq!(world.stops(), None);
+    world.says(Notification::Ready);
+    world.live_until(ms(80_000).before(tick()));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(80_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn what_answers_later_than_it_is_to_be_asked_again_is_asked_at_once() {
+    for by in [http, exec] {
+        let mut world = World::leading(live(|probe| {
+            by(probe);
+            probe.timeout = Duration::from_secs(25);
+        }));
+        world.live_until(ms(3000));
+        let [(kind, began)] = world.asks()[..] else { panic!("it was not asked") };
+        world.live_until(ms(15_500));
+        assert_eq!(world.asks(), []);
+
+        world.feed(Input::Probed { kind, began, failure: None });
+
+        world.due();
+        assert_eq!(world.asks(), [(kind, world.now)]);
+    }
+}
+
+#[test]
+fn what_a_workload_said_is_over_with_it() {
+    let mut world = World::leading(ready(notify));
+    world.says(Notification::Status("processing".into()));
+    world.told(ToInit::Heartbeat);
+    world.take();
+    world.step_down(9, Reason::StepDown);
+    let unready = |world: &mut World| {
+        world.tells().iter().rev().find_map(|message| match message {
+            ToElector::Health { unready, status } => Some((unready.clone(), status.clone())),
+            _ => None,
+        })
+    };
+    assert_eq!(world.agent.workload.unready(), Some("it is being stopped"));
+    world.exit_proved(Exit::Code(0));
+    world.told(ToInit::Heartbeat);
+    assert_eq!(unready(&mut world).map(|(_, status)| status), Some(String::new()));
+}
+
+#[test]
 fn a_watchdog_is_shortened_or_pulled_by_the_workload_and_means_nothing_to_one_that_is_asked_otherwise() {
     let mut short = World::leading(live(notify));
     short.says(Notification::WatchdogSpan(Duration::from_secs(5)));

@@ -1,7 +1,10 @@
 //! The hooks around a leader that is started and stopped (`runs: leading`), and those around one that is told.
 
 use super::*;
-use crate::config::{Hook, HookKind, OnHookFailure};
+use crate::{
+    config::{Hook, HookKind, OnExit, OnHookFailure},
+    notification::Notification,
+};
 
 const HOOK: i32 = 300;
 
@@ -247,6 +250,67 @@ fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_
     world.prove();
     world.told(ToInit::Ended { term: Term(1), backoff: None });
     assert!(world.hook().is_none(), "once");
+}
+
+#[test]
+fn the_hook_after_an_end_of_its_own_runs_once_and_knows_how_it_went() {
+    for (on_exit, reason) in [(OnExit::Follow, Reason::Exited), (OnExit::Restart, Reason::StepDown)] {
+        let mut config = with(&[HookKind::AfterFollow]);
+        config.workload.on_exit = on_exit;
+        let mut world = World::leading(config);
+        world.exit_proved(Exit::Code(9));
+        assert!(world.hook().is_none(), "nobody has asked for the proof yet");
+
+        world.step_down(9, Reason::StepDown);
+        world.due();
+        if world.wants(&Action::Sweep) {
+            world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+        }
+
+        let end = (HookKind::AfterFollow, Some(reason), Some(Exit::Code(9)), Instant::NEVER);
+        assert_eq!(world.hook(), Some(end), "{on_exit:?}: {:?}", world.actions);
+        world.hook_runs(HookKind::AfterFollow);
+        world.step_down(10, Reason::StepDown);
+        world.hook_ends(Exit::Code(0));
+        world.prove();
+        world.told(ToInit::Ended { term: Term(1), backoff: None });
+        assert!(world.hook().is_none(), "once");
+    }
+}
+
+#[test]
+fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_planned() {
+    let mut config = with(&[HookKind::BeforeFollow]);
+    config.workload.liveness.notify = true;
+    let mut world = World::leading(config);
+    world.feed(Input::Notified(Notification::WatchdogTrigger));
+    assert_eq!(world.stops_for(), Some(Reason::NotLive));
+    assert_eq!(world.hook().map(|(kind, reason, ..)| (kind, reason)), Some((HookKind::BeforeFollow, Some(Reason::NotLive))));
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_hook_after_a_stop_that_the_next_lead_calls_off_has_not_failed() {
+    let mut config = with(&[HookKind::AfterFollow]);
+    config.workload.runs = config::Runs::Always;
+    config.workload.acknowledge = Some(config::Acknowledge::None);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
+    world.hook_runs(HookKind::AfterFollow);
+
+    world.lead(2);
+
+    assert!(world.wants(&Action::KillHook { pid: HOOK }), "{:?}", world.actions);
+    world.hook_ends(Exit::Signal(libc::SIGKILL));
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Warn(_))), "{:?}", world.actions);
 }
 
 #[test]
