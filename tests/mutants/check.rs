@@ -24,6 +24,9 @@ pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", 
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
+/// So many worlds of several slots are simulated: what the short run has is not enough for all mutants.
+const SLOTS_WORLDS: &str = "200";
+
 /// What was built of all the mutants.
 pub(crate) struct Checks {
     executables: BTreeMap<String, PathBuf>,
@@ -75,7 +78,7 @@ impl Checks {
     /// What the simulation reports, and after how many terms.
     pub(crate) fn simulation(&self, mutant: usize, terms: u64) -> Option<String> {
         let mut command = self.command("simulation", mutant, 3_600);
-        command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");
+        command.env("TENURE_SIMULATION", terms.to_string()).env("TENURE_SLOTS_WORLDS", SLOTS_WORLDS).arg("--nocapture");
         let Printed { success, lines } = watch(command, |_| false);
         let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
         let after = lines.iter().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
