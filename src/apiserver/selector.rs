@@ -1,6 +1,6 @@
 //! Which Leases a LIST or WATCH is about.
 //!
-//! Owns labelSelector and fieldSelector: equality and inequality, of labels and of name and namespace.
+//! Owns labelSelector and fieldSelector: equality and inequality, of labels and of name and namespace, and whether there is a label.
 
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ pub(super) struct Selector(Vec<Requirement>);
 struct Requirement {
     /// In the object.
     pointer: String,
-    value: String,
+    /// None: any.
+    value: Option<String>,
     equal: bool,
 }
 
@@ -34,23 +35,31 @@ impl Selector {
     }
 
     pub(super) fn matches(&self, lease: &Value) -> bool {
-        let holds = |it: &Requirement| (lease.pointer(&it.pointer).and_then(Value::as_str) == Some(&it.value)) == it.equal;
+        let holds = |it: &Requirement| {
+            let said = lease.pointer(&it.pointer).and_then(Value::as_str);
+            it.value.as_ref().map_or(said.is_some(), |value| said == Some(value)) == it.equal
+        };
         self.0.iter().all(holds)
     }
 }
 
 impl Requirement {
     fn parse(text: &str, place: &str) -> Option<Self> {
-        let (key, value) = text.split_once('=')?;
-        let (key, equal) = key.strip_suffix('!').map_or((key, true), |key| (key, false));
-        let (key, value) = (key.trim(), value.strip_prefix('=').unwrap_or(value).trim());
+        let (key, value, equal) = match text.split_once('=') {
+            Some((key, value)) => {
+                let (key, equal) = key.strip_suffix('!').map_or((key, true), |key| (key, false));
+                (key.trim(), Some(value.strip_prefix('=').unwrap_or(value).trim()), equal)
+            }
+            None if place == "/" => return None,
+            None => text.trim().strip_prefix('!').map_or((text.trim(), None, true), |key| (key.trim(), None, false)),
+        };
         let is_plain = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter));
         let pointer = match (place, key) {
             ("/", "metadata.name" | "metadata.namespace") => key.replace('.', "/"),
             ("/", _) => return None,
             _ => key.replace('/', "~1"),
         };
-        let requirement = Self { pointer: format!("{place}{pointer}"), value: value.to_owned(), equal };
-        Some(requirement).filter(|_| !key.is_empty() && is_plain(key) && is_plain(value))
+        let requirement = Self { pointer: format!("{place}{pointer}"), value: value.map(str::to_owned), equal };
+        Some(requirement).filter(|_| !key.is_empty() && is_plain(key) && value.is_none_or(is_plain))
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
         Err(invalid) => return super::refuse(&invalid),
     };
     if needs_name && config.lease.name.is_empty() {
-        complain("which Lease? Name it, or select some by their labels with -l");
+        complain("which Lease? Name it (a status may also select some by their labels with -l)");
         return exit::INVALID;
     }
     super::warn(&notes);

@@ -91,6 +91,7 @@ impl Unused {
     fn of(lease: Value, older_than: Duration) -> Option<Self> {
         let seen = Seen::at(clock::timestamp(), &lease, Duration::ZERO);
         let is_owned = metadata_of(&lease, "ownerReferences").is_some_and(|owners| owners != &json!([]));
+        let is_task = lease["metadata"]["labels"][KIND_LABEL] == "task";
         let record = LeaseRecord::read(lease.into())?;
         if is_owned || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
             return None;
@@ -100,6 +101,8 @@ impl Unused {
         let watched = match record.state() {
             LeaseState::Released if is_past(seen.renewed, older_than) => Duration::ZERO,
             LeaseState::Resting if is_past(seen.until, Duration::ZERO) && is_past(seen.renewed, older_than) => Duration::ZERO,
+            // After a crash a task is due an interval after its run began, which this record alone tells.
+            LeaseState::Held if is_task => return None,
             LeaseState::Held | LeaseState::Nobody if is_past(seen.until, Duration::ZERO) => record.duration()?,
             LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => return None,
         };

@@ -58,7 +58,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
         let Some(patience) = asked.wait else {
             return Ok(answer(&format!("{holder} was asked to step down\n"), 0));
         };
-        let until = clock::boot() + patience;
+        let (until, mut still_holds) = (clock::boot() + patience, false);
         loop {
             // It was asked for already: what cannot be read now may be read the next time.
             match read(access, namespace, name).await {
@@ -67,10 +67,12 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
                     return Ok(answer(&format!("{} leads\n", record.holder().unwrap_or_default()), 0));
                 }
                 Err(error) if clock::boot() >= until => return Err(error),
-                Ok(Some(_)) | Err(_) => {}
+                Ok(Some(record)) => still_holds = record.state() == LeaseState::Held,
+                Err(_) => {}
             }
             if clock::boot() >= until {
-                complain(&format!("{holder} was asked to step down, and nobody leads after {}", humane::format(patience)));
+                let how = if still_holds { "still holds it" } else { "nobody has taken it" };
+                complain(&format!("{holder} was asked to step down, and {how} after {}", humane::format(patience)));
                 return Ok(NOT_HELD);
             }
             sleep(PERIOD).await;

@@ -86,9 +86,7 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
         return;
     }
     let is_task = matches!(preset, cli::Preset::Task(_));
-    // Each slot would rest by itself.
-    let applies =
-        |path: &str| if is_task { path.starts_with("task.") || applies(path) && path != "lease.slots" } else { applies(path) };
+    let applies = |path: &str| if is_task { path.starts_with("task.") || applies(path) } else { applies(path) };
     // What is no key may be meant for one that applies, unless it stands among those that do not.
     let may_apply = |path: &str| {
         let section = path.split('.').next().unwrap_or_default();
@@ -99,16 +97,18 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
         layer.entries.retain(|entry| applies(&entry.key.path));
         layer.problems.retain(|Problem { path, .. }| applies(path) || applies(&format!("{path}.")) || may_apply(path));
     }
-    let is_foreign = |path: &str| !applies(path) && !["lease.name", "workload.command"].contains(&path);
+    // Each slot of a task would rest by itself.
+    let is_flag = |path: &str| ["lease.name", "workload.command"].contains(&path) || path == "lease.slots" && !is_task;
+    let is_foreign = |path: &str| !applies(path) && !is_flag(path);
     let foreign = flags.entries.extract_if(.., |entry| is_foreign(&entry.key.path));
-    let message = "does not apply to a lock or a task: remove it";
-    let refused = foreign.map(|entry| Problem { path: entry.key.path.clone(), origin: entry.origin, message: message.into() });
+    let message = format!("does not apply to a {}: remove it", if is_task { "task" } else { "lock" });
+    let refused = foreign.map(|entry| Problem { path: entry.key.path.clone(), origin: entry.origin, message: message.clone() });
     flags.problems.extend(refused);
 }
 
 fn applies(path: &str) -> bool {
     let section = ["lease.", "log.", "workload.stop."].iter().any(|section| path.starts_with(section));
-    section && path != "lease.name" || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
+    section && !["lease.name", "lease.slots"].contains(&path) || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
 }
 
 /// Sets what is fixed, and judges what is this command's own.

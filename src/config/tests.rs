@@ -607,6 +607,14 @@ fn a_probe_is_written_as_in_a_pod_or_as_keys_and_a_notification_is_asked_for_by_
 }
 
 #[test]
+fn a_lock_has_one_slot_whatever_the_replica_beside_it_has_and_more_only_if_it_says_so() {
+    let file = File::new("lock-slots.yaml", "lease: {slots: 3}\n");
+    assert_eq!(loaded(&lock("x", file.flags()), &[("TENURE_LEASE__SLOTS", "4")]).config.lease.slots, 1);
+    let flags = ConfigFlags { slots: Some("2".into()), ..file.flags() };
+    assert_eq!(loaded(&lock("x", flags), &[]).config.lease.slots, 2);
+}
+
+#[test]
 fn a_task_has_one_slot_whatever_the_replica_beside_it_has() {
     let file = File::new("slots.yaml", "lease: {slots: 3}\n");
     assert_eq!(loaded(&task("1h", None, true, file.flags()), &[("TENURE_LEASE__SLOTS", "4")]).config.lease.slots, 1);

@@ -274,6 +274,8 @@ pub enum Event {
     Ready,
     /// Somebody else holds the Lease now (client-go's OnNewLeader); reported once per holder, never for a Lease without one.
     NewLeader {
+        /// Which Lease.
+        slot: Slot,
         /// Its identity.
         holder: String,
     },

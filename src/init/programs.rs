@@ -186,7 +186,8 @@ impl Programs {
 /// Whether the process that starts this one belongs to the leader's workload, under this very Lease.
 pub(super) fn leads_already(config: &Config, variable: impl Fn(&str) -> Option<String>) -> bool {
     let told = [(ROLE, Role::Leader.as_str()), (NAMESPACE, &config.lease.namespace), (LEASE, &config.lease.name)];
-    told.into_iter().all(|(name, value)| variable(name).as_deref() == Some(value))
+    // Of several slots another one may be had.
+    config.lease.slots == 1 && told.into_iter().all(|(name, value)| variable(name).as_deref() == Some(value))
 }
 
 /// Whether a variable of this name makes way for what is told. The state of another trace's parent says nothing about this one.

@@ -17,7 +17,7 @@ use crate::{
         trace::TraceContext,
         transition::{LostCampaign, Outcome, Transition},
     },
-    link::{Exit, Resume, ToElector},
+    link::{Exit, Resume, Slot, ToElector},
     role::Role,
     time::Instant,
     words::bounded,
@@ -63,7 +63,9 @@ impl EventLog {
         let Self { lease, identity, .. } = &*self;
         match event {
             Event::Ready => info!(lease, identity, "ready: the Lease was read"),
-            Event::NewLeader { holder } => info!(lease, holder = &*bounded(holder), "another replica leads"),
+            Event::NewLeader { slot, holder } => {
+                info!(lease, slot = further(*slot), holder = &*bounded(holder), "another replica leads");
+            }
             Event::HeldByNobody { wait } => info!(
                 lease,
                 wait = wait.as_secs_f64(),
@@ -97,8 +99,7 @@ impl EventLog {
         let Transition { to, reason, slot, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
         let (trace_id, span_id) = ids(*context);
         let (role, reason, lease) = (to.as_str(), reason.as_str(), self.lease.as_str());
-        // The first is the Lease of that name itself.
-        let slot = Some(slot.0).filter(|slot| *slot > 0);
+        let slot = further(*slot);
         let token = Some(token.as_str()).filter(|_| *to == Role::Leader);
         let margin_left = margin.map(|margin| readable(margin.0));
         let seconds = readable(until.since(*from).as_secs_f64());
@@ -203,6 +204,11 @@ fn state(complaint: &RequestError) -> (Option<u16>, String) {
 /// Seconds, to the microsecond.
 fn readable(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
+}
+
+/// The slot, if it is not the first, which is the Lease of that name itself.
+fn further(slot: Slot) -> Option<u8> {
+    Some(slot.0).filter(|slot| *slot > 0)
 }
 
 #[cfg(test)]

@@ -215,6 +215,9 @@ async fn a_selector_narrows_and_one_of_the_kind_decides_on_it(stage: Stage) {
         }
         desk.lease(name, &labels, &released_ago(7200)).await;
     }
+    // Its Lease alone tells when a run is due whose replica died.
+    let task = json!({ "app.kubernetes.io/managed-by": "tenure", "tenure.dev/kind": "task", "team": "b" });
+    desk.lease("task-died", &task, &expired("me", 2)).await;
     for (selector, expected) in [
         ("", &["lock-a", "lock-b"][..]),
         ("team=a", &["lock-a"]),

@@ -88,7 +88,7 @@ async fn what_nobody_holds_is_1_and_what_is_not_there_2(stage: Stage) {
     }
     stage.lease.set_spec(held("gone_1", 60)).await;
     let vain = desk.ends(&["step-down", LEASE, "--wait=1s"]).await;
-    assert_eq!((vain.code, vain.err.contains("nobody leads after 1s")), (1, true), "{vain:?}");
+    assert_eq!((vain.code, vain.err.contains("still holds it after 1s")), (1, true), "{vain:?}");
     assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 1, "nothing was written but the request");
 }
 

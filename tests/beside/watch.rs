@@ -20,6 +20,7 @@ use crate::{
 pub(super) fn all() -> Vec<Case> {
     cases![
         every_event_is_a_line,
+        the_end_of_a_rest_is_no_event,
         renewals_are_shown_if_asked_for,
         nothing_is_missed_when_the_version_is_gone,
         nothing_is_missed_when_the_server_is_away,
@@ -79,6 +80,24 @@ async fn every_event_is_a_line(stage: Stage) {
     assert_said(&next(&mut running, 1).await, &[("released", "main")]);
     stage.lease.delete().await;
     assert_said(&next(&mut running, 1).await, &[("deleted", "main")]);
+}
+
+async fn the_end_of_a_rest_is_no_event(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    let (now, labels) = (time(0), labels());
+    let mut rest = held("me", 2);
+    rest["renewTime"] = json!(now);
+    let metadata = json!({ "name": "main", "labels": labels, "annotations": { "tenure.dev/rests": format!("{now} me") } });
+    desk.create(&json!({ "metadata": metadata, "spec": rest })).await;
+    let mut running = desk.starts(WATCH);
+    let rests = running.json().await;
+    assert_eq!((&rests["event"], &rests["state"]), (&json!("released"), &json!("resting")));
+    while desk.ends(&["status", "main"]).await.out.contains("resting") {}
+
+    // The watch shows it again.
+    stage.lease.edit(|object| object["metadata"]["annotations"]["more"] = json!("x")).await;
+    stage.lease.set_spec(held("next", 600)).await;
+    assert_said(&next(&mut running, 1).await, &[("acquired", "main")]);
 }
 
 async fn renewals_are_shown_if_asked_for(stage: Stage) {

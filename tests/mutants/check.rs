@@ -81,7 +81,7 @@ impl Checks {
         command.env("TENURE_SIMULATION", terms.to_string()).env("TENURE_SLOTS_WORLDS", SLOTS_WORLDS).arg("--nocapture");
         let Printed { success, lines } = watch(command, |_| false);
         let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
-        let after = lines.iter().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
+        let after = lines.iter().rev().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
         (!success).then(|| format!("{} terms: {}", after.unwrap_or("?"), seed.cloned().unwrap_or_else(|| last(&lines))))
     }
 

@@ -58,6 +58,10 @@ pub(super) async fn run(status: &Status, config: &Config, access: &Access, names
 
 /// What has happened between two looks at a Lease; before the first it did not exist.
 fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
+    let is_due = |before: &Seen| before.state == State::Resting && after.state == State::Free && before.renewed == after.renewed;
+    if before.is_some_and(is_due) {
+        return None;
+    }
     let before = before.filter(|before| before.state == after.state);
     match (before, after.state) {
         (Some(before), State::Held | State::Expired) if (&before.holder, before.since) == (&after.holder, after.since) => {
@@ -147,9 +151,12 @@ impl Board<'_> {
         Ok(())
     }
 
-    /// No version of a Lease says that its duration is over.
+    /// No version of a Lease says that its duration is over, or its rest.
     fn expire(&mut self) -> io::Result<()> {
         let now = clock::timestamp();
+        let rests =
+            self.seen.values_mut().filter(|lease| lease.state == State::Resting && lease.until.is_some_and(|until| until < now));
+        rests.for_each(|lease| lease.state = State::Free);
         let is_over = |_: &String, lease: &mut Seen| lease.state == State::Held && lease.until.is_some_and(|until| until < now);
         let over: Vec<_> = self.seen.extract_if(.., is_over).collect();
         over.into_iter().try_for_each(|(_, lease)| self.put(Seen { state: State::Expired, now, ..lease }))

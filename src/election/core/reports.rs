@@ -72,7 +72,7 @@ impl Core {
         let holder = holder.to_owned();
         self.reports.holder = Some(holder.clone());
         self.recorder.led_by(&holder);
-        self.report(Event::NewLeader { holder });
+        self.report(Event::NewLeader { slot: self.slot, holder });
     }
 }
 

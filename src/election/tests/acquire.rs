@@ -379,7 +379,7 @@ fn each_new_holder_is_reported_once_and_nobody_never() {
     }
 
     let holders = bench.events.iter().filter_map(|event| match event {
-        Event::NewLeader { holder } => Some(holder.as_str()),
+        Event::NewLeader { holder, .. } => Some(holder.as_str()),
         _ => None,
     });
     assert_eq!(holders.collect::<Vec<_>>(), ["x", "y", "z"]);

@@ -379,6 +379,23 @@ fn a_bound_is_over_for_every_slot_with_that_of_the_slot_whose_write_is_not_answe
 }
 
 #[test]
+fn nothing_is_written_beside_a_read() {
+    let mut bench = Bench::start(one_of(3, "me_0"), &[]);
+    bench.answers = false;
+    // The list, and the read of the first slot that is not in it.
+    bench.serve();
+    bench.serve();
+    let sent = bench.sent.len();
+    bench.run(SPREAD);
+
+    bench.tell(ToElector::Heartbeat);
+
+    assert_eq!((bench.sent.len(), bench.writes()), (sent, vec![]), "the second one is still read");
+    bench.serve();
+    assert_eq!(bench.writes().len(), 1);
+}
+
+#[test]
 fn what_is_free_is_taken_although_the_reads_of_many_slots_never_end() {
     let mut bench = Bench::start(one_of(32, "me_0"), &[]);
     bench.answers = false;

@@ -135,9 +135,9 @@ fn a_restart_says_how_the_workload_ended() {
 #[test]
 fn the_name_of_a_holder_cannot_be_taken_for_a_field() {
     let holder = "x\" role=\"leader\"\n";
-    let text = written(LogFormat::Text, |lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    let text = written(LogFormat::Text, |lines| reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: holder.into() }));
     assert!(text.contains(r#"holder="x\" role=\"leader\" ""#), "{text}");
-    let lines = logged(|lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    let lines = logged(|lines| reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: holder.into() }));
     assert_eq!(lines[0]["holder"].as_str(), Some("x\" role=\"leader\" "));
 }
 
