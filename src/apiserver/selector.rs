@@ -37,7 +37,11 @@ impl Selector {
     pub(super) fn matches(&self, lease: &Value) -> bool {
         let holds = |it: &Requirement| {
             let said = lease.pointer(&it.pointer).and_then(Value::as_str);
-            it.value.as_ref().map_or(said.is_some(), |value| said == Some(value)) == it.equal
+            let holds = match &it.value {
+                Some(value) => said == Some(value),
+                None => said.is_some(),
+            };
+            holds == it.equal
         };
         self.0.iter().all(holds)
     }
@@ -51,7 +55,10 @@ impl Requirement {
                 (key.trim(), Some(value.strip_prefix('=').unwrap_or(value).trim()), equal)
             }
             None if place == "/" => return None,
-            None => text.trim().strip_prefix('!').map_or((text.trim(), None, true), |key| (key.trim(), None, false)),
+            None => {
+                let key = text.trim();
+                (key.trim_start_matches('!').trim(), None, !key.starts_with('!'))
+            }
         };
         let is_plain = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter));
         let pointer = match (place, key) {

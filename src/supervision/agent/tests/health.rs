@@ -238,16 +238,16 @@ fn what_a_workload_said_is_over_with_it() {
     world.told(ToInit::Heartbeat);
     world.take();
     world.step_down(9, Reason::StepDown);
-    let unready = |world: &mut World| {
-        world.tells().iter().rev().find_map(|message| match message {
-            ToElector::Health { unready, status } => Some((unready.clone(), status.clone())),
-            _ => None,
+    let told = |world: &mut World| {
+        world.tells().into_iter().rev().find_map(|message| {
+            let ToElector::Health { status, .. } = message else { return None };
+            Some(status)
         })
     };
     assert_eq!(world.agent.workload.unready(), Some("it is being stopped"));
     world.exit_proved(Exit::Code(0));
     world.told(ToInit::Heartbeat);
-    assert_eq!(unready(&mut world).map(|(_, status)| status), Some(String::new()));
+    assert_eq!(told(&mut world), Some(String::new()));
 }
 
 #[test]
