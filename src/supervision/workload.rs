@@ -336,6 +336,8 @@ impl Workload {
         match &self.actual {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
             Actual::Preparing { hook } | Actual::Following { hook } => Some(hook.due()),
+            // What is prepared for its stop is given up already, and nobody asks how it is.
+            Actual::Running { roles, .. } if self.is_yielding() => roles.due(),
             Actual::Running { roles, .. } => roles.due().into_iter().chain(self.health.due()).min(),
             Actual::Stopping { escalation, .. } => escalation.due(),
             Actual::Starting { pid: Some(_), late, .. } => *late,

@@ -118,7 +118,9 @@ impl Workload {
         if let Wanted::Standby = self.wanted {
             self.freeze(now);
         }
-        if let Some((reason, words)) = self.health.fault(now) {
+        if !self.is_yielding()
+            && let Some((reason, words)) = self.health.fault(now)
+        {
             self.actions.push_back(Action::Warn(words));
             self.happened.push_back(Happened::Fails(reason));
         }

@@ -287,6 +287,13 @@ fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_
     assert_eq!(world.stops_for(), Some(Reason::NotLive));
     assert_eq!(world.hook().map(|(kind, reason, ..)| (kind, reason)), Some((HookKind::BeforeFollow, Some(Reason::NotLive))));
     assert!(!world.wants(&to_main(libc::SIGTERM)));
+    let warned = |world: &World| world.actions.iter().filter(|action| matches!(action, Action::Warn(_))).count();
+    assert_eq!(warned(&world), 1);
+    world.hook_runs(HookKind::BeforeFollow);
+    world.told(ToInit::Heartbeat);
+    assert_eq!(warned(&world), 0, "it is given up once");
+    world.hook_ends(Exit::Code(0));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
 }
 
 #[test]
