@@ -77,7 +77,7 @@ impl Releasing {
             Step::Void(_) => {}
             Step::Clear(record) => {
                 let time = core.next_time(now, record.renew_time());
-                let object = match self.left(core, &time, now) {
+                let object = match self.left(core, now) {
                     Some(left) => core.writer.rest(record, left, &time, self.context),
                     None => core.writer.release(record, &time, self.context),
                 };
@@ -184,13 +184,12 @@ impl Releasing {
         }
     }
 
-    /// What is left of the interval from `time`, which is written, by the wall clock: it ends at the same time for everybody. Both what
-    /// was written then and `time` may be ahead of the clock.
-    fn left(&self, core: &Core, time: &str, now: Now) -> Option<Duration> {
+    /// What is left of the interval, by the wall clock: it ends at the same time for everybody. What was written when it began may be
+    /// ahead of that.
+    fn left(&self, core: &Core, now: Now) -> Option<Duration> {
         let began = core.acquired_at.or_else(|| micros(&self.info.acquired_at))?;
-        let due = began.saturating_add(i64::try_from(self.interval?.as_micros()).unwrap_or(i64::MAX));
-        let left = due.saturating_sub(micros(time)?).max(1);
-        (now.wall < due).then(|| Duration::from_micros(left.unsigned_abs()))
+        let passed = Duration::from_micros(u64::try_from(now.wall.saturating_sub(began)).unwrap_or_default());
+        self.interval?.checked_sub(passed).filter(|left| !left.is_zero())
     }
 
     /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).

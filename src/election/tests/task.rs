@@ -86,7 +86,7 @@ fn after_a_run_the_lease_is_held_in_name_until_the_interval_is_over() {
 
     let after = bench.register.object().unwrap();
     let (spec, was) = (&after["spec"], &before["spec"]);
-    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(ME), &json!(50)));
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(ME), &json!(51)));
     assert_eq!([&spec["acquireTime"], &spec["leaseTransitions"]], [&was["acquireTime"], &was["leaseTransitions"]]);
     assert_eq!(spec["renewTime"], "2027-01-15T08:00:10.001001Z");
     let annotations = &after["metadata"]["annotations"];
@@ -96,24 +96,18 @@ fn after_a_run_the_lease_is_held_in_name_until_the_interval_is_over() {
 }
 
 #[test]
-fn an_interval_counts_from_the_run_although_what_is_written_is_ahead_of_the_clock() {
-    // Its last write is of this moment: the next is a second ahead.
-    let mut register = resting_since("2027-01-15T08:00:00.000000Z", 1);
-    register.edit(|object| object["metadata"]["annotations"] = json!({}));
-    let mut bench = Bench::start(every(60), register);
-    bench.run(plus(1) + STAGGER);
-    let acquired = bench.sent.iter().rfind(|(_, request)| *request != Request::Get).map(|(at, _)| *at).unwrap();
+fn runs_that_take_their_whole_interval_leave_no_rest_although_what_is_written_is_ahead_of_the_clock() {
+    let mut bench = ran(every(2), Duration::from_millis(2_500), Exit::Code(0));
+    assert_eq!(released(&bench), Some("clear"));
+    bench.events.clear();
+    bench.run(Duration::from_millis(500));
+    assert_eq!(bench.leads().map(|term| term.0), Some(2), "at once, and its times are a second above those of the release");
     bench.run(seconds(2));
     bench.stopping(Reason::Exited);
     bench.prove_ended(Some(Exit::Code(0)), Then::Follow);
     bench.run(TICK);
 
-    let spec = bench.register.spec().clone();
-    let rest = (spec["renewTime"].as_str().and_then(crate::election::writes::micros).unwrap(), &spec["leaseDurationSeconds"]);
-    let due = rest.0 + rest.1.as_i64().unwrap() * 1_000_000;
-    let since = i64::try_from(acquired.since(super::bench::START).as_micros()).unwrap();
-    let late = due - (super::bench::WALL + since + 60_000_000);
-    assert!((0..=1_000_000).contains(&late), "{late} us: {spec}");
+    assert_eq!(released(&bench), Some("clear"), "{}", bench.register.spec());
 }
 
 #[test]
