@@ -44,8 +44,6 @@ pub(crate) struct Core {
     pub(crate) writer: LeaseWriter,
     pub(crate) timing: Timing,
     pub(crate) release: Release,
-    /// When this elector acquired the Lease last, in microseconds by the wall clock, of which what it wrote may be ahead.
-    pub(super) acquired_at: Option<i64>,
     /// The interval of a task.
     pub(crate) every: Option<Duration>,
     pub(crate) on_failure: OnFailure,
@@ -107,7 +105,6 @@ impl Core {
             on_failure: config.task.on_failure,
             last_term: initial.last_term,
             shutdown: initial.shutdown,
-            acquired_at: None,
             patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
             // Its predecessor has read the Lease.
             ready: initial.resume.is_some(),

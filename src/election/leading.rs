@@ -114,7 +114,6 @@ impl Leading {
             traceparent: context.to_string(),
         };
         let deadlines = core.timing.deadlines(sent);
-        core.acquired_at = i64::try_from(now.boot.since(sent).as_micros()).ok().map(|since| now.wall.saturating_sub(since));
         core.recorder.acquired(&info, sent, deadlines.end);
         let leading = Self {
             term: core.last_term,

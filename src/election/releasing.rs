@@ -77,7 +77,7 @@ impl Releasing {
             Step::Void(_) => {}
             Step::Clear(record) => {
                 let time = core.next_time(now, record.renew_time());
-                let object = match self.left(core, now) {
+                let object = match self.left(now) {
                     Some(left) => core.writer.rest(record, left, &time, self.context),
                     None => core.writer.release(record, &time, self.context),
                 };
@@ -184,11 +184,10 @@ impl Releasing {
         }
     }
 
-    /// What is left of the interval, by the wall clock: it ends at the same time for everybody. What was written when it began may be
-    /// ahead of that.
-    fn left(&self, core: &Core, now: Now) -> Option<Duration> {
-        let began = core.acquired_at.or_else(|| micros(&self.info.acquired_at))?;
-        let passed = Duration::from_micros(u64::try_from(now.wall.saturating_sub(began)).unwrap_or_default());
+    /// What is left of the interval, by the wall clock: it ends at the same time for everybody.
+    fn left(&self, now: Now) -> Option<Duration> {
+        let passed = now.wall.saturating_sub(micros(&self.info.acquired_at)?);
+        let passed = Duration::from_micros(u64::try_from(passed).unwrap_or_default());
         self.interval?.checked_sub(passed).filter(|left| !left.is_zero())
     }
 

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const ME: &str = "me_0123";
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000_000);
-pub(super) const WALL: i64 = 1_800_000_000_000_000;
+const WALL: i64 = 1_800_000_000_000_000;
 
 pub(super) struct Bench {
     pub(super) elector: Elector,

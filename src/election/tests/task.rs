@@ -96,21 +96,6 @@ fn after_a_run_the_lease_is_held_in_name_until_the_interval_is_over() {
 }
 
 #[test]
-fn runs_that_take_their_whole_interval_leave_no_rest_although_what_is_written_is_ahead_of_the_clock() {
-    let mut bench = ran(every(2), Duration::from_millis(2_500), Exit::Code(0));
-    assert_eq!(released(&bench), Some("clear"));
-    bench.events.clear();
-    bench.run(Duration::from_millis(500));
-    assert_eq!(bench.leads().map(|term| term.0), Some(2), "at once, and its times are a second above those of the release");
-    bench.run(seconds(2));
-    bench.stopping(Reason::Exited);
-    bench.prove_ended(Some(Exit::Code(0)), Then::Follow);
-    bench.run(TICK);
-
-    assert_eq!(released(&bench), Some("clear"), "{}", bench.register.spec());
-}
-
-#[test]
 fn a_rest_is_taken_once_it_is_due_by_the_replica_that_it_names_too_and_counts_as_another_hold() {
     let mut bench = ran(every(20), seconds(4), Exit::Code(0));
     let (rest, writes) = (bench.register.object().unwrap(), bench.writes().len());
