@@ -365,7 +365,7 @@ async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage
     let transitions: Vec<_> = lines.iter().filter(|line| line["role"].is_string()).collect();
     let [led, stopped] = &transitions[..] else { panic!("{lines:#?}") };
     assert_eq!((led["role"].as_str(), stopped["role"].as_str()), (Some("leader"), Some("standby")));
-    assert_eq!((led["reason"].as_str(), stopped["reason"].as_str()), (Some("nobody"), Some("signal")));
+    assert_eq!((led["reason"].as_str(), stopped["reason"].as_str()), (Some("cleared"), Some("signal")));
     let text = |line: &Value, field: &str| line[field].as_str().expect(field).to_owned();
     assert_eq!(format!("00-{}-{}-01", text(led, "trace_id"), text(led, "span_id")), start.variable("TRACEPARENT"));
     assert_eq!(stopped["term"].to_string(), start.variable("TENURE_TERM"));
