@@ -146,7 +146,7 @@ impl Following {
             Some(at) if core.may_write => at.max(retry).min(core.next_read()),
             Some(_) | None => core.next_read(),
         };
-        let patience = core.patience.as_ref().and_then(Patience::due);
+        let patience = core.patience.as_ref().filter(|_| !core.shutdown).and_then(Patience::due);
         [watch, patience].into_iter().flatten().chain([act]).min()
     }
 

@@ -128,7 +128,7 @@ impl Health {
             Notification::Ready => {
                 self.readiness.says(true, "");
                 if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
-                    self.liveness.wait(None, now);
+                    self.liveness.wait(None, now + self.liveness.probe.initial_delay);
                 }
             }
             Notification::Reloading => self.readiness.says(false, "it said RELOADING=1"),

@@ -320,7 +320,8 @@ impl Workload {
             self.actual = self.killing(None, again_at, now);
         } else {
             self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
-            (self.leads, self.has_led) = (false, false);
+            self.leads = false;
+            self.has_led &= self.exit().is_some();
         }
     }
 

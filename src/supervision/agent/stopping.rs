@@ -144,7 +144,7 @@ impl Agent {
             }
             Happened::Fails(reason) => {
                 self.begin_stop(reason, now);
-                if reason == Reason::NotLive && self.config.config.workload.runs == Runs::Always {
+                if reason == Reason::NotLive && !self.workload.prepares_to_follow() {
                     // One that hangs need not try to follow.
                     self.workload.stop(None, now + self.config.config.workload.stop.grace, now);
                 }

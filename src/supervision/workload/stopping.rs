@@ -203,7 +203,9 @@ impl Workload {
 
     fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
-            _ if self.policy.frozen && !self.leads => Some(self.restarts.delayed(since, now)),
+            // The Lease waits for the next one.
+            _ if self.is_frozen() && matches!(self.wanted, Wanted::Leader(_)) => Some(now),
+            _ if self.is_frozen() => Some(self.restarts.delayed(since, now)),
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
             OnExit::Follow => Some(self.restarts.delayed(since, now)),

@@ -1,7 +1,10 @@
 //! `runs: frozen`: started and stopped everywhere, and continued by a Lead alone.
 
 use super::*;
-use crate::config::{Hook, HookKind, OnExit, Runs};
+use crate::{
+    config::{Hook, HookKind, OnExit, Runs},
+    notification::Notification,
+};
 
 fn frozen() -> Config {
     let mut config = config();
@@ -61,7 +64,7 @@ impl World {
 fn a_standby_is_frozen_as_soon_as_it_is_ready() {
     let mut world = started(ready_first());
     assert!(!world.wants(&Action::Freeze));
-    world.feed(Input::Notified(crate::notification::Notification::Ready));
+    world.feed(Input::Notified(Notification::Ready));
     assert!(world.wants(&Action::Freeze));
 }
 
@@ -254,6 +257,26 @@ fn a_frozen_standby_that_ends_is_followed_by_another_whatever_is_to_be_done_at_t
             world.looked(true);
         }
     }
+}
+
+#[test]
+fn one_that_ends_while_the_lease_waits_for_it_is_followed_by_another_at_once() {
+    let mut world = started(ready_first());
+    world.lead(1);
+    assert!(world.wants(&Action::Freeze));
+    world.take();
+    world.exit_proved(Exit::Signal(libc::SIGKILL));
+    assert_eq!(world.spawns().map(|(role, _)| role), Some(Some(Role::Leader)), "{:?}", world.actions);
+}
+
+#[test]
+fn one_that_says_that_it_stops_and_does_not_is_killed_after_its_grace() {
+    let mut world = started(ready_first());
+    world.feed(Input::Notified(Notification::Stopping));
+    assert!(!world.agent.workload.is_stopping());
+    let grace = world.agent.config.config.workload.stop.grace;
+    world.wake_until(world.now + grace);
+    assert!(world.agent.workload.is_stopping(), "{:?}", world.actions);
 }
 
 #[test]

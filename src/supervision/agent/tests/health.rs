@@ -206,9 +206,9 @@ fn a_watchdog_begins_once_a_workload_that_says_so_is_ready() {
     world.live_until(ms(50_000));
     assert_eq!(world.stops(), None);
     world.says(Notification::Ready);
-    world.live_until(ms(80_000).before(tick()));
+    world.live_until(ms(82_000).before(tick()));
     assert_eq!(world.stops(), None);
-    world.live_until(ms(80_000));
+    world.live_until(ms(82_000));
     assert_eq!(world.stops(), Some(Reason::NotLive));
 }
 
