@@ -86,7 +86,7 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
         return;
     }
     let is_task = matches!(preset, cli::Preset::Task(_));
-    let applies = |path: &str| if is_task { path.starts_with("task.") || applies(path) } else { applies(path) };
+    let applies = |path: &str| applies(path) || is_task && path.starts_with("task.");
     // What is no key may be meant for one that applies, unless it stands among those that do not.
     let may_apply = |path: &str| {
         let section = path.split('.').next().unwrap_or_default();

@@ -202,10 +202,12 @@ impl Workload {
     }
 
     fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
+        if self.is_frozen() {
+            // Where one is to lead, the Lease waits for the next one.
+            let is_awaited = matches!(self.wanted, Wanted::Leader(_));
+            return Some(if is_awaited { now } else { self.restarts.delayed(since, now) });
+        }
         match self.policy.config.on_exit {
-            // The Lease waits for the next one.
-            _ if self.is_frozen() && matches!(self.wanted, Wanted::Leader(_)) => Some(now),
-            _ if self.is_frozen() => Some(self.restarts.delayed(since, now)),
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
             OnExit::Follow => Some(self.restarts.delayed(since, now)),
