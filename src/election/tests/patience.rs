@@ -11,7 +11,7 @@ use crate::{
         Answer, Event, Refusal, Request, RequestError,
         writes::{PAUSED, STEP_DOWN_TO},
     },
-    link::{InitialState, ToInit},
+    link::{InitialState, ToElector, ToInit},
 };
 
 /// The elector of a lock that waits this many seconds, and a Lease of this spec.
@@ -280,4 +280,15 @@ fn a_server_that_goes_away_for_a_whole_duration_is_given_up_and_nothing_is_left_
 
     assert!(bench.leads().is_some(), "a term that ends as it begins: init is told to end, and gives the Lease back");
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
+}
+
+#[test]
+fn a_bound_that_is_over_wakes_nobody_once_the_end_waits_for_an_answer() {
+    let mut bench = waits(1, mark());
+    bench.serve();
+    bench.answers = false;
+    bench.tell(ToElector::Shutdown);
+    lose(&mut bench, seconds(2), &lost());
+    bench.run_answered(seconds(2));
+    assert!(bench.is_done() && given_up(&bench).is_none(), "{:?}", bench.told);
 }

@@ -279,6 +279,22 @@ fn the_hook_after_an_end_of_its_own_runs_once_and_knows_how_it_went() {
 }
 
 #[test]
+fn a_restart_that_comes_too_late_does_not_forget_the_hook_of_the_run_before_it() {
+    let mut config = with(&[HookKind::AfterFollow]);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(config);
+    world.exit_proved(Exit::Code(9));
+    world.wake_until(ms(2000));
+    assert!(world.starts(), "{:?}", world.actions);
+    world.take();
+    world.feed(Input::NotSpawned(NotSpawned::Late));
+
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
+
+    assert_eq!(world.hook().map(|(kind, _, exit, _)| (kind, exit)), Some((HookKind::AfterFollow, Some(Exit::Code(9)))));
+}
+
+#[test]
 fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_planned() {
     let mut config = with(&[HookKind::BeforeFollow]);
     config.workload.liveness.notify = true;
