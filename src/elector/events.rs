@@ -41,6 +41,8 @@ pub(super) struct Events {
     base: String,
     identity: String,
     leads: bool,
+    /// Its stop was told.
+    stops: bool,
     /// What was told last, by reason.
     told: BTreeMap<&'static str, (String, Instant)>,
 }
@@ -60,7 +62,16 @@ impl Events {
             ..ObjectReference::default()
         };
         let (base, identity) = (config.name.clone(), initial.identity.clone());
-        Self { queue, task, lease, base, identity, leads: resume.is_some_and(|resume| resume.told), told: BTreeMap::new() }
+        Self {
+            queue,
+            task,
+            lease,
+            base,
+            identity,
+            leads: resume.is_some_and(|resume| resume.told),
+            stops: false,
+            told: BTreeMap::new(),
+        }
     }
 
     /// Init is told something.
@@ -72,7 +83,7 @@ impl Events {
 
     /// Init said something.
     pub(super) fn heard(&mut self, message: &ToElector) {
-        if let (true, ToElector::Health { unready: Some(why), .. }) = (self.leads, message) {
+        if let (true, false, ToElector::Health { unready: Some(why), .. }) = (self.leads, self.stops, message) {
             self.tell("NotReady", true, format!("the workload of {} is not ready: {}", self.identity, bounded(why)));
         }
     }
@@ -83,6 +94,7 @@ impl Events {
             self.transitioned(transition);
         }
         if let (true, Event::Stopping { reason, .. }) = (self.leads, event) {
+            self.stops = true;
             self.tell("Stopping", is_bad(*reason), format!("{} stops its workload: {}", self.identity, reason.as_str()));
         }
     }
@@ -95,7 +107,7 @@ impl Events {
     fn transitioned(&mut self, transition: &Transition) {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
-        self.leads = (*to, *outcome) == (Role::Leader, Outcome::Complete);
+        (self.leads, self.stops) = ((*to, *outcome) == (Role::Leader, Outcome::Complete), false);
         if *outcome == Outcome::NeverLed {
             self.tell("NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
         } else if *to == Role::Leader {
@@ -214,8 +226,8 @@ mod tests {
         }))
     }
 
-    fn unready() -> ToElector {
-        ToElector::Health { unready: Some("HTTP 503".into()), status: String::new() }
+    fn unready(why: &str) -> ToElector {
+        ToElector::Health { unready: Some(why.into()), status: String::new() }
     }
 
     #[tokio::test]
@@ -223,15 +235,16 @@ mod tests {
         let (mut events, mut stub) = leader().await;
         let stopping = Event::Stopping { reason: Reason::NotLive, context: crate::election::trace::TraceContext::UNKNOWN };
 
-        events.heard(&unready());
+        events.heard(&unready("HTTP 503"));
         events.event(&stopping);
         events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
-        events.heard(&unready());
-        events.heard(&unready());
+        events.heard(&unready("HTTP 503"));
+        events.heard(&unready("HTTP 503"));
         events.event(&stopping);
+        events.heard(&unready("it is being stopped"));
         events.event(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
         events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
-        events.heard(&unready());
+        events.heard(&unready("HTTP 503"));
         events.finish().await.unwrap();
 
         let mut told = Vec::new();

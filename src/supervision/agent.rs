@@ -163,7 +163,7 @@ impl Agent {
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Role(input) => self.workload.role(input, now),
             Input::Notified(said) => self.notified(said, now),
-            Input::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure),
+            Input::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure, now),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),

@@ -78,13 +78,13 @@ impl Health {
 
     /// It runs.
     pub(crate) fn begin(&mut self, now: Instant) {
-        let says_ready = self.readiness.means == Some(Means::Notify);
+        let is_to_say_ready = self.readiness.means == Some(Means::Notify) && !self.readiness.good;
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
             check.at = match (check.means, check.kind) {
                 (None, _) | (Some(Means::Notify), ProbeKind::Readiness) => Instant::NEVER,
                 // As under systemd: from READY=1 on.
-                (Some(Means::Notify), ProbeKind::Liveness) if says_ready => Instant::NEVER,
+                (Some(Means::Notify), ProbeKind::Liveness) if is_to_say_ready => Instant::NEVER,
                 (Some(Means::Notify), ProbeKind::Liveness) => first + check.watchdog,
                 (Some(_), _) => first,
             };
@@ -111,12 +111,14 @@ impl Health {
 
     /// Why it is to be stopped, if it is, and in more words.
     pub(crate) fn fault(&mut self, now: Instant) -> Option<(Reason, String)> {
+        if let Some(by) = self.ends_by {
+            self.ready_by = None;
+            let words = "the workload said STOPPING=1, and has not ended within workload.stop.grace";
+            return (by <= now).then(|| (Reason::NotLive, words.into()));
+        }
         self.ready_by.take_if(|_| self.readiness.good);
         if !self.liveness.good {
             return Some((Reason::NotLive, format!("the workload is not live: {}", self.liveness.failure)));
-        }
-        if self.ends_by.is_some_and(|at| at <= now) {
-            return Some((Reason::NotLive, "the workload said STOPPING=1, and has not ended within workload.stop.grace".into()));
         }
         self.ready_by.take_if(|at| *at <= now)?;
         Some((Reason::NotReady, format!("the workload is not ready in time: {}", self.readiness.failure)))
@@ -128,12 +130,12 @@ impl Health {
             Notification::Ready => {
                 self.readiness.says(true, "");
                 if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
-                    self.liveness.wait(None, now + self.liveness.probe.initial_delay);
+                    self.liveness.watch(now + self.liveness.probe.initial_delay);
                 }
             }
             Notification::Reloading => self.readiness.says(false, "it said RELOADING=1"),
-            Notification::Watchdog => self.liveness.wait(None, now),
-            Notification::WatchdogSpan(span) => self.liveness.wait(Some(*span), now),
+            Notification::Watchdog => self.liveness.wait(self.liveness.watchdog, now),
+            Notification::WatchdogSpan(span) => self.liveness.wait(*span, now),
             Notification::WatchdogTrigger => self.liveness.says(false, "it said WATCHDOG=trigger"),
             Notification::Stopping => {
                 self.ends_by.get_or_insert(now + self.policy.config.stop.grace);
@@ -150,7 +152,7 @@ impl Health {
     }
 
     /// The answer to what was asked then: why it failed, if it did.
-    pub(crate) fn answered(&mut self, kind: ProbeKind, began: Instant, failure: Option<String>) {
+    pub(crate) fn answered(&mut self, kind: ProbeKind, began: Instant, failure: Option<String>, now: Instant) {
         for check in self.checks().into_iter().filter(|check| check.kind == kind) {
             let answered = check.attempt.take_if(|attempt| attempt.began == began);
             let Some(Attempt { began, kill_at }) = answered else { continue };
@@ -158,7 +160,8 @@ impl Health {
                 // At once, if it took longer than that.
                 check.at = began + check.probe.period;
             }
-            if !check.asks_by_process() || kill_at != Instant::NEVER {
+            let is_late = now > began + check.probe.timeout + LATE;
+            if (!check.asks_by_process() || kill_at != Instant::NEVER) && (failure.is_none() || !is_late) {
                 check.count(failure.clone());
             }
         }
@@ -202,9 +205,11 @@ impl Health {
 
 impl Check {
     fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
-        if self.attempt.is_some_and(|attempt| attempt.kill_at <= now) {
+        if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
             self.kill(out);
-            self.count(Some(format!("no answer within {:?}", self.probe.timeout)));
+            if now <= attempt.kill_at + LATE {
+                self.count(Some(format!("no answer within {:?}", self.probe.timeout)));
+            }
         }
         if now < self.at {
             return;
@@ -212,7 +217,7 @@ impl Check {
         let late = now.since(self.at);
         self.at = now + self.probe.period;
         match (self.means, self.attempt, may_ask) {
-            (Some(Means::Notify), _, _) if late > LATE => self.wait(None, now),
+            (Some(Means::Notify), _, _) if late > LATE => self.watch(now),
             (Some(Means::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
             (Some(Means::Exec), None, Some(launch)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });
@@ -246,11 +251,18 @@ impl Check {
         }
     }
 
-    /// It is to say that it is live within what was agreed, or within this from now on.
-    fn wait(&mut self, span: Option<Duration>, now: Instant) {
+    /// It is to say that it is live, for the first time within what was agreed from then on.
+    fn watch(&mut self, from: Instant) {
         if self.means == Some(Means::Notify) {
-            self.watchdog = span.unwrap_or(self.watchdog);
-            self.at = now + self.watchdog;
+            self.at = from + self.watchdog;
+        }
+    }
+
+    /// It is to say so within this, and if it is to say so already, from now on.
+    fn wait(&mut self, span: Duration, now: Instant) {
+        self.watchdog = span;
+        if self.at != Instant::NEVER {
+            self.watch(now);
         }
     }
 

@@ -138,6 +138,15 @@ impl Roles {
         }
     }
 
+    /// Whether it was stopped, and not continued since: its end is none of its own.
+    pub(crate) fn stands_still(&self) -> bool {
+        match &self.stage {
+            Stage::Freezing { .. } | Stage::Frozen { .. } => true,
+            Stage::Changing(Change { to: Role::Leader, step: Step::Before(_), .. }) => self.policy.frozen,
+            Stage::Standby | Stage::Warming | Stage::Following(_) | Stage::Leader(_) | Stage::Changing(_) => false,
+        }
+    }
+
     /// Freezes what is warm, or has to lead.
     pub(crate) fn freeze(&mut self, now: Instant, out: &mut Actions) {
         self.stage = Stage::Freezing { next: None, until: now + self.policy.config.stop.kill_margin };

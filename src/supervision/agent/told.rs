@@ -40,7 +40,7 @@ impl Agent {
             ToInit::Saw { slot, last_seen } => {
                 self.last_seen.insert(slot, last_seen);
             }
-            ToInit::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure),
+            ToInit::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure, now),
             ToInit::Heartbeat => self.tell(ToElector::Heartbeat),
             ToInit::Done => {
                 let leads = self.leads();

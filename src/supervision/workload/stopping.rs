@@ -202,7 +202,7 @@ impl Workload {
     }
 
     fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
-        if self.is_frozen() {
+        if matches!(&self.actual, Actual::Running { roles, .. } if roles.stands_still()) {
             // Where one is to lead, the Lease waits for the next one.
             let is_awaited = matches!(self.wanted, Wanted::Leader(_));
             return Some(if is_awaited { now } else { self.restarts.delayed(since, now) });

@@ -292,3 +292,24 @@ fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
     world.run();
     assert!(!world.wants(&Action::Freeze) && world.agent.leads());
 }
+
+#[test]
+fn one_that_ends_just_after_it_was_continued_has_led_and_is_not_run_again() {
+    let mut world = standby();
+    world.lead(1);
+    assert!(thaw(&world).is_some());
+    world.take();
+    // SIGCONT is out, and the child that sent it is not reaped yet.
+    world.exit_proved(Exit::Code(3));
+    assert!(world.spawns().is_none(), "{:?}", world.actions);
+    assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: world.now }]);
+}
+
+#[test]
+fn one_that_ends_before_it_was_ever_stopped_ends_its_replica_like_any_standby() {
+    let mut world = started(ready_first());
+    world.take();
+    world.exit_proved(Exit::Code(4));
+    world.wake_until(world.now + Duration::from_secs(300));
+    assert!(world.wants(&Action::Exit(4)) && world.spawns().is_none(), "{:?}", world.actions);
+}

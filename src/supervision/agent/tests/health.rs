@@ -549,3 +549,71 @@ fn a_leader_that_is_never_ready_follows_and_is_not_given_up_again() {
     world.wake_until(ms(300_000));
     assert!(!world.wants(&to_main(libc::SIGTERM)));
 }
+
+#[test]
+fn a_ready_that_is_read_before_the_execve_is_known_begins_the_watchdog() {
+    let mut config = config();
+    (config.workload.readiness.notify, config.workload.liveness.notify) = (true, true);
+    let mut world = World::new(config);
+    world.lead(1);
+    world.feed(Input::Forked { pid: 100 });
+    world.says(Notification::Ready);
+    world.feed(Input::Spawned);
+    world.live_until(ms(300_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_watchdog_that_is_served_before_the_workload_is_ready_or_once_it_ends_is_not_begun_by_that() {
+    for said in [Notification::Watchdog, Notification::WatchdogSpan(Duration::from_secs(3))] {
+        let mut config = live(notify);
+        config.workload.readiness.notify = true;
+        let mut world = World::leading(config);
+        world.says(said.clone());
+        world.live_until(world.now + Duration::from_secs(300));
+        assert_eq!(world.stops(), None, "it is not ready yet");
+
+        world.says(Notification::Ready);
+        world.says(Notification::Stopping);
+        world.says(said);
+        let grace = world.agent.config.config.workload.stop.grace;
+        world.live_until((world.now + grace).before(tick()));
+        assert_eq!(world.stops(), None);
+        world.live_until(world.now + tick());
+        assert_eq!(world.stops(), Some(Reason::NotLive));
+    }
+}
+
+#[test]
+fn what_says_that_it_stops_fails_no_probe_that_is_under_way() {
+    for way in [http, exec] {
+        let mut config = live(way);
+        config.workload.liveness.failure_threshold = 1;
+        let mut world = World::leading(config);
+        world.live_until(ms(3000));
+        let asked = world.asks();
+        assert_eq!(asked.len(), 1);
+        world.says(Notification::Stopping);
+        for (kind, began) in asked {
+            world.feed(Input::Probed { kind, began, failure: Some("refused".into()) });
+        }
+        assert_eq!(world.stops(), None);
+    }
+}
+
+#[test]
+fn a_gap_in_which_nothing_ran_fails_no_probe() {
+    for way in [http, exec] {
+        let mut config = live(way);
+        config.workload.liveness.failure_threshold = 1;
+        let mut world = World::leading(config);
+        world.live_until(ms(3000));
+        let asked = world.asks();
+        world.sleep_until(world.now + Duration::from_secs(5));
+        world.due();
+        for (kind, began) in asked {
+            world.feed(Input::Probed { kind, began, failure: Some("no answer".into()) });
+        }
+        assert_eq!(world.stops(), None);
+    }
+}
