@@ -160,7 +160,8 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
 
 fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {
     let lease = "config.lease.prefix=Shop_,config.lease.slots=2,config.lease.release=delete,config.service.endpointSlice=leader";
-    install(cluster, &[&LEAST, &["--set", lease, "--set", "config.service.ports[0].port=80"]]).success();
+    let notes = install(cluster, &[&LEAST, &["--set", lease, "--set", "config.service.ports[0].port=80"]]).success().stdout;
+    assert!(String::from_utf8_lossy(&notes).contains(" shop-billing-tenure\n"), "who leads is asked by another name");
     let kubeconfig = cluster.account("billing-tenure", "delete", "shop-billing-tenure-slot-1").kubeconfig();
     let file = kubeconfig.with_extension("yaml");
     fs::write(&file, cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].as_str().unwrap()).unwrap();
@@ -170,6 +171,7 @@ fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {
         .arg("--config")
         .arg(&file)
         .args(["--namespace", &cluster.name, "--", "echo"])
+        .env("POD_IPS", "10.0.0.1")
         .env("KUBECONFIG", &kubeconfig);
 
     let said = String::from_utf8(check.output().unwrap().success().stdout).unwrap();

@@ -109,8 +109,8 @@ pub struct Task {
 /// Runs a command under a name that replicas share.
 #[derive(Args)]
 pub(super) struct NamedRun<How: Args> {
-    /// What is shared; its Lease is lock-NAME or tasklock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease
-    /// as it is
+    /// What is shared; its Lease is lock-NAME or tasklock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease,
+    /// behind lease.prefix too
     #[arg(value_name = "NAME", required_unless_present = "lease", conflicts_with = "lease")]
     name: Option<String>,
     #[command(flatten)]

@@ -64,6 +64,7 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     super::warn(&notes);
     let looked = super::block_on(async {
         let access = Access::open(TIMEOUT, TIMEOUT).await?;
+        super::warn(access.cluster().ignored_proxy().as_slice());
         let namespace = access.namespace(&config.lease.namespace)?;
         Ok(ask(&config, &access, namespace).await)
     });

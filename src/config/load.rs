@@ -152,7 +152,13 @@ impl Entry {
         let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
         let kind = self.judged(&self.value)?;
         if self.key.path == "service.ports" {
-            return Some(format!("{}: write ports such as [{{ name: http, port: 8080 }}]", explain(&kind)));
+            let why = match &kind {
+                Kind::InvalidType(..) => "is no list of ports".into(),
+                Kind::InvalidValue(..) => "a port is a number from 1 to 65535".into(),
+                Kind::UnknownField(field, _) => format!("a port has no {field}"),
+                kind => explain(kind),
+            };
+            return Some(format!("{why}: write ports such as [{{ name: http, port: 8080 }}]"));
         }
         if !matches!(kind, Kind::InvalidType(..) | Kind::InvalidValue(..)) {
             return Some(explain(&kind));

@@ -87,6 +87,7 @@ impl Layer {
             }
             (Shape::List, Ok(list @ Content::List(_))) => return self.value(key, list.value(), origin),
             (Shape::Map, _) => ("a map", r#"{"a": "b"}"#),
+            (Shape::List, _) if key.path == "service.ports" => ("a list", r#"[{"port": 8080}]"#),
             (Shape::List, _) => ("a list", r#"["sleep", "10"]"#),
             // As text, what is nothing or has parts is refused like any other.
             (Shape::Text | Shape::Truth | Shape::Integer, Ok(Content::Scalar(value))) if !matches!(value, Value::Empty(..)) => {

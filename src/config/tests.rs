@@ -671,12 +671,19 @@ fn what_one_key_makes_necessary_or_impossible_in_another_is_said_where_that_one_
 #[test]
 fn ports_and_addresses_of_another_form_are_refused_in_the_words_of_theirs() {
     let file = File::new("ports.yaml", "");
-    for ports in
-        ["[8080]", "['8080']", "[{name: http, port: '8080'}]", "[{port: 70000}]", "[{port: 80, prot: TCP}]", "[{}]", "8080"]
-    {
+    for (ports, why) in [
+        ("[8080]", "is no list of ports"),
+        ("['8080']", "is no list of ports"),
+        ("[{name: http, port: '8080'}]", "is no list of ports"),
+        ("[{port: 70000}]", "a port is a number from 1 to 65535"),
+        ("[{port: 80, prot: TCP}]", "a port has no prot"),
+        ("[{}]", "missing field `port`"),
+        ("8080", "is no list of ports"),
+    ] {
         fs::write(&file.0, format!("service: {{endpointSlice: a, ports: {ports}}}")).unwrap();
         let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
-        assert!(said.len() == 1 && said[0].contains("write ports such as [{ name: http, port: 8080 }]"), "{said:#?}");
+        let words = format!("{why}: write ports such as [{{ name: http, port: 8080 }}]");
+        assert!(said.len() == 1 && said[0].contains(&words), "{said:#?}");
     }
     fs::write(&file.0, "workload: {readiness: {http: {port: 80, host: localhost}}}").unwrap();
     let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);

@@ -44,7 +44,7 @@ use self::{
 use crate::{
     api::{AccessError, Cluster},
     clock,
-    config::LogFormat,
+    config::{Config, LogFormat},
     election::Pool,
     exit,
     http::{Health, HttpError, serve},
@@ -224,8 +224,6 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(initial.config.lease.duration, clock::boot());
     health.introduce(&initial);
-    // What is not UTF-8 is refused as it is shown, not passed over.
-    let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let endpoints = traffic::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
     let prepared = prepare(&initial, &access, &health).await;
     let endpoints = match prepared.and(endpoints) {
@@ -270,6 +268,16 @@ async fn serve_in_the_end(listen: SocketAddr, health: Health) {
 /// The address is not always the one that was configured: the system chooses a port in place of 0.
 fn tell_where(address: SocketAddr) {
     tracing::info!("serving probes on {address}");
+}
+
+/// What is not UTF-8 is refused as it is shown, not passed over.
+fn variable(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Why a replica does not start here: `service.endpointSlice` is to have its address, and nothing tells it.
+pub(crate) fn lacks_address(config: &Config) -> Option<String> {
+    traffic::endpoints(config, variable).err().map(|error| one_line(&error))
 }
 
 /// What cannot work is found out before the first request of the first elector. Later ones keep trying: a term may be in progress,

@@ -186,10 +186,24 @@ fn a_proxy_that_is_not_used_is_noted_unless_the_server_is_exempt() {
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],\
           users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://192.0.2.1:1'}}]}",
     );
-    let check = |exempt: &str| {
+    let run = |line: &[&str], exempt: &str| {
         let variables = [("KUBECONFIG", kubeconfig.as_str()), ("HTTPS_PROXY", "http://192.0.2.2:3128"), ("NO_PROXY", exempt)];
-        tenure(&["check", "--lease", "x", "--", "sh"], &variables)
+        tenure(line, &variables)
     };
-    check("192.0.2.3").says(69, &["note  HTTPS_PROXY is not used", "put 192.0.2.1 into NO_PROXY"]);
-    assert!(!check("192.0.2.0/24").out.contains("HTTPS_PROXY"));
+    for line in [&["check", "--lease", "x", "--", "sh"][..], &["status", "x"], &["step-down", "x"]] {
+        run(line, "192.0.2.3").says(69, &["HTTPS_PROXY is not used", "put 192.0.2.1 into NO_PROXY"]);
+        let exempted = run(line, "192.0.2.0/24");
+        assert!(!exempted.out.contains("HTTPS_PROXY") && !exempted.err.contains("HTTPS_PROXY"), "{exempted:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_know_the_address_that_it_is_to_publish_fails_the_check_as_it_would_fail() {
+    let service = ["--set", "service.endpointSlice=leader", "--set", "service.ports=[{port: 80}]"];
+    let line = [&["check", "--offline", "--lease", "x"], &service[..], &["--", "sh"]].concat();
+    let parts =
+        ["FAIL  service.endpointSlice: neither POD_IPS nor POD_IP", "28 or more (withdrawal of the address up to 500ms, "];
+    tenure(&line, &[]).says(78, &parts);
+    tenure(&line, &[("POD_IP", "here")]).says(78, &["FAIL  service.endpointSlice: \"here\" is not an address"]);
+    tenure(&line, &[("POD_IPS", "10.0.0.1,fd00::1")]).says(0, &["ok    the workload is /"]);
 }

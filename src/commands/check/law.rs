@@ -38,9 +38,11 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         humane::format(nobody),
     ));
     let stop = &config.workload.stop;
+    let withdrawal = format!("withdrawal of the address up to {}, ", humane::format(WITHDRAWAL));
     report.good(&format!(
-        "a planned stop needs terminationGracePeriodSeconds: {} or more (grace {}, kill {}, release up to {}, last spans {})",
+        "a planned stop needs terminationGracePeriodSeconds: {} or more ({}grace {}, kill {}, release up to {}, last spans {})",
         grace_period(config).as_secs(),
+        config.service.endpoint_slice.as_ref().map_or("", |_| &withdrawal),
         humane::format(stop.grace),
         humane::format(stop.kill_margin),
         humane::format(timing.release_limit()),

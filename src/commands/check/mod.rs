@@ -12,7 +12,7 @@ use crate::{
     config::{self, Config, HookKind, ProbeKind, Purpose},
     console,
     election::{oddity, record::LeaseRecord},
-    exit,
+    elector, exit,
     process::resolve::resolve,
     words::one_line,
 };
@@ -35,6 +35,9 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     }
     check_programs(&loaded.config, &mut report);
     if loaded.config.lease.enabled {
+        if let Some(lacking) = elector::lacks_address(&loaded.config) {
+            report.bad(exit::INVALID, &lacking);
+        }
         law::check(&loaded.config, &mut report);
         clock::check(loaded.config.lease.clock_drift, &mut report);
     } else {

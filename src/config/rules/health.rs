@@ -32,7 +32,8 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
         );
     }
     if workload.candidate == Candidate::Ready && workload.runs == Runs::Leading {
-        judgement.refuse(&["workload.candidate"], "standbys run nothing that could be ready: set workload.runs to always");
+        judgement
+            .refuse(&["workload.candidate"], "standbys run nothing that could be ready: set workload.runs to always or frozen");
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
         Runs::Leading => {
             refuse_telling(
                 config,
-                "has a meaning only where the workload runs on every replica: set workload.runs to always",
+                "has a meaning only where something runs on every replica: set workload.runs to always (or standby.command, for signals)",
                 judgement,
             );
         }
