@@ -152,11 +152,14 @@ impl Entry {
         let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
         let kind = self.judged(&self.value)?;
         if self.key.path == "service.ports" {
-            let why = match &kind {
-                Kind::InvalidType(..) => "is no list of ports".into(),
-                Kind::InvalidValue(..) => "a port is a number from 1 to 65535".into(),
-                Kind::UnknownField(field, _) => format!("a port has no {field}"),
-                kind => explain(kind),
+            let why = if let Kind::UnknownField(field, _) = &kind {
+                format!("a port has no {field}")
+            } else if matches!(kind, Kind::InvalidValue(..)) {
+                "a port is a number from 1 to 65535".into()
+            } else if matches!(kind, Kind::InvalidType(..)) {
+                "is no list of ports".into()
+            } else {
+                explain(&kind)
             };
             return Some(format!("{why}: write ports such as [{{ name: http, port: 8080 }}]"));
         }
