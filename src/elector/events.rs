@@ -41,7 +41,7 @@ pub(super) struct Events {
     base: String,
     identity: String,
     leads: bool,
-    /// Its stop was told.
+    /// Its stop has begun.
     stops: bool,
     /// What was told last, by reason.
     told: BTreeMap<&'static str, (String, Instant)>,
@@ -83,6 +83,7 @@ impl Events {
 
     /// Init said something.
     pub(super) fn heard(&mut self, message: &ToElector) {
+        self.stops |= matches!(message, ToElector::Stopping { .. });
         if let (true, false, ToElector::Health { unready: Some(why), .. }) = (self.leads, self.stops, message) {
             self.tell("NotReady", true, format!("the workload of {} is not ready: {}", self.identity, bounded(why)));
         }
@@ -240,8 +241,10 @@ mod tests {
         events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
         events.heard(&unready("HTTP 503"));
         events.heard(&unready("HTTP 503"));
-        events.event(&stopping);
+        // What init says in one turn is heard before the election speaks.
+        events.heard(&ToElector::Stopping { term: Term(7), reason: Reason::NotLive, at: Instant::BOOT });
         events.heard(&unready("it is being stopped"));
+        events.event(&stopping);
         events.event(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
         events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
         events.heard(&unready("HTTP 503"));

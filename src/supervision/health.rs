@@ -26,6 +26,8 @@ pub(crate) struct Health {
     ready_by: Option<Instant>,
     /// It has said that it ends, and has until then.
     ends_by: Option<Instant>,
+    /// It has said that what is under way may take until then.
+    extended: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ struct Check {
     good: bool,
     /// So many in a row say the contrary.
     contrary: u32,
+    /// The last one came late, so that tenure may be to blame for its failure. A second one in a row counts.
+    excused: bool,
     /// How the last one failed.
     failure: String,
     /// When it is asked next; for a watchdog, when it was to say so at the latest.
@@ -61,10 +65,10 @@ impl Health {
             let means = probe.means().filter(|_| !policy.plain);
             let good = kind == ProbeKind::Liveness || means.is_none();
             let (failure, watchdog) = ("no answer yet".into(), probe.watchdog());
-            Check { kind, probe, means, good, contrary: 0, failure, at: Instant::NEVER, attempt: None, watchdog }
+            Check { kind, probe, means, good, contrary: 0, excused: false, failure, at: Instant::NEVER, attempt: None, watchdog }
         };
         let (readiness, liveness) = (check(ProbeKind::Readiness), check(ProbeKind::Liveness));
-        Self { policy, readiness, liveness, ready_by: None, ends_by: None }
+        Self { policy, readiness, liveness, ready_by: None, ends_by: None, extended: Instant::BOOT }
     }
 
     const fn checks(&mut self) -> [&mut Check; 2] {
@@ -93,7 +97,8 @@ impl Health {
 
     /// It leads from now on, and has a while to be ready for that; or it follows, and need not be.
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
-        self.ready_by = self.policy.config.start_timeout.filter(|_| leads).map(|timeout| now + timeout);
+        let timeout = self.policy.config.start_timeout.filter(|_| leads);
+        self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
     }
 
     /// Why it is not ready, if it is not.
@@ -143,8 +148,9 @@ impl Health {
                 (self.readiness.at, self.liveness.at) = (Instant::NEVER, Instant::NEVER);
             }
             Notification::ExtendTimeout(span) => {
+                self.extended = now + *span;
                 for limit in [&mut self.ready_by, &mut self.ends_by].into_iter().flatten() {
-                    *limit = (now + *span).max(*limit);
+                    *limit = self.extended.max(*limit);
                 }
             }
             Notification::Role(_) | Notification::Status(_) | Notification::Refused(_) => {}
@@ -160,9 +166,8 @@ impl Health {
                 // At once, if it took longer than that.
                 check.at = began + check.probe.period;
             }
-            let is_late = now > began + check.probe.timeout + LATE;
-            if (!check.asks_by_process() || kill_at != Instant::NEVER) && (failure.is_none() || !is_late) {
-                check.count(failure.clone());
+            if !check.asks_by_process() || kill_at != Instant::NEVER {
+                check.count_in_time(failure.clone(), began, now);
             }
         }
     }
@@ -207,9 +212,7 @@ impl Check {
     fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
             self.kill(out);
-            if now <= attempt.kill_at + LATE {
-                self.count(Some(format!("no answer within {:?}", self.probe.timeout)));
-            }
+            self.count_in_time(Some(format!("no answer within {:?}", self.probe.timeout)), attempt.began, now);
         }
         if now < self.at {
             return;
@@ -263,6 +266,14 @@ impl Check {
         self.watchdog = span;
         if self.at != Instant::NEVER {
             self.watch(now);
+        }
+    }
+
+    /// Counts an answer, unless it is a failure that a gap explains.
+    fn count_in_time(&mut self, failure: Option<String>, began: Instant, now: Instant) {
+        let is_late = failure.is_some() && now > began + self.probe.timeout + LATE;
+        if std::mem::replace(&mut self.excused, is_late) || !is_late {
+            self.count(failure);
         }
     }
 

@@ -201,6 +201,15 @@ impl Roles {
         self.change().filter(|change| change.to == Role::Standby).map(|change| change.until)
     }
 
+    /// What is being prepared for its stop may take until then.
+    pub(crate) fn yield_later(&mut self, until: Instant) {
+        if let Stage::Changing(change) = &mut self.stage
+            && change.to == Role::Standby
+        {
+            change.until = change.until.max(until);
+        }
+    }
+
     /// Whether this is the hook's process.
     pub(crate) fn is_hook(&self, id: i32) -> bool {
         self.hook().is_some_and(|hook| hook.is(id))

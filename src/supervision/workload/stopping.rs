@@ -16,6 +16,8 @@ pub(super) struct Account {
     pub(super) began: Option<Instant>,
     killed: Option<Instant>,
     pub(super) end: Option<(Instant, Exit)>,
+    /// What was killed stood still.
+    frozen: bool,
 }
 
 impl Account {
@@ -82,7 +84,7 @@ impl Workload {
     }
 
     pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
-        let is_own = !self.is_frozen() && !self.is_standby_command();
+        let is_own = !self.is_frozen() && !self.account.frozen && !self.is_standby_command();
         match &mut self.actual {
             Actual::Running { pid: main, since, .. } if *main == pid => {
                 let since = *since;
@@ -254,6 +256,7 @@ impl Workload {
     /// Kills without asking: its time is up.
     pub(super) fn kill(&mut self, now: Instant) {
         self.account.began.get_or_insert(now);
+        self.account.frozen = self.is_frozen();
         let main = self.main();
         self.abandon_roles();
         self.actual = self.killing(main, None, now);

@@ -133,6 +133,10 @@ impl Workload {
             && !is_awaited
         {
             escalation.extend(until);
+        } else if let Actual::Running { roles, .. } = &mut self.actual
+            && !self.policy.always
+        {
+            roles.yield_later(until);
         }
     }
 

@@ -313,3 +313,20 @@ fn one_that_ends_before_it_was_ever_stopped_ends_its_replica_like_any_standby() 
     world.wake_until(world.now + Duration::from_secs(300));
     assert!(world.wants(&Action::Exit(4)) && world.spawns().is_none(), "{:?}", world.actions);
 }
+
+#[test]
+fn one_that_is_killed_while_the_hook_before_its_lead_runs_lends_nobody_its_exit_code() {
+    let mut config = frozen();
+    (config.hooks.before_lead.command, config.hooks.before_lead.timeout) = (vec!["hook".into()], Duration::from_secs(3));
+    let mut world = started(config);
+    world.looked(true);
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.step_down(9, Reason::Signal);
+    world.exit_proved(Exit::Signal(libc::SIGKILL));
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
+    world.told(ToInit::Done);
+    assert!(world.wants(&Action::Exit(0)), "{:?}", world.actions);
+}

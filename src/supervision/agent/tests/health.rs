@@ -617,3 +617,39 @@ fn a_gap_in_which_nothing_ran_fails_no_probe() {
         assert_eq!(world.stops(), None);
     }
 }
+
+#[test]
+fn answers_that_are_always_late_are_excused_once_and_then_count() {
+    for way in [http, exec] {
+        let mut world = World::leading(live(way));
+        world.live_until(ms(3000));
+        for question in 1..=4 {
+            assert_eq!(world.stops(), None, "before the {question}th is answered");
+            let (kind, began) = world.asks()[0];
+            world.sleep_until(began + Duration::from_secs(5));
+            world.due();
+            world.feed(Input::Probed { kind, began, failure: Some("no answer".into()) });
+            if question < 4 {
+                world.live_until(began + Duration::from_secs(10));
+            }
+        }
+        assert_eq!(world.stops(), Some(Reason::NotLive));
+    }
+}
+
+#[test]
+fn a_start_takes_as_long_as_the_workload_says_whenever_it_says_so() {
+    let longer = Notification::ExtendTimeout(Duration::from_secs(600));
+    let mut config = ready(notify);
+    (config.hooks.after_lead.command, config.hooks.after_lead.timeout) = (vec!["hook".into()], Duration::from_secs(3));
+    let mut world = World::new(config);
+    world.lead(1);
+    world.run();
+    world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
+    world.says(longer);
+    world.feed(Input::Reaped { pid: 300, exit: Exit::Code(0) });
+    world.live_until(ms(590_000));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(602_000));
+    assert_eq!(world.stops(), Some(Reason::NotReady));
+}
