@@ -170,7 +170,8 @@ fn one_that_somebody_else_continues_is_killed_and_another_one_frozen_after_a_whi
         }
         assert!(world.wants(&Action::LookFrozen) && !world.wants(&Action::Freeze), "to stop it again would hide it");
         world.looked(false);
-        assert!(!world.signals());
+        world.due();
+        assert!(world.wants(&Action::Sweep) && !world.signals(), "{:?}", world.actions);
         world.exit_proved(Exit::Signal(libc::SIGKILL));
         assert!(world.spawns().is_none());
         world.wake_until(world.now + Duration::from_secs(1));
