@@ -19,23 +19,18 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     judge_standby(config, judgement);
     match config.workload.runs {
         Runs::Leading => {
-            refuse_telling(
-                config,
-                "has a meaning only where something runs on every replica: set workload.runs to always (or standby.command, for signals)",
-                judgement,
-            );
+            for path in set(config) {
+                let or = if path == "signals.rewrite.standby" { ", or give standbys a standby.command" } else { "" };
+                let words = "has a meaning only where the workload runs on every replica: set workload.runs to always";
+                judgement.refuse(&[path], format!("{words}{or}"));
+            }
         }
         Runs::Frozen => {
-            refuse_telling(config, "tells a frozen workload nothing, because all that it gets is SIGCONT: remove it", judgement);
+            for path in set(config) {
+                judgement.refuse(&[path], "tells a frozen workload nothing, because all that it gets is SIGCONT: remove it");
+            }
         }
         Runs::Always => judge_telling(config, judgement),
-    }
-}
-
-/// Nothing runs that could be told its role.
-fn refuse_telling(config: &Config, why: &str, judgement: &mut Judgement) {
-    for path in set(config) {
-        judgement.refuse(&[path], why);
     }
 }
 
