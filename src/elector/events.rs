@@ -69,7 +69,7 @@ impl Events {
             base,
             identity,
             leads: resume.is_some_and(|resume| resume.told),
-            stops: false,
+            stops: resume.is_some_and(|resume| resume.stopping.is_some()),
             told: BTreeMap::new(),
         }
     }

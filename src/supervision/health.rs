@@ -99,6 +99,9 @@ impl Health {
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
         let timeout = self.policy.config.start_timeout.filter(|_| leads);
         self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
+        if !leads {
+            self.extended = Instant::BOOT;
+        }
     }
 
     /// Why it is not ready, if it is not.
@@ -134,16 +137,21 @@ impl Health {
         match said {
             Notification::Ready => {
                 self.readiness.says(true, "");
+                self.extended = Instant::BOOT;
                 if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
                     self.liveness.watch(now + self.liveness.probe.initial_delay);
                 }
             }
             Notification::Reloading => self.readiness.says(false, "it said RELOADING=1"),
-            Notification::Watchdog => self.liveness.wait(self.liveness.watchdog, now),
+            Notification::Watchdog => {
+                self.liveness.excused = false;
+                self.liveness.wait(self.liveness.watchdog, now);
+            }
             Notification::WatchdogSpan(span) => self.liveness.wait(*span, now),
             Notification::WatchdogTrigger => self.liveness.says(false, "it said WATCHDOG=trigger"),
             Notification::Stopping => {
-                self.ends_by.get_or_insert(now + self.policy.config.stop.grace);
+                let by = (now + self.policy.config.stop.grace).max(self.extended);
+                self.ends_by.get_or_insert(by);
                 // What ends need not answer.
                 (self.readiness.at, self.liveness.at) = (Instant::NEVER, Instant::NEVER);
             }
@@ -212,6 +220,8 @@ impl Check {
     fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
             self.kill(out);
+            // It is given a moment to end before it counts as one that does not.
+            self.at = self.at.max(now + LATE);
             self.count_in_time(Some(format!("no answer within {:?}", self.probe.timeout)), attempt.began, now);
         }
         if now < self.at {
@@ -220,7 +230,7 @@ impl Check {
         let late = now.since(self.at);
         self.at = now + self.probe.period;
         match (self.means, self.attempt, may_ask) {
-            (Some(Means::Notify), _, _) if late > LATE => self.watch(now),
+            (Some(Means::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
             (Some(Means::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
             (Some(Means::Exec), None, Some(launch)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });
@@ -257,7 +267,8 @@ impl Check {
     /// It is to say that it is live, for the first time within what was agreed from then on.
     fn watch(&mut self, from: Instant) {
         if self.means == Some(Means::Notify) {
-            self.at = from + self.watchdog;
+            // For ever is not never: it may say something shorter later.
+            self.at = (from + self.watchdog).min(Instant::NEVER.before(Duration::from_nanos(1)));
         }
     }
 

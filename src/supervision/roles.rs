@@ -308,7 +308,9 @@ impl Roles {
             Stage::Changing(change) => match change.to {
                 Role::Leader => None,
                 Role::Standby => {
-                    change.until = until.min(change.until);
+                    if reason.is_loss() {
+                        change.until = until.min(change.until);
+                    }
                     Some(Outcome::Pending)
                 }
             },

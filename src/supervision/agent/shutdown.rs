@@ -103,6 +103,7 @@ impl Agent {
         let shutdown = self.shutdown.get_or_insert_with(begin);
         shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
         let stop = &self.config.config.workload.stop;
+        let hastens = shutdown.is_urgent();
         let kill_at = match shutdown.signals {
             0 | 1 => now + stop.grace,
             2 => now + stop.loss_grace,
@@ -124,6 +125,9 @@ impl Agent {
             self.give_way(now);
         } else {
             self.workload.stop(signal, kill_at, now);
+            if hastens {
+                self.workload.hasten(kill_at);
+            }
         }
         self.begin_stop(Reason::Signal, now);
     }

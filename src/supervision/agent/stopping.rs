@@ -85,6 +85,9 @@ impl Agent {
         // A standby keeps the time that it was given to end, and the Lease does not wait for that.
         if self.shutdown.is_some() && self.workload.leads() && self.config.config.workload.runs == Runs::Always {
             self.workload.stop(None, kill_at, now);
+            if reason.is_loss() {
+                self.workload.hasten(kill_at);
+            }
         } else {
             self.workload.give_way(reason, &term.info, kill_at, hard, now);
         }

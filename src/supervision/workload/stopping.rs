@@ -58,10 +58,21 @@ impl Workload {
             self.take(outcome, now);
         } else {
             self.descend(None, kill_at, now);
+            if reason.is_loss() {
+                self.hasten(kill_at);
+            }
         }
     }
 
-    /// Nothing is wanted. `signal` replaces the stop signal. SIGKILL no later than `kill_at`.
+    /// A stop that is under way has no longer than this, whatever time it was given. One that is planned does without: it would only
+    /// take back what the workload has asked for.
+    pub(crate) fn hasten(&mut self, kill_at: Instant) {
+        if let Actual::Stopping { escalation, .. } = &mut self.actual {
+            escalation.squeeze(kill_at);
+        }
+    }
+
+    /// Nothing is wanted. `signal` replaces the stop signal. SIGKILL no later than `kill_at`, unless a stop is under way.
     pub(crate) fn stop(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         self.descend(signal, kill_at, now);
@@ -78,6 +89,7 @@ impl Workload {
             | Actual::Following { .. }
             | Actual::Stopping { .. } => self.descend(None, now, now),
         }
+        self.hasten(now);
         if let Actual::Stopping { escalation, .. } = &mut self.actual {
             escalation.hard(hard, now);
         }
@@ -232,10 +244,7 @@ impl Workload {
             Actual::Stopped | Actual::Waiting { .. } | Actual::Preparing { .. } | Actual::Following { .. } => {
                 self.actual = self.killing(None, None, now);
             }
-            Actual::Stopping { escalation, again_at, .. } => {
-                *again_at = None;
-                escalation.squeeze(kill_at);
-            }
+            Actual::Stopping { again_at, .. } => *again_at = None,
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } if is_frozen => self.kill(now),
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };

@@ -609,7 +609,8 @@ fn a_gap_in_which_nothing_ran_fails_no_probe() {
         let mut world = World::leading(config);
         world.live_until(ms(3000));
         let asked = world.asks();
-        world.sleep_until(world.now + Duration::from_secs(5));
+        world.sleep_until(world.now + Duration::from_secs(15));
+        world.extend(1, 1, world.now);
         world.due();
         for (kind, began) in asked {
             world.feed(Input::Probed { kind, began, failure: Some("no answer".into()) });
@@ -635,6 +636,81 @@ fn answers_that_are_always_late_are_excused_once_and_then_count() {
         }
         assert_eq!(world.stops(), Some(Reason::NotLive));
     }
+}
+
+#[test]
+fn what_a_stop_needs_longer_is_not_taken_back_by_what_answers_it_or_comes_beside_it() {
+    let asked: [fn(&mut World); 3] = [
+        |world| world.step_down(9, Reason::Signal),
+        |world| {
+            world.step_down(9, Reason::StepDown);
+            world.step_down(10, Reason::StepDown);
+        },
+        |world| {
+            world.step_down(9, Reason::StepDown);
+            world.feed(Input::Signal(libc::SIGTERM));
+        },
+    ];
+    for (case, ask) in asked.into_iter().enumerate() {
+        let mut world = World::leading(config());
+        if case == 0 {
+            world.feed(Input::Signal(libc::SIGTERM));
+        } else {
+            world.step_down(8, Reason::StepDown);
+        }
+        let until = world.now + Duration::from_secs(60);
+        world.says(Notification::ExtendTimeout(Duration::from_secs(60)));
+        ask(&mut world);
+        world.live_until(until.before(Duration::from_secs(1)));
+        assert!(!world.wants(&Action::Sweep), "case {case}");
+        world.live_until(until);
+        assert!(world.wants(&Action::Sweep), "case {case}");
+    }
+}
+
+#[test]
+fn a_question_that_comes_as_the_last_one_is_given_up_counts_once() {
+    let mut config = live(exec);
+    config.workload.liveness.timeout = config.workload.liveness.period;
+    let mut world = World::leading(config);
+    world.live_until(ms(3000 + 2 * 10_000 + 900));
+    assert_eq!(world.stops(), None);
+}
+
+#[test]
+fn what_a_start_needed_longer_is_no_matter_of_a_later_one() {
+    let mut config = ready(notify);
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(Acknowledge::None);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.says(Notification::ExtendTimeout(Duration::from_secs(3600)));
+    world.says(Notification::Ready);
+    world.says(Notification::Reloading);
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    let by = world.now + Duration::from_secs(60);
+    world.live_until(by.before(Duration::from_secs(1)));
+    assert_eq!(world.stops(), None);
+    world.live_until(by);
+    assert_eq!(world.stops(), Some(Reason::NotReady));
+}
+
+#[test]
+fn a_watchdog_that_was_put_off_for_ever_can_be_begun_again_and_one_that_is_always_late_counts() {
+    let mut world = World::leading(live(notify));
+    world.says(Notification::WatchdogSpan(Duration::MAX));
+    world.says(Notification::WatchdogSpan(Duration::from_secs(5)));
+    for second in [7, 14] {
+        assert_eq!(world.stops(), None);
+        world.sleep_until(ms(1000 + second * 1000));
+        world.extend(1, second, world.now);
+        world.due();
+    }
+    assert_eq!(world.stops(), Some(Reason::NotLive));
 }
 
 #[test]

@@ -222,6 +222,7 @@ fn what_the_workload_needs_longer_for_is_its_stop_too_while_the_hook_before_that
     world.hook_runs(HookKind::BeforeFollow);
     let until = world.now + Duration::from_secs(60);
     world.feed(Input::Notified(Notification::ExtendTimeout(Duration::from_secs(60))));
+    world.step_down(10, Reason::StepDown);
     world.hook_ends(Exit::Code(0));
     assert!(world.wants(&to_main(libc::SIGTERM)));
     for second in 1..60 {
