@@ -36,10 +36,10 @@ pub enum Notification {
 const MAIN_PID: &str = "MAINPID is refused: the workload's main process is the one that tenure has started";
 const FD_STORE: &str = "FDSTORE is refused: tenure keeps no descriptors for its workload";
 
-/// What a datagram says; of several roles the last. Lines without a meaning here are skipped.
+/// What a datagram says; of several roles and times the last, after what they may be about. Lines without a meaning here are skipped.
 pub(crate) fn parse(text: &str) -> Vec<Notification> {
     let mut said = Vec::new();
-    let (mut role, mut status, mut error) = (None, None, None);
+    let (mut role, mut status, mut error, mut longer) = (None, None, None, None);
     for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
         match (name, value) {
             ("READY", "1") => said.push(Notification::Ready),
@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Vec<Notification> {
             ("X_TENURE_ROLE", "standby") => role = Some(Role::Standby),
             ("STATUS", text) => status = Some(text),
             ("ERRNO", number) => error = number.parse().ok().map(Errno::from_raw),
-            ("EXTEND_TIMEOUT_USEC", span) => said.extend(micros(span).map(Notification::ExtendTimeout)),
+            ("EXTEND_TIMEOUT_USEC", span) => longer = micros(span),
             ("MAINPID" | "MAINPIDFDID", _) => said.push(Notification::Refused(MAIN_PID)),
             ("FDSTORE" | "FDSTOREREMOVE", _) => said.push(Notification::Refused(FD_STORE)),
             _ => {}
@@ -64,6 +64,7 @@ pub(crate) fn parse(text: &str) -> Vec<Notification> {
         // What is told of the rest tells it too.
         said.insert(0, Notification::Status(bounded(&words.join(": ")).into_owned()));
     }
+    said.extend(longer.map(Notification::ExtendTimeout));
     said.extend(role.map(Notification::Role));
     said
 }
@@ -105,6 +106,8 @@ mod tests {
     #[test]
     fn a_time_is_in_microseconds_and_what_tenure_does_not_do_is_refused() {
         assert_eq!(parse("EXTEND_TIMEOUT_USEC=1500000"), [Notification::ExtendTimeout(Duration::from_millis(1500))]);
+        let longer = Notification::ExtendTimeout(Duration::from_micros(2));
+        assert_eq!(parse("EXTEND_TIMEOUT_USEC=2\nSTOPPING=1"), [Notification::Stopping, longer], "what it is about comes first");
         for nonsense in ["EXTEND_TIMEOUT_USEC=", "EXTEND_TIMEOUT_USEC=-1", "EXTEND_TIMEOUT_USEC=1s", "ERRNO=x"] {
             assert_eq!(parse(nonsense), [], "{nonsense}");
         }

@@ -13,8 +13,11 @@ use crate::{
     time::Instant,
 };
 
-/// Init wakes later than this only after a gap, in which the workload may not have run either.
+/// An answer comes later than this only after a gap, in which the workload may not have run either.
 const LATE: Duration = Duration::from_secs(1);
+
+/// The same of init, which nobody has to answer.
+const OVERSLEPT: Duration = Duration::from_millis(100);
 
 /// The checks of a workload.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ pub(crate) struct Health {
     ready_by: Option<Instant>,
     /// It has said that it ends, and has until then.
     ends_by: Option<Instant>,
-    /// It has said that what is under way may take until then.
+    /// It is not ready yet, and has said that this may take until then.
     extended: Instant,
 }
 
@@ -97,7 +100,7 @@ impl Health {
 
     /// It leads from now on, and has a while to be ready for that; or it follows, and need not be.
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
-        let timeout = self.policy.config.start_timeout.filter(|_| leads);
+        let timeout = self.policy.config.start_timeout.filter(|_| leads && !self.readiness.good);
         self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
         if !leads {
             self.extended = Instant::BOOT;
@@ -117,19 +120,27 @@ impl Health {
         [&self.readiness, &self.liveness].iter().any(|check| check.asks_by_process() && check.attempt.is_some())
     }
 
-    /// Why it is to be stopped, if it is, and in more words.
-    pub(crate) fn fault(&mut self, now: Instant) -> Option<(Reason, String)> {
-        if let Some(by) = self.ends_by {
-            self.ready_by = None;
+    /// Why it is to be stopped by what it said or answered, if it is, and in more words.
+    pub(crate) fn fault(&self) -> Option<(Reason, String)> {
+        let is_live = self.liveness.good || self.ends_by.is_some();
+        (!is_live).then(|| (Reason::NotLive, format!("the workload is not live: {}", self.liveness.failure)))
+    }
+
+    /// The same by what it has not done in time, once everything is read that it had said by then (law 9).
+    pub(crate) fn overdue(&mut self, now: Instant) -> Option<(Reason, String)> {
+        if self.ends_by.is_some_and(|at| at <= now) {
             let words = "the workload said STOPPING=1, and has not ended within workload.stop.grace";
-            return (by <= now).then(|| (Reason::NotLive, words.into()));
-        }
-        self.ready_by.take_if(|_| self.readiness.good);
-        if !self.liveness.good {
-            return Some((Reason::NotLive, format!("the workload is not live: {}", self.liveness.failure)));
+            return Some((Reason::NotLive, words.into()));
         }
         self.ready_by.take_if(|at| *at <= now)?;
         Some((Reason::NotReady, format!("the workload is not ready in time: {}", self.readiness.failure)))
+    }
+
+    /// What was to make it ready is over once it is.
+    const fn started(&mut self) {
+        if self.readiness.good {
+            (self.ready_by, self.extended) = (None, Instant::BOOT);
+        }
     }
 
     /// What it says of itself.
@@ -137,7 +148,7 @@ impl Health {
         match said {
             Notification::Ready => {
                 self.readiness.says(true, "");
-                self.extended = Instant::BOOT;
+                self.started();
                 if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
                     self.liveness.watch(now + self.liveness.probe.initial_delay);
                 }
@@ -150,15 +161,18 @@ impl Health {
             Notification::WatchdogSpan(span) => self.liveness.wait(*span, now),
             Notification::WatchdogTrigger => self.liveness.says(false, "it said WATCHDOG=trigger"),
             Notification::Stopping => {
-                let by = (now + self.policy.config.stop.grace).max(self.extended);
-                self.ends_by.get_or_insert(by);
+                self.ends_by.get_or_insert(now + self.policy.config.stop.grace);
+                self.ready_by = None;
                 // What ends need not answer.
                 (self.readiness.at, self.liveness.at) = (Instant::NEVER, Instant::NEVER);
             }
             Notification::ExtendTimeout(span) => {
-                self.extended = now + *span;
+                let until = now + *span;
+                if !self.readiness.good {
+                    self.extended = until;
+                }
                 for limit in [&mut self.ready_by, &mut self.ends_by].into_iter().flatten() {
-                    *limit = self.extended.max(*limit);
+                    *limit = until.max(*limit);
                 }
             }
             Notification::Role(_) | Notification::Status(_) | Notification::Refused(_) => {}
@@ -178,6 +192,7 @@ impl Health {
                 check.count_in_time(failure.clone(), began, now);
             }
         }
+        self.started();
     }
 
     /// What the last elector was asked is asked again when it is due.
@@ -188,16 +203,16 @@ impl Health {
     }
 
     /// Kills what asks.
-    pub(crate) fn call_off(&mut self, out: &mut VecDeque<Action>) {
+    pub(crate) fn call_off(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
-            check.kill(out);
+            check.kill(now, out);
         }
     }
 
     /// It is being frozen, and answers nobody until it runs again.
-    pub(crate) fn pause(&mut self, out: &mut VecDeque<Action>) {
+    pub(crate) fn pause(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
-            check.kill(out);
+            check.kill(now, out);
             (check.at, check.attempt) = (Instant::NEVER, None);
         }
     }
@@ -219,9 +234,7 @@ impl Health {
 impl Check {
     fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
-            self.kill(out);
-            // It is given a moment to end before it counts as one that does not.
-            self.at = self.at.max(now + LATE);
+            self.kill(now, out);
             self.count_in_time(Some(format!("no answer within {:?}", self.probe.timeout)), attempt.began, now);
         }
         if now < self.at {
@@ -230,7 +243,7 @@ impl Check {
         let late = now.since(self.at);
         self.at = now + self.probe.period;
         match (self.means, self.attempt, may_ask) {
-            (Some(Means::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
+            (Some(Means::Notify), _, _) if late > OVERSLEPT && !std::mem::replace(&mut self.excused, true) => self.watch(now),
             (Some(Means::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
             (Some(Means::Exec), None, Some(launch)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });
@@ -250,9 +263,11 @@ impl Check {
         self.means == Some(Means::Exec)
     }
 
-    fn kill(&mut self, out: &mut VecDeque<Action>) {
+    fn kill(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.kill_at != Instant::NEVER) {
             attempt.kill_at = Instant::NEVER;
+            // It is given a moment to end before it counts as one that does not.
+            self.at = self.at.max(now + LATE);
             out.push_back(Action::KillProbe(self.kind));
         }
     }

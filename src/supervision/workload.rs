@@ -367,6 +367,8 @@ impl Workload {
         if let Actual::Running { .. } = self.actual {
             let may_ask = self.may_ask(now);
             self.health.handle_timeout(may_ask.as_ref(), now, &mut self.actions);
+            let fault = self.health.overdue(now);
+            self.fails(fault);
         }
         if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
             && late.take_if(|at| *at <= now).is_some()
@@ -436,7 +438,7 @@ impl Workload {
             && roles.is_warming()
             && is_due
         {
-            self.health.pause(&mut self.actions);
+            self.health.pause(now, &mut self.actions);
             roles.freeze(now, &mut self.actions);
         }
     }

@@ -48,7 +48,7 @@ impl Workload {
             self.account = Account::default();
             return;
         }
-        self.health.call_off(&mut self.actions);
+        self.health.call_off(now, &mut self.actions);
         let alone = !self.policy.always || !self.health.is_asking();
         if let Actual::Running { roles, .. } = &mut self.actual
             && (self.policy.always || !reason.is_loss())
@@ -248,8 +248,9 @@ impl Workload {
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } if is_frozen => self.kill(now),
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
-                self.health.call_off(&mut self.actions);
-                let kill_at = kill_at.or_earlier(self.abandon_roles());
+                self.health.call_off(now, &mut self.actions);
+                // What was being prepared for its stop keeps the time that it has.
+                let kill_at = self.abandon_roles().unwrap_or(kill_at);
                 self.account.began.get_or_insert(now);
                 let signal = signal.unwrap_or(self.policy.config.stop.signal);
                 self.actions.push_back(Action::Signal { target: self.target(pid), signal });

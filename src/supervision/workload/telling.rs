@@ -3,6 +3,7 @@
 use super::{Account, Actual, Happened, Wanted, Workload};
 use crate::{
     config::{KillMode, Signal},
+    link::Reason,
     role::Role,
     supervision::{Action, Launch, RoleInput, Target, roles::Outcome},
     time::Instant,
@@ -118,8 +119,13 @@ impl Workload {
         if let Wanted::Standby = self.wanted {
             self.freeze(now);
         }
+        let fault = self.health.fault();
+        self.fails(fault);
+    }
+
+    pub(super) fn fails(&mut self, fault: Option<(Reason, String)>) {
         if !self.is_yielding()
-            && let Some((reason, words)) = self.health.fault(now)
+            && let Some((reason, words)) = fault
         {
             self.actions.push_back(Action::Warn(words));
             self.happened.push_back(Happened::Fails(reason));

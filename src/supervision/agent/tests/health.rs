@@ -729,3 +729,65 @@ fn a_start_takes_as_long_as_the_workload_says_whenever_it_says_so() {
     world.live_until(ms(602_000));
     assert_eq!(world.stops(), Some(Reason::NotReady));
 }
+
+#[test]
+fn what_is_said_in_time_counts_however_late_it_is_read() {
+    let mut world = World::leading(ready(notify));
+    world.live_until(ms(60_900));
+    world.sleep_until(ms(61_300));
+    world.told(ToInit::Heartbeat);
+    world.says(Notification::Ready);
+    world.due();
+    assert_eq!(world.stops(), None, "it was ready within startTimeout");
+
+    world.says(Notification::Stopping);
+    world.live_until((world.now + GRACE).before(tick()));
+    world.sleep_until(world.now + Duration::from_millis(300));
+    world.told(ToInit::Heartbeat);
+    world.exit(Exit::Code(3));
+    assert_eq!(world.stops(), Some(Reason::Exited));
+}
+
+#[test]
+fn more_time_for_a_start_is_none_for_an_end_or_for_the_next_start() {
+    let mut world = World::leading(ready(http));
+    world.says(Notification::ExtendTimeout(Duration::from_secs(3600)));
+    world.live_until(ms(3000));
+    world.answers(None);
+    world.says(Notification::Stopping);
+    world.live_until((ms(3000) + GRACE).before(tick()));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(3000) + GRACE);
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_question_that_tenure_takes_back_is_no_failure() {
+    let mut config = live(exec);
+    config.workload.liveness.failure_threshold = 1;
+    config.workload.liveness.timeout = config.workload.liveness.period;
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(Acknowledge::None);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.live_until(ms(12_999));
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&Action::KillProbe(ProbeKind::Liveness)));
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.live_until(ms(13_000));
+    assert!(!world.wants(&to_main(libc::SIGTERM)), "what asks is not reaped yet");
+}
+
+#[test]
+fn a_watchdog_that_is_short_of_a_part_of_a_second_after_a_gap_is_excused() {
+    let mut world = World::leading(live(notify));
+    world.says(Notification::WatchdogSpan(Duration::from_secs(5)));
+    world.sleep_until(world.now + Duration::from_millis(5500));
+    world.due();
+    assert_eq!(world.stops(), None);
+}

@@ -217,21 +217,26 @@ fn the_hook_before_a_planned_stop_comes_before_the_stop_signal_and_within_its_gr
 
 #[test]
 fn what_the_workload_needs_longer_for_is_its_stop_too_while_the_hook_before_that_runs() {
-    let mut world = leading(&[HookKind::BeforeFollow]);
-    world.step_down(9, Reason::StepDown);
-    world.hook_runs(HookKind::BeforeFollow);
-    let until = world.now + Duration::from_secs(60);
-    world.feed(Input::Notified(Notification::ExtendTimeout(Duration::from_secs(60))));
-    world.step_down(10, Reason::StepDown);
-    world.hook_ends(Exit::Code(0));
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    for second in 1..60 {
-        world.wake_until(until.min(ms(1000 + second * 1000)));
-        world.extend(1, second, world.now);
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut world = leading(&[HookKind::BeforeFollow]);
+        world.step_down(9, Reason::StepDown);
+        world.hook_runs(HookKind::BeforeFollow);
+        let until = world.now + Duration::from_secs(60);
+        world.feed(Input::Notified(Notification::ExtendTimeout(Duration::from_secs(60))));
+        world.step_down(10, Reason::StepDown);
+        match signal {
+            libc::SIGINT => world.feed(Input::Signal(signal)),
+            _ => world.hook_ends(Exit::Code(0)),
+        }
+        assert!(world.wants(&to_main(signal)));
+        for second in 1..60 {
+            world.wake_until(until.min(ms(1000 + second * 1000)));
+            world.extend(1, second, world.now);
+        }
+        assert!(!world.wants(&Action::Sweep), "{:?}", world.now);
+        world.wake_until(until);
+        assert!(world.wants(&Action::Sweep), "{:?}", world.now);
     }
-    assert!(!world.wants(&Action::Sweep), "{:?}", world.now);
-    world.wake_until(until);
-    assert!(world.wants(&Action::Sweep), "{:?}", world.now);
 }
 
 #[test]
