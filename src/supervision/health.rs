@@ -13,11 +13,8 @@ use crate::{
     time::Instant,
 };
 
-/// An answer comes later than this only after a gap, in which the workload may not have run either.
+/// Init wakes later than this only after a gap, in which the workload may not have run either.
 const LATE: Duration = Duration::from_secs(1);
-
-/// The same of init, which nobody has to answer.
-const OVERSLEPT: Duration = Duration::from_millis(100);
 
 /// The checks of a workload.
 #[derive(Clone, Debug)]
@@ -100,7 +97,7 @@ impl Health {
 
     /// It leads from now on, and has a while to be ready for that; or it follows, and need not be.
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
-        let timeout = self.policy.config.start_timeout.filter(|_| leads && !self.readiness.good);
+        let timeout = self.policy.config.start_timeout.filter(|_| leads && !self.readiness.good && self.ends_by.is_none());
         self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
         if !leads {
             self.extended = Instant::BOOT;
@@ -243,7 +240,7 @@ impl Check {
         let late = now.since(self.at);
         self.at = now + self.probe.period;
         match (self.means, self.attempt, may_ask) {
-            (Some(Means::Notify), _, _) if late > OVERSLEPT && !std::mem::replace(&mut self.excused, true) => self.watch(now),
+            (Some(Means::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
             (Some(Means::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
             (Some(Means::Exec), None, Some(launch)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });

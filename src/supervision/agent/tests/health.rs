@@ -784,10 +784,22 @@ fn a_question_that_tenure_takes_back_is_no_failure() {
 }
 
 #[test]
-fn a_watchdog_that_is_short_of_a_part_of_a_second_after_a_gap_is_excused() {
-    let mut world = World::leading(live(notify));
-    world.says(Notification::WatchdogSpan(Duration::from_secs(5)));
-    world.sleep_until(world.now + Duration::from_millis(5500));
+fn what_ends_while_it_is_promoted_has_its_grace_and_not_the_time_of_a_start() {
+    let mut config = ready(notify);
+    config.workload.start_timeout = Some(GRACE / 2);
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(Acknowledge::None);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    let mut world = World::of(config, true, false);
     world.due();
+    world.run();
+    world.greet();
+    world.lead(1);
+    let until = world.now + GRACE;
+    world.says(Notification::Stopping);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.live_until(until.before(tick()));
     assert_eq!(world.stops(), None);
+    world.live_until(until);
+    assert_eq!(world.stops(), Some(Reason::NotLive));
 }
