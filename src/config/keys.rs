@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use figment::value::Value;
+use serde_json::Value;
 
 use super::{Config, Signal};
 
@@ -48,7 +48,7 @@ fn is_rewrite(path: &str) -> bool {
 /// Every key. Whatever has no parts in the defaults is one; an empty map is one too, as its entries are the user's.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let mut keys = Vec::new();
-    if let Ok(defaults) = Value::serialize(Config::default()) {
+    if let Ok(defaults) = serde_json::to_value(Config::default()) {
         collect(&mut keys, String::new(), &defaults);
     }
     keys
@@ -56,17 +56,17 @@ pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
 
 fn collect(keys: &mut Vec<Key>, path: String, default: &Value) {
     let shape = match default {
-        Value::Dict(_, sections) if !sections.is_empty() => {
-            let below = |name: &String| if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        Value::Object(sections) if !sections.is_empty() => {
+            let below = |name: &String| if path.is_empty() { name.clone() } else { [path.as_str(), name].join(".") };
             return sections.iter().for_each(|(name, default)| collect(keys, below(name), default));
         }
-        Value::Dict(..) => Shape::Map,
-        Value::Array(..) => Shape::List,
-        Value::Bool(..) => Shape::Truth,
-        Value::Num(..) => Shape::Integer,
-        Value::String(..) | Value::Char(..) | Value::Empty(..) => Shape::Text,
+        Value::Object(_) => Shape::Map,
+        Value::Array(_) => Shape::List,
+        Value::Bool(_) => Shape::Truth,
+        Value::Number(_) => Shape::Integer,
+        Value::String(_) | Value::Null => Shape::Text,
     };
-    let nullable = matches!(default, Value::Empty(..)) || is_rewrite(&path);
+    let nullable = default.is_null() || is_rewrite(&path);
     keys.push(Key { path, shape, nullable });
 }
 
