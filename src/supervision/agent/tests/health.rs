@@ -47,6 +47,17 @@ fn always(config: Config) -> Config {
     Config { workload, signals, ..config }
 }
 
+/// A standby that runs, and is told by signals that it leads.
+fn signalled(config: Config) -> World {
+    let mut config = always(config);
+    config.workload.acknowledge = Some(Acknowledge::None);
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world
+}
+
 impl World {
     /// Advances the time in steps of a second, with renewals.
     fn live_until(&mut self, at: Instant) {
@@ -679,14 +690,7 @@ fn a_question_that_comes_as_the_last_one_is_given_up_counts_once() {
 
 #[test]
 fn what_a_start_needed_longer_is_no_matter_of_a_later_one() {
-    let mut config = ready(notify);
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(Acknowledge::None);
-    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = signalled(ready(notify));
     world.says(Notification::ExtendTimeout(Duration::from_secs(3600)));
     world.says(Notification::Ready);
     world.says(Notification::Reloading);
@@ -749,7 +753,7 @@ fn what_is_said_in_time_counts_however_late_it_is_read() {
 }
 
 #[test]
-fn more_time_for_a_start_is_none_for_an_end_or_for_the_next_start() {
+fn more_time_for_a_start_is_none_for_an_end() {
     let mut world = World::leading(ready(http));
     world.says(Notification::ExtendTimeout(Duration::from_secs(3600)));
     world.live_until(ms(3000));
@@ -766,13 +770,7 @@ fn a_question_that_tenure_takes_back_is_no_failure() {
     let mut config = live(exec);
     config.workload.liveness.failure_threshold = 1;
     config.workload.liveness.timeout = config.workload.liveness.period;
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(Acknowledge::None);
-    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = signalled(config);
     world.lead(1);
     world.feed(Input::Role(RoleInput::Signalled));
     world.live_until(ms(12_999));
@@ -787,13 +785,7 @@ fn a_question_that_tenure_takes_back_is_no_failure() {
 fn what_ends_while_it_is_promoted_has_its_grace_and_not_the_time_of_a_start() {
     let mut config = ready(notify);
     config.workload.start_timeout = Some(GRACE / 2);
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(Acknowledge::None);
-    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = signalled(config);
     world.lead(1);
     let until = world.now + GRACE;
     world.says(Notification::Stopping);
