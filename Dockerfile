@@ -1,10 +1,10 @@
-# One static file, /tenure, and nothing else. Run it as it is, or copy it into the image of the program that it is to run:
+# An image with one static file, /tenure. Run it as it is, or copy the file into the image of your program:
 #
 #   COPY --from=tenure /tenure /tenure
 #   ENTRYPOINT ["/tenure", "--", "/my-program"]
 #   STOPSIGNAL SIGTERM
 #
-# BUILDER: any image with a shell, a C compiler and rustup's toolchain, natively for amd64 or arm64.
+# BUILDER is any image with a shell, a C compiler and rustup. It builds for its own architecture, amd64 or arm64.
 ARG BUILDER=rust:1.95.0-slim
 
 FROM ${BUILDER} AS build

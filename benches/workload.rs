@@ -1,4 +1,4 @@
-//! The workload that the contestants of `figures` run: static and small, so that its own start and exit add as little as possible.
+//! The workload of the contestants in `figures`. It is static and small, so that its start and exit add little to a figure.
 
 #![allow(clippy::expect_used, unreachable_pub, dead_code, reason = "one face of what the tests share")]
 

@@ -48,7 +48,7 @@ macro_rules! moments {
         }
     };
 }
-moments!(annotation, config, lease, link, notify, reply, watch);
+moments!(annotation, config, credential, lease, link, notify, reply, watch);
 
 fn hunt(name: &str) {
     let setting = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
@@ -166,5 +166,5 @@ fn lead(timing: Timing) -> ToInit {
 }
 
 fn confirmed(timing: Timing, sent: Instant) -> Confirmed {
-    Confirmed { uid: "u".into(), resource_version: "7".into(), spec: "{}".into(), deadlines: timing.deadlines(sent) }
+    Confirmed { resource_version: "7".into(), preferred_holder: None, deadlines: timing.deadlines(sent) }
 }

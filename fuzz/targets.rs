@@ -1,4 +1,4 @@
-//! The fuzz targets: the parsers of Leases, replies, watches, configuration, notifications and the link.
+//! The fuzz targets: the parsers of credentials, Leases, replies, watches, configuration, notifications and the link.
 //!
 //! A module of the crate, so that it reaches what is private, compiled only for tests and for cargo-fuzz. Each target takes any bytes,
 //! and panics where a parser breaks a promise, not only where the parser panics. `run` runs every target briefly on its corpus and on
@@ -11,9 +11,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
+    api,
     config::{self, Config, OnExit, Preset, Runs},
     election::{
-        Action as Wish, Answer, Elector, Input as News, Request,
+        Action as Wish, Answer, Elector, Input as WatchEvent, Request,
         record::{LeaseRecord, LeaseState},
         trace::TraceContext,
     },
@@ -29,9 +30,10 @@ use crate::{
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its corpus's.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("annotation", annotation),
     ("config", config),
+    ("credential", api::fuzz_credential),
     ("lease", lease),
     ("link", link),
     ("notify", notify),
@@ -87,7 +89,7 @@ pub fn lease(bytes: &[u8]) {
                 Request::List | Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
                 Request::Replace(written) => return judge(&object, &written, now.boot.since(BEGIN)),
             };
-            follower.handle(News::Answered { id, answer }, now);
+            follower.handle(WatchEvent::Answered { id, answer }, now);
         }
         let Some(due) = follower.poll_timeout() else { return };
         now.wall += i64::try_from(due.since(now.boot).as_micros()).unwrap_or_default();
@@ -134,7 +136,7 @@ pub fn link(bytes: &[u8]) {
         config.workload.on_exit = OnExit::Restart;
     }
     let mut agent = Agent::new(AgentConfig {
-        config,
+        config: config.into(),
         preset: Preset::Run,
         began: Instant::BOOT,
         identity: "me".into(),
@@ -195,7 +197,7 @@ fn obey(agent: &mut Agent, now: Instant) {
                 agent.handle(Input::Role(if late { RoleInput::NotSignalled } else { RoleInput::Signalled }), now);
             }
             Action::Freeze | Action::LookFrozen => agent.handle(Input::Role(RoleInput::Looked { frozen: true }), now),
-            Action::Thaw { not_after } => {
+            Action::Resume { not_after } => {
                 let late = not_after <= now;
                 agent.handle(Input::Role(if late { RoleInput::NotSignalled } else { RoleInput::Signalled }), now);
             }
@@ -207,7 +209,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             }
             Action::Prove => agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now),
             Action::Probe { kind, began, .. } => agent.handle(Input::Probed { kind, began, failure: None }, now),
-            Action::CallOff
+            Action::KillTeller
             | Action::KillProbe(_)
             | Action::Exit(_)
             | Action::Die

@@ -1,4 +1,4 @@
-//! What users type: the faces of the one binary and their flags, but not what they mean.
+//! Parses the command line: the faces of the one binary and their flags. Other rooms give them a meaning.
 //!
 //! A flag's value is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
 //! parsed at all exits with 64 instead of clap's 2.
@@ -8,16 +8,22 @@ use std::{ffi::OsString, path::Path};
 use clap::{Parser, Subcommand};
 use workload::NamedRun;
 
-pub use commands::{Check, Command, ConfigCommand, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown};
+pub use commands::{
+    Check, Command, ConfigCommand, ConfirmDead, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown, Witness,
+};
 pub use refused::Refused;
+pub use transaction::{Apply, Demote, Promote, Recover, Recovery};
 pub use workload::{ConfigFlags, Lock, Preset, Run, Task};
+
+pub(crate) use commands::is_full_identity;
 
 mod commands;
 pub mod manual;
 mod refused;
+mod transaction;
 mod workload;
 
-/// What this process is to be.
+/// The face that this process is to have.
 #[derive(Debug)]
 pub enum Face {
     /// Init: run the workload.
@@ -79,20 +85,20 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Named {
-    /// Run the workload while this replica holds the Lease (the default: the word may be left out)
+    /// Run the workload while this replica holds the Lease (the default: you may leave out the word run)
     Run(Run),
-    /// Run a command once, under a lock that no two hold at a time: `run` that ends with its command
+    /// Run a command once, under a lock that one holder has at a time
     ///
-    /// Of a configuration file and the environment only lease (without its name), workload.stop, workload.env,
-    /// workload.oomScoreAdjust and log apply, so that it can be run beside a replica.
+    /// A configuration file and the environment may be those of a replica: a lock reads lease (without its name),
+    /// workload.stop, workload.env, workload.oomScoreAdjust and log, and ignores all other keys.
     ///
-    /// Exit codes: the command's; 75 another holds the lock, 76 the lock was lost and the command stopped, 69 nothing could be
-    /// read within the bound, 77 not permitted, 128 + N signal N ended the wait.
+    /// Exit codes: the command's; 75 another holds the lock; 76 the lock was lost, and the command was stopped; 69 the API
+    /// server could not be read in time; 77 not permitted; 128 + N signal N ended the wait.
     #[command(verbatim_doc_comment)]
     Lock(NamedRun<Lock>),
     /// Run a command at most once per interval over all replicas, and never two at once
     ///
-    /// Of a configuration file and the environment the same applies as for a lock, and task.
+    /// It reads the same keys of a configuration file and the environment as a lock, and task.
     #[command(verbatim_doc_comment)]
     Task(NamedRun<Task>),
     #[command(flatten)]
@@ -101,9 +107,10 @@ enum Named {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  the workload's own; 128 + N if signal N killed it; 126, 127 it cannot be executed or found
-  64 unknown command line, 69 API server unavailable, 70 internal, 75 the lock is held by another,
-  76 leadership lost (workload.onLoss: exit, or in a lock), 77 not permitted, 78 invalid configuration
+  the workload's own; 128 + N if signal N killed it; 126 it cannot be executed; 127 it is not found
+  64 the command line cannot be parsed; 69 the API server is unavailable; 70 internal error
+  75 another holds the lock; 76 the Lease was lost (workload.onLoss: exit, or in a lock)
+  77 not permitted; 78 invalid configuration
 
 Every key of the configuration: tenure config default";
 
@@ -167,7 +174,8 @@ mod tests {
             &["lock", "x", "--try", "--timeout", "1s", "--", "true"],
             &["lock", "x", "--try", "--wait", "--", "true"],
             &["lock", "x", "--timeout", "1s", "--wait", "--", "true"],
-            &["task", "x", "--", "true"],
+            &["task", "x", "--every", "1h", "--schedule", "0 2 * * *", "--", "true"],
+            &["task", "x", "--every", "1h", "--time-zone", "UTC", "--", "true"],
             &["task", "x", "--every", "1h"],
             &["task", "x", "--every", "1h", "-E", "3", "--", "true"],
         ] {

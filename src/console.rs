@@ -1,4 +1,4 @@
-//! What commands print for people: answers on standard output, complaints on standard error.
+//! Prints what commands say to people: answers on standard output, complaints on standard error.
 //!
 //! Owns the exit code of an answer that could not be printed. Never used by a replica that runs a workload: unlike
 //! [`crate::stderr`], it blocks on a slow reader.

@@ -4,19 +4,19 @@
 
 /// A command line that cannot be parsed.
 pub const USAGE: u8 = 64;
-/// The API server is unavailable to a command that needs it.
+/// The API server is unavailable, and a command needs it.
 pub const UNAVAILABLE: u8 = 69;
-/// Something on this machine failed that tenure cannot do without.
+/// Something on this machine failed, and tenure cannot work without it.
 pub const INTERNAL: u8 = 70;
-/// The lock is held by another, and not waited for any longer.
+/// Another holds the lock, and the limit of the wait is over; or a task with `--once` is not due.
 pub const HELD: u8 = 75;
-/// The Lease was lost, and `workload.onLoss` says `exit`.
+/// The Lease was lost: with `workload.onLoss: exit`, in a lock, or in a task with `--once`.
 pub const LEADERSHIP_LOST: u8 = 76;
 /// The API server does not permit what a command needs.
 pub const NOT_PERMITTED: u8 = 77;
-/// What was configured cannot work.
+/// The configuration cannot work, or there is no cluster.
 pub const INVALID: u8 = 78;
-/// A program was found but cannot be executed.
+/// The program was found, but cannot be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
-/// There is no such program.
+/// The program, or its interpreter, was not found.
 pub const NOT_FOUND: u8 = 127;

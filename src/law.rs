@@ -59,9 +59,10 @@
 //!    long as it has proved none of its own: E stays, and the next write goes onto that version. After that, one with a later
 //!    renewTime than any that it can have stored is a copy's, as of a restored snapshot of its memory: loss.
 //! 7. A leader that steps down keeps renewing through the whole grace. Only a loss shortens it to G.
-//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1, that nothing is
-//!    left but init and the elector with its plugins; otherwise, that init has no other descendant. Every message of the link
-//!    names its term, and a fresh elector sends a StepDown of its own. Until the next Lead, nothing that leads is started.
+//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term (as PID 1, that nothing is
+//!    left but init and the elector with its plugins; otherwise, that init has no other descendant), or by the replica's witness
+//!    (20). Every message of the link names its term, and a fresh elector sends a StepDown of its own. Until the next Lead, nothing
+//!    that leads is started.
 //!    Without a proof there is no release, and as PID 1 init ends itself after H. E is void before the first byte of a release,
 //!    in init too. A release is one compare-and-swap on the version that the term last proved, or saw as its own. Only after a 409
 //!    or without an answer the Lease is read, and written again where holder, uid, acquireTime and leaseTransitions are still the
@@ -86,23 +87,31 @@
 //!     begins the term. If S, counted from its send, is past by then, or something later was seen, the Lease is written again on
 //!     that version, and that write begins the term. After a 409 it reads the Lease, and waits anew if uid or spec changed.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
-//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime, no name beside it, not seen held
-//!     with 1 before) is taken at once. One that is free in any other way, absent, or held by nobody for less than the longest
-//!     known, is first written as held by nobody for that long, with a new renewTime; that gives nothing to anybody, and is waited
-//!     for and taken like any other holder. A write of that kind is not remembered, and comes no faster than retries. Memory:
-//!     whoever lost a Lease that was not given back may run, whoever has held it since. From each first sight of one that is free,
-//!     nobody's or held by another than the name beside it, of none, and of another uid than the one last seen held, nothing is
-//!     taken for the longest known times 1 + rho. `lease.creationWait` replaces both waits, but none for a holder.
-//!     `lease.foreignRelease: trust` takes one that is there and free for given back, unless a name is beside it, or was beside the
-//!     holder last seen. One that rests (`tenure.dev/rests` is its renewTime and holder) was given back as well, and is taken once
-//!     its duration has passed since renewTime by the wall clock, or since it was first seen.
+//! 14. A Lease that was given back is taken at once. Every other Lease is waited for:
+//!     - **Release mark.** A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime, no name beside
+//!       it, not seen held with 1 before) is taken at once.
+//!     - **Nobody.** A Lease that is free in any other way, absent, or held by nobody for less than the longest known, is first
+//!       written as held by nobody for that long, with a new renewTime. The write gives nothing to anybody: nobody's Lease is waited
+//!       for and taken like any other holder's. The write is not remembered, and comes no faster than retries.
+//!     - **Memory.** A replica that lost a Lease without giving it back may still run, whoever has held it since.
+//!     - **First sight.** From each first sight of one that is free, nobody's or held by another than the name beside it, of none, and
+//!       of another uid than the one last seen held, nothing is taken for the longest known times 1 + rho.
+//!     - **Options.** `lease.creationWait` replaces both waits, but none for a holder. `lease.foreignRelease: trust` takes a Lease that
+//!       is there and free for given back, unless a name is beside it, or was beside the holder last seen.
+//!     - **Rests.** A Lease that rests (`tenure.dev/rests` is its renewTime and holder) was given back as well. It is taken once its
+//!       duration has passed since renewTime by the wall clock, or since it was first seen.
+//!     - **Fires.** Of a task with a schedule, `tenure.dev/fire` is the fire that the last run was for. The acquisition writes it. The
+//!       Lease is taken once the wall clock shows a later fire, and not before the rules above allow it. The fire is run again only
+//!       where its run was given back undone, or crashed with `task.afterCrash: run`.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute
 //!     where the Lease rested. Its older versions of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
-//!     by the next acquisition; others give the named candidate one D. Whoever gave a term up leaves the Lease to the others for
-//!     one D, unless it has done its run. A Lease with a strategy is taken only by its preferred holder. A pause keeps others from
+//!     by the next acquisition; others give the named candidate one D. A ready standby may write such a request for itself where the
+//!     holder's priority on the Lease is lower, and no pause, strategy, request or candidate goes first. Whoever gave a term up leaves the Lease to the others for
+//!     one D, unless it has done its run; after each term that failed, for twice as long as after the one before, and
+//!     whoever leads meanwhile. A Lease with a strategy is taken only by its preferred holder. A pause keeps others from
 //!     taking the Lease, but not the recorded holder; it moves neither S nor H.
 //!
 //! # The rule of several slots
@@ -119,6 +128,21 @@
 //!     emptying the slice. Each write is a PUT with the uid and the resourceVersion that were read, and carries the fencing token
 //!     of its term: a lower token never replaces a higher one, compared as integers of arbitrary length. Nothing is sent from S - T
 //!     on.
+//!
+//! # The rule of the witness
+//!
+//! 20. A witness is a process under the same kernel, outside the PID namespace of the workload. The elector hands it, at each
+//!     connection, a pidfd of init, only where init is PID 1, and init's full identity. That the pidfd is readable is all that tells
+//!     it anything: not the end of the connection, not silence, not an exit code, not a status. It is a complete proof: init, the
+//!     elector, the workload and whatever was exec'ed in are gone.
+//!     The witness then reads the Leases it was told of (quorum); what names that identity as its holder it gives back in the shape
+//!     of a release, with `tenure.dev/obituary: IDENTITY` beside it, which the next acquisition removes: one PUT with the uid and
+//!     resourceVersion that it read, repeated as a leader's retries after a 409 or without an answer, until one is answered with
+//!     success or a read shows no such holder. Then it forgets the identity.
+//!     It never creates, deletes or waits for nobody, has no clock and no deadline, holds no Lease and starts nothing. To followers it
+//!     is a release.
+//!     None is handed over with `release: keep`, for a task with `afterCrash: wait`, and on gVisor. A witness that is told to end
+//!     stays until every pidfd that it has has fired and what follows is done; killed earlier, D decides.
 
 use std::time::Duration;
 
@@ -189,7 +213,7 @@ impl Timing {
         u32::try_from(room.as_nanos() / attempt.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Whether S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
+    /// True if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
     #[must_use]
     pub fn has_room(self) -> bool {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
@@ -200,6 +224,12 @@ impl Timing {
     #[must_use]
     pub fn release_limit(self) -> Duration {
         self.attempt_timeout.saturating_mul(2)
+    }
+
+    /// How long what was released is left to others before it is deleted: who has no watch reads it within 1.1 R.
+    #[must_use]
+    pub fn deletion_wait(self) -> Duration {
+        self.renew_period + self.renew_period / 10 + RETRY_PAUSE
     }
 
     /// When a follower that saw a record of this `duration` at `o` may take it.
@@ -218,6 +248,12 @@ impl Deadlines {
     pub fn max(self, other: Self) -> Self {
         Self { soft: self.soft.max(other.soft), hard: self.hard.max(other.hard), end: self.end.max(other.end) }
     }
+}
+
+/// True if it is too late to begin something that had to begin before `not_after`. At that very instant it is too late (15).
+#[must_use]
+pub fn is_over(not_after: Instant, now: Instant) -> bool {
+    not_after <= now
 }
 
 /// `span * (1 - rho)`, rounded down: a holder counts less than it was given.
@@ -267,6 +303,15 @@ mod tests {
         assert_eq!(deadlines.soft.since(Instant::BOOT), Duration::from_millis(9_850));
         assert_eq!(TIMING.takeable(Instant::BOOT, TIMING.duration).since(Instant::BOOT), Duration::from_millis(15_150));
         assert_eq!(TIMING.attempts(), 3);
+    }
+
+    #[test]
+    fn it_is_too_late_at_the_deadline_and_not_one_tick_before() {
+        let deadline = Instant::from_nanos(1_000);
+
+        let late = [999, 1_000, 1_001].map(|now| is_over(deadline, Instant::from_nanos(now)));
+
+        assert_eq!(late, [false, true, true]);
     }
 
     #[test]

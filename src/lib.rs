@@ -22,21 +22,29 @@
 //! connection of init to itself over the loopback interface that times out ([`process::fuse`]). If init dies as PID 1, the kernel
 //! kills the container.
 //!
+//! A second container of the pod may run `tenure witness`. The elector hands it a pidfd of init, which the kernel makes readable
+//! once no process of the replica is left; then the witness releases the Lease in place of the dead replica (law 20).
+//!
 //! # Deciding apart from doing
 //!
-//! Three machines decide. They read no clock and do no IO: they are given the time, and return descriptions of work.
+//! Four machines decide. They read no clock and do no IO: they are given the time, and return descriptions of work.
 //!
 //! | machine | decides | runs in |
 //! |---|---|---|
 //! | [`election::Elector`] | which requests are sent, who leads, when a term ends | the elector |
 //! | [`supervision::Agent`] | whether the workload may lead now, until when, and when the Lease may be released | init |
 //! | `Workload`, inside the agent | when to start, signal, kill, prove and restart it | init |
+//! | [`election::obituary::Witness`] | what a witness releases of a dead replica, and when it is done | `tenure witness` |
 //!
-//! [`election::Elector`] and [`supervision::Agent`] are told what happened through `handle(input, now)`; `Workload` has one method
-//! for each thing that can happen to it. Otherwise all three use the same verbs: `poll_action()`, `poll_timeout()`,
-//! `handle_timeout(now)`. The caller carries out every action at once and in order. It hands over all that waits on the link before
-//! it lets a machine act on a deadline by `handle_timeout`. Everything else is an edge, which acts: [`init`], [`elector`],
-//! [`process`], [`api`], [`telemetry`], [`http`].
+//! They use the same verbs: `handle(input, now)`, `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. There are two exceptions:
+//! `Workload` has one method for each thing that can happen to it, and the witness has no deadlines. Everything else is an edge, which
+//! acts: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
+//!
+//! [`transaction`] decides in the same way, but is sequential: its driver is one async function over a trait of requests.
+//!
+//! The order of steps is decided too, once for each process: [`supervision::Turn`] for init, [`election::turn`] for the elector. A
+//! turn hands over all that waits on the link before a machine acts on a deadline, and carries out every action at once and in
+//! order. The product, the simulation and the model run the same turns, each over a world of its own.
 //!
 //! # A term
 //!
@@ -61,12 +69,13 @@
 //! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the calls that read clocks; a timer that fires at an instant |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | what users write and type |
-//! | [`law`] | the deadline formulas, the proof, the nineteen rules |
-//! | [`election`] | decides who leads: the Lease record, what was seen of it, the phases; records the transitions |
+//! | [`law`] | the deadline formulas, the proof, the twenty rules |
+//! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; what the EndpointSlice shows; what a witness releases; records the transitions |
 //! | [`supervision`] | decides what happens to the workload |
+//! | [`transaction`] | decides what one process does about changes to several objects that are all made or all undone |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
-//! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the second guard |
+//! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
@@ -105,5 +114,6 @@ pub mod supervision;
 pub mod telemetry;
 pub mod term_page;
 pub mod time;
+pub mod transaction;
 mod wire;
 pub mod words;

@@ -1,19 +1,18 @@
-//! The few messages between init and elector.
+//! The messages between init and elector.
 //!
 //! Owns their types and their encoding. Never decides, and does no IO.
 //!
-//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side has its own end of the pair (`wire`). Both
-//! are one program, because init starts electors from its own file, so the messages have no version. Each is length-checked by
-//! [`MAX_MESSAGE`]: a longer or undecodable message is [`LinkError`], and the receiver treats the sender as dead. Deadlines are
-//! absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3), and every message about a term names it, so that nothing said
-//! of one term is taken for another (law 8).
+//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent. Each side has its own end of the pair (`wire`).
+//! Both sides are one program, because init starts electors from its own file, so the messages have no version. A message that is
+//! longer than [`MAX_MESSAGE`] or does not decode is a [`LinkError`], and the receiver treats the sender as dead. Deadlines are
+//! absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3). Every message about a term names that term (law 8).
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::seen::LastSeen;
-pub use self::term::{Confirmed, Exit, Reason, Slot, Stop, Term, TermInfo};
+pub use self::term::{Confirmed, Exit, LeaseBackoff, Reason, Slot, Stop, Term, TermInfo};
 use crate::{
     config::{Config, HookKind, Preset, ProbeKind},
     time::Instant,
@@ -22,7 +21,7 @@ use crate::{
 mod seen;
 mod term;
 
-/// Where the elector finds its end: the first descriptor after the standard ones.
+/// The descriptor of the elector's end: the first after the standard ones.
 pub const FD: i32 = 3;
 
 /// How long the elector may take to export its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.
@@ -31,7 +30,7 @@ pub const FLUSH: Duration = Duration::from_secs(2);
 /// Largest encoded message in bytes; below the default send buffer of a local socket.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
-/// What the elector tells init.
+/// Messages from the elector to init.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToInit {
     /// First message of an elector.
@@ -40,7 +39,7 @@ pub enum ToInit {
     Lead {
         /// The new term: above every earlier one.
         term: Term,
-        /// What the workload is told.
+        /// The facts of the term that the workload is told.
         info: TermInfo,
         /// The record and the deadlines of the acquiring write.
         confirmed: Confirmed,
@@ -59,15 +58,14 @@ pub enum ToInit {
     StepDown {
         /// The term.
         term: Term,
-        /// Names this very request in the answer. Init forgets it with the elector that asked, so that each may count from 1 (law
-        /// 8).
+        /// The answer names it. Init forgets it with the elector that asked, so that each elector may count from 1 (law 8).
         request: u64,
         /// Decides the grace.
         reason: Reason,
         /// The span of the transition, in W3C Trace Context format, for the next elector.
         traceparent: String,
     },
-    /// The leader's address is no longer published, or that cannot be had now: a planned stop waits for it no longer (law 19).
+    /// The leader's address is withdrawn, or cannot be withdrawn now: a planned stop waits no longer (law 19).
     Withdrawn {
         /// The term.
         term: Term,
@@ -76,58 +74,58 @@ pub enum ToInit {
     Releasing {
         /// The term.
         term: Term,
-        /// Acknowledged.
+        /// The acknowledgement names it.
         serial: u64,
     },
     /// The term is over, released or not; init forgets it. Sent after the proof only.
     Ended {
         /// The term.
         term: Term,
-        /// Until when the others go first; none if it was lost, or has done its run.
-        backoff: Option<Instant>,
+        /// The other replicas go first for so long. None if the term was lost, or has done its run, and none before it failed.
+        backoff: Option<LeaseBackoff>,
     },
-    /// What the next elector needs of what was seen of the Lease has changed.
-    Saw {
-        /// Of which Lease.
+    /// Reports a change of what the next elector must know about the Lease.
+    Observed {
+        /// The slot of that Lease.
         slot: Slot,
-        /// What was seen of it.
+        /// The facts that the next elector must know.
         last_seen: LastSeen,
     },
     /// The answer to [`ToElector::Probe`].
     Probed {
-        /// What was asked.
+        /// The kind of the probe.
         kind: ProbeKind,
-        /// And when.
+        /// When the probe began.
         began: Instant,
-        /// Why it failed; none: it did not.
+        /// Why the probe failed; none: it succeeded.
         failure: Option<String>,
     },
-    /// Sign of life; answered by [`ToElector::Heartbeat`].
+    /// Sign of life, answered by [`ToElector::Heartbeat`].
     Heartbeat,
     /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
     Done,
-    /// The Lease is waited for no longer, as [`Preset::patience`] has it. Init exits with `code`; there is no term.
+    /// The limit of the wait for the Lease has passed ([`Preset::wait_limit`]). Init exits with `code`; there is no term.
     GaveUp {
-        /// One of [`crate::exit`], or the user's.
+        /// An exit code of [`crate::exit`], or the user's.
         code: u8,
-        /// One line: why.
+        /// The reason, on one line.
         message: String,
     },
     /// The elector cannot work, and starting it again would not help. Init exits with `code` if nothing leads.
     Failed {
-        /// One of [`crate::exit`].
+        /// An exit code of [`crate::exit`].
         code: u8,
-        /// One line: what, where, the remedy.
+        /// The fault, its place and its remedy, on one line.
         message: String,
     },
 }
 
-/// What a fresh elector takes over from the one before it, in the middle of a term.
+/// The state that a new elector takes over from the earlier one, in the middle of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
     /// The term that goes on.
     pub term: Term,
-    /// Its info.
+    /// The facts of that term.
     pub info: TermInfo,
     /// The last confirmed record; its deadlines are those in force. H is `NEVER` once the end of the term is proved.
     pub confirmed: Confirmed,
@@ -143,16 +141,16 @@ pub struct Resume {
     pub told: bool,
 }
 
-/// What init tells the elector.
+/// Messages from init to the elector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToElector {
-    /// First message to an elector; all that it ever learns of the configuration.
+    /// First message to an elector, with its whole configuration.
     InitialState(Box<InitialState>),
-    /// Init has received the message of that term and serial, and acts on it.
+    /// Init has received the message with this serial, and acts on it.
     Acknowledged {
         /// The term.
         term: Term,
-        /// The serial; 0 is Lead.
+        /// The serial; 0 is that of Lead.
         serial: u64,
     },
     /// The workload runs (or was promoted, acknowledged).
@@ -188,16 +186,16 @@ pub enum ToElector {
         term: Term,
         /// The StepDown that it answers.
         request: u64,
-        /// How it went.
+        /// The course of the stop.
         stop: Stop,
-        /// What comes after the release.
+        /// The step after the release.
         then: Then,
     },
     /// Processes are left that SIGKILL did not remove; there will be no release.
     Unproved {
         /// The term.
         term: Term,
-        /// Some of them, for the log.
+        /// The ids of some of them, for the log.
         pids: Vec<i32>,
     },
     /// Init was told to end. End the term properly, write nothing as a follower, answer [`ToInit::Done`].
@@ -215,34 +213,35 @@ pub enum ToElector {
         /// How its main process ended.
         exit: Exit,
     },
-    /// Ask the workload, as this probe says.
+    /// Run this probe.
     Probe {
         /// Which.
         kind: ProbeKind,
-        /// When; the answer names it, so that none is taken for that to another question.
+        /// When the probe began. The answer names it, so that no answer is taken for that of another probe.
         began: Instant,
     },
-    /// How the workload is. After a change of readiness nothing more is said of it before the elector has spoken, which it does at once.
+    /// The health of the workload. After a change of readiness init sends no further Health before the next message of the
+    /// elector, which comes at once.
     Health {
-        /// Why it is not ready; none: it is, or nothing is asked, or none is meant to run.
+        /// Why the workload is not ready. None: it is ready, no probe asks it, or it is not meant to run.
         unready: Option<String>,
-        /// What it last said of itself (`STATUS`): one line, bounded; empty: nothing.
+        /// The last `STATUS` of the workload, one line of bounded length. Empty: none was sent.
         status: String,
     },
-    /// A warning of init's for the log.
+    /// A warning of init for the log.
     Warn(String),
 }
 
-/// What a stopped workload means for the election.
+/// The consequence of a stopped workload for the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {
-    /// Go back to following; sit out one D first, where the stop was not a loss.
+    /// Go back to following. After a stop that was no loss, let the others go first for one D.
     Follow,
     /// Answer Done after the release: init exits.
     Exit,
 }
 
-/// A context of a kubeconfig, and which cluster it named when this replica started: no elector goes to another.
+/// A context of a kubeconfig, and the cluster that it named when this replica started. No elector uses another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeContext {
     /// Its name.
@@ -256,35 +255,35 @@ pub struct KubeContext {
 /// First message to an elector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InitialState {
-    /// The validated configuration, without what only init needs (command, env, hooks). Every elector of an init gets the same, so
-    /// that D, rho, G and killMargin stay the same for a term and are init's (law 1).
+    /// The validated configuration, without the keys that only init needs (command, env, hooks). Every elector of an init gets
+    /// the same, so that D, rho, G and killMargin stay the same for a term (law 1).
     pub config: Config,
-    /// Which command runs the workload.
+    /// The command that runs the workload.
     pub preset: Preset,
-    /// When init began: it may wait for so long.
+    /// When init began; a limit of the wait counts from then.
     pub began: Instant,
     /// Full identity, constant per init.
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster. Constant per init.
     pub context: Option<KubeContext>,
-    /// This elector's number; rises with each elector of this init and is unique in its specs (law 1).
+    /// This elector's number. Rises with each elector of this init, and makes its specs unique (law 1).
     pub generation: u32,
     /// The highest term that any elector of this init began.
     pub last_term: Term,
     /// A term in progress.
     pub resume: Option<Resume>,
-    /// What counts of what earlier electors saw of each Lease; none: nothing but what each finds in its own configuration.
+    /// The observations of earlier electors that still count, by slot. None: the elector goes by its own configuration.
     pub last_seen: BTreeMap<Slot, LastSeen>,
-    /// No campaign before this: the Lease was given up voluntarily.
-    pub backoff: Option<Instant>,
-    /// Whether init was told to end already.
+    /// The back-off after this replica's last term.
+    pub backoff: Option<LeaseBackoff>,
+    /// Init was told to end already.
     pub shutdown: bool,
-    /// Init is PID 1: the elector's own guard may kill all that it sees (law 8).
+    /// Init is PID 1: the elector's guard may kill all processes that it can signal (law 8).
     pub pid1: bool,
 }
 
 impl InitialState {
-    /// The initial of the first elector of an init that is PID 1: there is nothing to hand on.
+    /// Makes the state for the first elector of an init that is PID 1.
     #[must_use]
     pub const fn first(config: Config, identity: String) -> Self {
         Self {
@@ -307,10 +306,10 @@ impl InitialState {
 /// A message that the link cannot carry or understand.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It would not arrive whole.
+    /// The message would not arrive whole.
     #[error("a link message of {0} bytes is over the limit of {MAX_MESSAGE}")]
     TooLong(usize),
-    /// It does not decode, or leaves bytes over.
+    /// The message does not decode, or leaves bytes over.
     #[error("a link message of {length} bytes does not decode")]
     Undecodable {
         /// Its length.
@@ -319,12 +318,12 @@ pub enum LinkError {
         #[source]
         source: postcard::Error,
     },
-    /// It does not encode.
+    /// The message does not encode.
     #[error("a link message does not encode")]
     Unencodable(#[source] postcard::Error),
 }
 
-/// Bytes of a message.
+/// Encodes a message.
 ///
 /// # Errors
 /// [`LinkError::TooLong`] past [`MAX_MESSAGE`].
@@ -336,10 +335,10 @@ pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>, LinkError> {
     Ok(bytes)
 }
 
-/// The message of one datagram.
+/// Decodes the message of one datagram.
 ///
 /// # Errors
-/// It is too long, does not decode or leaves bytes over.
+/// Fails if the message is too long, does not decode or leaves bytes over.
 pub fn decode<M: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<M, LinkError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(LinkError::TooLong(bytes.len()));

@@ -1,4 +1,4 @@
-//! What a workload says about itself on NOTIFY_SOCKET, as sd_notify(3) has it.
+//! Reads what a workload says about itself on NOTIFY_SOCKET, as sd_notify(3) has it.
 //!
 //! Owns the words and their form. Never decides what follows from one.
 
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::{role::Role, words::bounded};
 
-/// One thing that it says.
+/// A single statement of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// `X_TENURE_ROLE`: the role that it has taken.
@@ -29,8 +29,17 @@ pub enum Notification {
     Status(String),
     /// `EXTEND_TIMEOUT_USEC`: what it is about takes this long from now.
     ExtendTimeout(Duration),
-    /// What systemd does and tenure does not; why.
+    /// A request that systemd grants and tenure refuses, with the reason.
     Refused(&'static str),
+}
+
+/// A datagram on NOTIFY_SOCKET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Statements of the workload; none if the datagram was dropped.
+    Said(Vec<Notification>),
+    /// A mark that tenure sent to itself: everything read later was said later.
+    Marked(u64),
 }
 
 const MAIN_PID: &str = "MAINPID is refused: the workload's main process is the one that tenure has started";

@@ -1,14 +1,14 @@
-//! What a replica is.
+//! The role of a replica.
 
 use crate::words::worded;
 
 worded! {
-    /// What a replica is, and what its workload is told, asked to be, or says it is.
+    /// The role that a replica has, that its workload is told, or that it says it has.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Role {
-        /// It leads.
+        /// Its workload leads.
         Leader = "leader",
-        /// It stands by.
+        /// Its workload stands by, or none runs.
         Standby = "standby",
     }
 }

@@ -1,14 +1,17 @@
-//! Writes lines to standard error without ever waiting for whoever reads them, and writes a container's termination message.
+//! Writes lines to standard error without ever waiting for their reader, and writes a container's termination message.
 //!
-//! Owns the only way in which this program writes there while it guards a workload, and the form of its lines. A line that does
-//! not fit is dropped and counted, and the count goes out with the next line that fits.
+//! Owns the only way in which this program writes there while it guards a workload, and the format of the lines. A line that does
+//! not fit is dropped and counted. The count is written before the next line that fits.
 //!
-//! O_NONBLOCK is never set on standard error: its open file description is shared with the workload and, on a terminal, with the
-//! shell. A socket is written with MSG_DONTWAIT. A terminal or a pipe is opened again, as a non-blocking description of our own.
-//! Where that is not allowed, each write uses RWF_NOWAIT, and where the kernel does not support that (terminals, pipes before
-//! Linux 6.4), a poll precedes each write of at most PIPE_BUF bytes: another writer that takes the last room between the two
-//! calls, or a terminal with less room than that, can then make it block. A regular file blocks only on its file system, so
-//! whoever must act in time acts first and writes the line about it afterwards.
+//! O_NONBLOCK is never set on standard error, because its open file description is shared with the workload and, on a terminal,
+//! with the shell. Instead:
+//!
+//! - A socket is written with MSG_DONTWAIT.
+//! - A terminal or a pipe is opened again, as a non-blocking description of our own.
+//! - If that is not allowed, each write uses RWF_NOWAIT.
+//! - If the kernel does not support that (terminals, pipes before Linux 6.4), a poll precedes each write of at most PIPE_BUF
+//!   bytes. Such a write can block, if another writer takes the last room between the two calls, or a terminal has less room.
+//! - A regular file blocks only on its file system. So init acts first, and logs afterwards.
 
 use std::{
     fs::{File, OpenOptions},
@@ -42,7 +45,7 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 /// A pipe takes this many bytes whole or not at all.
 const CHUNK: usize = libc::PIPE_BUF;
 
-/// One line as it is logged, with its newline.
+/// Formats a log line, with its newline.
 #[must_use]
 pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     let (now, level) = (clock::timestamp(), level.as_str());
@@ -55,9 +58,9 @@ pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     }
 }
 
-/// Writes the container's termination message for kubelet, in place of an earlier one. If the file does not exist, or this user
-/// may not write it, standard error has to do; so it has if the file is a pipe that nobody reads. Beside a tenure that is PID 1
-/// (`kubectl exec`) the message is that one's to write.
+/// Writes the container's termination message for kubelet, in place of an earlier one. Skips it if the file does not exist,
+/// cannot be written by this user, or is a pipe that nobody reads: standard error has the message too. Beside another tenure that
+/// is PID 1 (`kubectl exec`), only that one writes the message.
 pub fn write_termination_message(words: &str) {
     if Pid::this() != PID1 && runs_our_program(PID1) {
         return;
@@ -69,10 +72,10 @@ pub fn write_termination_message(words: &str) {
     }
 }
 
-/// Of this process.
+/// Count of the dropped lines of this process.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How many lines this process has dropped because nobody read standard error.
+/// Returns the count of the lines that this process has dropped because nobody read standard error.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
@@ -88,7 +91,7 @@ pub struct StderrLog {
 }
 
 impl StderrLog {
-    /// Looks at what standard error is; nothing is dropped yet. `format` is that of the lines about dropped ones.
+    /// Finds out the kind of standard error. `format` is that of the lines about dropped ones.
     #[must_use]
     pub fn new(format: LogFormat) -> Self {
         Self::onto(io::stderr().as_fd(), format)
@@ -98,8 +101,8 @@ impl StderrLog {
         Self { format, way: Way::to(fd), dropped: 0, cut: false }
     }
 
-    /// Writes `line`, which ends with its newline, after one about those dropped since the last that got through. Returns false
-    /// if it had to be dropped too.
+    /// Writes `line`, which ends with its newline. Before it, writes the count of the lines dropped since the last one that was
+    /// written. Returns false if `line` was dropped too.
     pub fn write(&mut self, line: &[u8]) -> bool {
         self.write_to(io::stderr().as_fd(), line)
     }
@@ -133,14 +136,14 @@ impl StderrLog {
     }
 }
 
-/// How to write without waiting, by what the file is.
+/// The way to write without waiting, by the kind of the file.
 #[derive(Debug)]
 enum Way {
     Socket,
     Regular,
     /// The same pipe or terminal, opened once more and non-blocking.
     Own(File),
-    /// One that may not be opened again.
+    /// A pipe or terminal that may not be opened again.
     Shared,
 }
 

@@ -1,7 +1,7 @@
 //! The term in memory (docs/term.md): a page that init keeps current, and that the workload reads without a system call.
 //!
-//! Owns its layout, the sealed file behind it and the lock in it. Only init's own mapping can write to it: every later one, through
-//! whichever descriptor of the file, is read-only. What is to be said is the agent's to decide ([`Standing`]).
+//! Owns its layout, the sealed file behind it and the lock in it. Only init's own mapping can write to it. Every later mapping,
+//! through any descriptor of the file, is read-only. The agent decides the content ([`TermStatus`]).
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use nix::{
     unistd::ftruncate,
 };
 
-use crate::{role::Role, supervision::Standing, time::Instant};
+use crate::{role::Role, supervision::TermStatus, time::Instant};
 
 /// The number of the descriptor, unless it is taken: far from the standard ones, from those of socket activation, which follow
 /// them, and from what shells use for themselves; and within any usual limit.
@@ -32,7 +32,7 @@ const NUMBER: RawFd = 100;
 const NO_ROOM: &str = "the limit on open files (ulimit -n) has no room for descriptor 100";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TENU");
-/// Of the layout; rises when what is there changes its place or its meaning.
+/// The version of the layout: rises when a field changes its place or its meaning.
 const VERSION: u32 = 1;
 /// Bytes of the file: the smallest page of all machines.
 const SIZE: i64 = 4096;
@@ -40,7 +40,7 @@ const SIZE: i64 = 4096;
 /// uapi/linux/memfd.h: since Linux 6.3 the kernel may insist on it.
 const MFD_NOEXEC_SEAL: u32 = 8;
 
-/// What the page holds.
+/// The fields of the page.
 #[repr(C)]
 #[derive(Debug)]
 struct Layout {
@@ -65,11 +65,11 @@ const _: () = assert!(cfg!(target_endian = "little"), "the documented byte order
 pub struct TermPage {
     file: OwnedFd,
     layout: &'static Layout,
-    said: Standing,
+    said: TermStatus,
 }
 
 impl TermPage {
-    /// A page that says [`Standing::NONE`].
+    /// A page that says [`TermStatus::NONE`].
     ///
     /// # Errors
     /// The kernel has no such files (before Linux 5.1), forbids them, or lets nobody have a descriptor of that number.
@@ -90,7 +90,7 @@ impl TermPage {
         fcntl(&file, FcntlArg::F_ADD_SEALS(size | SealFlag::F_SEAL_FUTURE_WRITE | SealFlag::F_SEAL_SEAL))?;
         layout.version.store(VERSION, Relaxed);
         layout.magic.store(MAGIC, Release);
-        Ok(Self { file, layout, said: Standing::NONE })
+        Ok(Self { file, layout, said: TermStatus::NONE })
     }
 
     /// Its descriptor, which a child gets under the same number.
@@ -99,22 +99,22 @@ impl TermPage {
         self.file.as_raw_fd()
     }
 
-    /// Says this from now on.
-    pub fn say(&mut self, standing: Standing) {
-        if self.said == standing {
+    /// Writes this status to the page.
+    pub fn say(&mut self, status: TermStatus) {
+        if self.said == status {
             return;
         }
-        self.said = standing;
+        self.said = status;
         let Layout { magic: _, version: _, sequence, role, term, soft, hard, token, renewals } = self.layout;
         let odd = sequence.load(Relaxed).wrapping_add(1);
         sequence.store(odd, Relaxed);
         fence(Release);
-        role.store((standing.role == Role::Leader).into(), Relaxed);
-        term.store(standing.transitions.cast_unsigned(), Relaxed);
-        soft.store(standing.soft.as_nanos(), Relaxed);
-        hard.store(standing.hard.as_nanos(), Relaxed);
-        token.store(standing.token, Relaxed);
-        renewals.store(standing.renewals, Relaxed);
+        role.store((status.role == Role::Leader).into(), Relaxed);
+        term.store(status.transitions.cast_unsigned(), Relaxed);
+        soft.store(status.soft.as_nanos(), Relaxed);
+        hard.store(status.hard.as_nanos(), Relaxed);
+        token.store(status.token, Relaxed);
+        renewals.store(status.renewals, Relaxed);
         sequence.store(odd.wrapping_add(1), Release);
     }
 }
@@ -123,13 +123,13 @@ impl TermPage {
 #[derive(Debug)]
 pub struct Reader(&'static Layout);
 
-/// Why there is nothing to read.
+/// The reason why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The descriptor is closed, or cannot be mapped.
     #[error("descriptor {0} cannot be read: it does not reach who closes what it inherits")]
     Closed(RawFd, #[source] io::Error),
-    /// It is something else, or of another tenure.
+    /// The descriptor is no page, or a page of another version of tenure.
     #[error("descriptor {0} is no page of this version of tenure")]
     Strange(RawFd),
 }
@@ -190,10 +190,10 @@ mod tests {
 
     use super::*;
 
-    fn standing(n: u64) -> Standing {
+    fn status(n: u64) -> TermStatus {
         let nanos = Instant::from_nanos;
         let transitions = i32::try_from(n).unwrap();
-        Standing { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n), renewals: n }
+        TermStatus { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n), renewals: n }
     }
 
     /// As docs/term.md has it; none if it was written meanwhile.
@@ -232,13 +232,13 @@ mod tests {
         let reader = reader(&page);
         assert_eq!((read(&reader), reader.hard()), (Some((0, 0, [0; 4])), Instant::BOOT));
 
-        page.say(standing(7));
+        page.say(status(7));
         let after = page.layout.sequence.load(Relaxed);
-        page.say(standing(7));
+        page.say(status(7));
 
         assert_eq!((read(&reader), reader.hard()), (Some((1, 7, [7; 4])), Instant::from_nanos(7)));
         assert_eq!((after, page.layout.sequence.load(Relaxed)), (2, 2), "what is said already is not written again");
-        page.say(Standing::NONE);
+        page.say(TermStatus::NONE);
         assert_eq!(read(&reader), Some((0, 0, [0; 4])));
     }
 
@@ -250,7 +250,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..=last {
-                    page.say(standing(n));
+                    page.say(status(n));
                 }
             });
             loop {
@@ -264,7 +264,7 @@ mod tests {
         });
     }
 
-    /// What a child is like that has seen nothing of the page, one standing of it, or parts of two.
+    /// Exit codes of a child that has seen nothing of the page, one status of it, or parts of two.
     const SEEN: [i32; 3] = [0, 1, 2];
 
     /// Runs `does` in a child that stands still after so many of its instructions, while `meanwhile` runs. The status of the child;
@@ -303,11 +303,11 @@ mod tests {
     fn a_reader_that_is_stopped_at_any_instruction_sees_no_parts_of_two() {
         let mut page = TermPage::create().unwrap();
         let reader = reader(&page);
-        page.say(standing(1));
+        page.say(status(1));
         let mut saw = Vec::new();
         for n in 0.. {
             let next = page.said.token + 1;
-            let Some(status) = stopped_after(n, || seen(&reader), || page.say(standing(next))) else { break };
+            let Some(status) = stopped_after(n, || seen(&reader), || page.say(status(next))) else { break };
             saw.push(status);
         }
         let [nothing, one, parts] = SEEN.map(|seen| saw.iter().filter(|status| **status == seen).count());
@@ -323,7 +323,7 @@ mod tests {
         for n in 0.. {
             // This process's copy of what was said last stays that of the boot.
             let say = || {
-                page.say(standing(n.into()));
+                page.say(status(n.into()));
                 0
             };
             if stopped_after(n, say, || saw.push(seen(&reader))).is_none() {

@@ -82,8 +82,8 @@ impl fmt::Debug for Instant {
 
 /// The clock readings that a deciding room gets with every input.
 ///
-/// Whether two may run at once is decided by `boot` alone; `wall` is written into records, and tells when a task is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Only `boot` decides whether two workloads may run at once; `wall` is written into records, and tells when a task is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// CLOCK_BOOTTIME, read before the input is handled.
     pub boot: Instant,

@@ -1,4 +1,4 @@
-//! One end of the link: the socket that carries its messages.
+//! Holds one end of the link: the socket that carries its messages.
 //!
 //! Owns an end of the SOCK_SEQPACKET pair and the messages that the other end has no room for yet. Never blocks, whatever the
 //! other end does, and never decides what becomes of a link that is broken.
@@ -26,7 +26,7 @@ pub(crate) enum Broken {
     /// The socket failed.
     #[error("the link failed")]
     Socket(#[source] io::Error),
-    /// What arrived, or was to be sent, is not a message.
+    /// The bytes that arrived, or were to be sent, are not a message.
     #[error("an invalid message on the link")]
     Message(#[from] LinkError),
 }
@@ -102,7 +102,7 @@ impl End {
         Ok(())
     }
 
-    /// Whether something waits for room.
+    /// Tells whether a message waits for room.
     pub(crate) fn is_clogged(&self) -> bool {
         !self.unsent.is_empty()
     }

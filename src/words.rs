@@ -25,19 +25,19 @@ pub(crate) fn squeezed(text: &str) -> String {
     visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// What another wrote, without characters that would move, colour or reverse a terminal's text.
+/// Returns a text of others without the characters that would move, colour or reverse a terminal's text.
 #[must_use]
 pub fn visible(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Whether this character would move, colour or reverse the text around it.
+/// Tells whether this character would move, colour or reverse the text around it.
 fn is_unseen(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
 }
 
-/// What others wrote, on one line of at most [`TEXT`] bytes.
+/// Returns a text of others, on one line of at most [`TEXT`] bytes.
 pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT && !text.contains(is_unseen) {
         return Cow::Borrowed(text);

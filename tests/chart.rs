@@ -12,6 +12,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::PermissionsExt as _,
     process::{self, Command, ExitCode, Output},
 };
 
@@ -29,6 +30,13 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
 
 /// All that it needs.
 const LEAST: [&str; 4] = ["--set", "image.repository=writer", "--set-json", "args=[\"/bin/writer\"]"];
+
+/// Without a server Helm would believe in an old Kubernetes.
+const TEMPLATE: [&str; 4] = ["template", "--kube-version=1.36.3", "billing", CHART];
+
+/// 64 characters.
+const LONG_SLOTS: &str =
+    "config.lease.slots=2,config.lease.name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// Everything but what needs the Prometheus Operator.
 const MOST: [&str; 4] =
@@ -54,10 +62,44 @@ fn main() -> ExitCode {
             what_it_installs_is_admitted_where_pod_security_is_restricted,
             an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration,
             a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have,
+            the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused,
+            a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken,
+            a_program_gets_the_pod_that_it_needs,
+            a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted,
+            the_database_of_the_documentation_is_admitted,
+            a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer,
             the_rights_are_those_that_the_configuration_needs,
             a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
         ],
     )])
+}
+
+/// The rendered object of this kind.
+fn rendered(cluster: &Namespace, kind: &str, values: &[&str]) -> Value {
+    let said = helm(cluster, &TEMPLATE, &[&LEAST, values]).success().stdout;
+    let documents = documents(&String::from_utf8(said).unwrap());
+    documents.into_iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind} with {values:?}"))
+}
+
+/// The objects of a text in YAML.
+fn documents(text: &str) -> Vec<Value> {
+    text.split("---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect()
+}
+
+/// `tenure check --offline` with the values of `--set` that begin with `config.`.
+fn check(values: &str) -> Output {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    check.args(["check", "--offline", "--set=lease.witness=@tenure"]).env("POD_IPS", "192.0.2.1");
+    if !values.contains("lease.name") {
+        check.arg("--lease=billing");
+    }
+    // A port in a list is more than a flag can say in Helm's way.
+    let values = values.replace("ports[0].port=80", "ports={{port: 80}}");
+    for value in values.split(',').filter_map(|value| value.strip_prefix("config.")) {
+        let list = value.split_once("={").and_then(|(key, words)| Some(format!("{key}=[{}]", words.strip_suffix('}')?)));
+        check.arg(format!("--set={}", list.unwrap_or_else(|| value.to_owned())));
+    }
+    check.args(["--", "true"]).output().unwrap()
 }
 
 fn helm(cluster: &Namespace, verb: &[&str], values: &[&[&str]]) -> Output {
@@ -73,8 +115,7 @@ fn helm_has_nothing_to_find_fault_with(cluster: &Namespace) {
     for values in [&[&LEAST[..]][..], &[&LEAST, &MOST, &["--set", "podMonitor=true"]]] {
         helm(cluster, &["lint", "--strict", "--kube-version=1.36.3", CHART], values).success();
     }
-    let rendered =
-        helm(cluster, &["template", "--kube-version=1.36.3", CHART], &[&LEAST, &["--set", "podMonitor=true"]]).success();
+    let rendered = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", "podMonitor=true"]]).success();
     assert!(String::from_utf8_lossy(&rendered.stdout).contains("kind: PodMonitor\n"));
 }
 
@@ -153,9 +194,261 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set-json", "args=[]"], "args, or config.workload.command, is required"),
         (&["--set", "config.lease.namespace=other"], "in the namespace of the release"),
     ] {
-        let refused = helm(cluster, &["template", "--kube-version=1.36.3", CHART], &[&LEAST, values]).failure();
+        let refused = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
         assert!(refused.contains(words), "{values:?}: {refused}");
     }
+}
+
+fn the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused(cluster: &Namespace) {
+    for (values, failures) in [
+        ("replicas=2", 5),
+        ("config.workload.stop.grace=1m30s500ms", 5),
+        ("config.lease.duration=60s,config.lease.renewPeriod=10s,config.lease.attemptTimeout=5s", 14),
+        ("config.service.endpointSlice=leader,config.service.ports[0].port=80", 5),
+        ("config.lease.release=delete,config.workload.stop.killMargin=1s1ms", 5),
+        ("config.lease.release=delete,config.lease.creationWait=0s", 5),
+    ] {
+        let pod = rendered(cluster, "Deployment", &["--set", values])["spec"]["template"]["spec"].take();
+        let said = check(values).success().stdout;
+        let said = String::from_utf8(said).unwrap();
+        let needed = said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap();
+
+        assert_eq!(pod["terminationGracePeriodSeconds"].to_string(), needed, "{values}");
+        assert_eq!(pod["containers"][0]["livenessProbe"]["failureThreshold"], failures, "{values}");
+        for (key, least) in [("terminationGracePeriodSeconds", needed.parse().unwrap()), ("livenessFailureThreshold", failures)] {
+            let less = format!("{values},{key}={}", least - 1);
+            let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", &less]]).failure();
+            assert!(refused.contains(&format!("{key}: config needs {least} or more")), "{less}: {refused}");
+            rendered(cluster, "Deployment", &["--set", &format!("{values},{key}={}", least + 1)]);
+        }
+    }
+}
+
+fn a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken(cluster: &Namespace) {
+    for (key, good, bad) in [
+        ("lease.duration", "config.lease.duration=12s,config.lease.renewPeriod=2s", "config.lease.duration=12s"),
+        ("lease.duration", "config.lease.duration=15s", "config.lease.duration=15s500ms"),
+        ("lease.duration", "config.lease.clockDrift=9.5%", "config.lease.clockDrift=20%"),
+        ("lease.duration", "config.workload.stop.lossGrace=6s", "config.workload.stop.lossGrace=7s"),
+        ("lease.renewPeriod", "config.lease.renewPeriod=1s", "config.lease.renewPeriod=999ms"),
+        ("lease.attemptTimeout", "config.lease.attemptTimeout=1s", "config.lease.attemptTimeout=1ms"),
+        ("workload.stop.killMargin", "config.workload.stop.killMargin=100ms", "config.workload.stop.killMargin=99ms"),
+        ("lease.clockDrift", "config.lease.clockDrift=0.01%", "config.lease.clockDrift=0.001%"),
+        ("lease.creationWait", "config.lease.creationWait=3s", "config.lease.creationWait=3s1ms"),
+        ("lease.name", "config.lease.name=a_b", "config.lease.name=_"),
+        ("lease.slots", "config.lease.slots=64", "config.lease.slots=65"),
+        ("lease.name", "config.lease.slots=2", LONG_SLOTS),
+        ("lease.release", "config.lease.release=delete", "config.lease.release=keep"),
+        (
+            "workload.acknowledge",
+            "config.workload.runs=frozen",
+            "config.workload.runs=always,config.signals.onLead=USR1,config.signals.onFollow=USR2",
+        ),
+        (
+            "signals.onFollow",
+            "config.workload.runs=always,config.workload.acknowledge=none,config.signals.onLead=USR1,config.signals.onFollow=USR2",
+            "config.workload.runs=always,config.workload.acknowledge=none,config.signals.onLead=USR1",
+        ),
+        (
+            "workload.acknowledge",
+            "config.workload.runs=always,config.workload.acknowledge=hook,config.hooks.afterLead.command={/bin/true},config.hooks.beforeFollow.command={/bin/true}",
+            "config.workload.runs=always,config.workload.acknowledge=hook,config.signals.onLead=USR1,config.hooks.beforeFollow.command={/bin/true}",
+        ),
+        ("signals.onLead", "config.signals.onLead=null", "config.signals.onLead=USR1"),
+        ("workload.acknowledge", "config.workload.acknowledge=null", "config.workload.acknowledge=none"),
+        (
+            "standby.command",
+            "config.standby.command={/bin/true}",
+            "config.standby.command={/bin/true},config.workload.runs=frozen",
+        ),
+        ("hooks.beforeLead", "config.hooks.beforeLead.command={/bin/true}", "config.hooks.beforeLead.timeout=1s"),
+        (
+            "hooks.beforeLead.timeout",
+            "config.hooks.beforeLead.command={}",
+            "config.hooks.beforeLead.command={/bin/true},config.hooks.beforeLead.timeout=0s",
+        ),
+        (
+            "hooks.beforeFollow.timeout",
+            "config.hooks.beforeFollow.command={/bin/true},config.workload.stop.grace=11s",
+            "config.hooks.beforeFollow.command={/bin/true},config.workload.stop.grace=10s",
+        ),
+        (
+            "workload.readiness",
+            "config.workload.readiness.tcp.port=80",
+            "config.workload.readiness.tcp.port=80,config.workload.readiness.http.port=80",
+        ),
+        ("workload.readiness", "config.workload.readiness.notify=true", "config.workload.readiness.failureThreshold=2"),
+        (
+            "workload.liveness.period",
+            "config.workload.liveness.notify=true",
+            "config.workload.liveness.notify=true,config.workload.liveness.period=0s",
+        ),
+        (
+            "workload.liveness",
+            "config.workload.liveness.file.path=/x",
+            "config.workload.liveness.file.path=/x,config.workload.runs=frozen",
+        ),
+        (
+            "workload.startTimeout",
+            "config.workload.startTimeout=1m,config.workload.readiness.notify=true",
+            "config.workload.startTimeout=1m",
+        ),
+        ("http.ready", "config.http.ready=workload,config.workload.readiness.notify=true", "config.http.ready=workload"),
+        (
+            "workload.candidate",
+            "config.workload.candidate=ready,config.workload.runs=frozen,config.workload.readiness.notify=true",
+            "config.workload.candidate=ready,config.workload.readiness.notify=true",
+        ),
+        ("service.ports", "config.service.endpointSlice=null", "config.service.endpointSlice=leader"),
+        (
+            "service.endpointSlice",
+            "config.service.endpointSlice=a,config.service.ports[0].port=80",
+            "config.service.ports[0].port=80",
+        ),
+        ("workload.stop.signal", "config.workload.stop.signal=INT", "config.workload.stop.signal=SIGKILL"),
+    ] {
+        check(good).success();
+        rendered(cluster, "Deployment", &["--set", good]);
+        assert!(check(bad).failure().contains(key), "tenure takes {bad}");
+        let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", bad]]).failure();
+        assert!(refused.contains(&format!("config.{key}: ")), "{bad}: {refused}");
+    }
+    let remedy = "config.lease.renewPeriod=7s,config.workload.stop.lossGrace=9s,config.lease.clockDrift=3%";
+    let said = check(remedy).failure();
+    let seconds = said.split_once("Set lease.duration to ").expect("a remedy").1.split(' ').next().unwrap();
+    let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", remedy]]).failure();
+    assert!(refused.contains(&format!("write {seconds} or more")), "{said}{refused}");
+}
+
+fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
+    let values = json!({
+        "nameOverride": "ledger",
+        "serviceAccount": { "create": false, "name": "own" },
+        "podSecurityContext": { "runAsUser": 70, "runAsGroup": null, "fsGroup": 70 },
+        "securityContext": { "readOnlyRootFilesystem": false },
+        "initContainers": [{ "name": "first", "image": "writer" }],
+        "envFrom": [{ "secretRef": { "name": "own" } }],
+        "ports": [{ "name": "http", "containerPort": 80 }],
+        "lifecycle": { "preStop": { "exec": { "command": ["true"] } } },
+        "volumes": [{ "name": "data", "emptyDir": {} }],
+        "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+        "config": "# The text of a file.\nlease: { prefix: shop- }\nworkload:\n  stop: { grace: 40s }\n",
+    });
+    let file = env::temp_dir().join(format!("tenure-chart-{}-pod.yaml", process::id()));
+    fs::write(&file, values.to_string()).unwrap();
+    let values = ["--values", file.to_str().unwrap()];
+
+    let deployment = rendered(cluster, "Deployment", &values);
+
+    let (template, pod) = (&deployment["spec"]["template"], &deployment["spec"]["template"]["spec"]);
+    let container = &pod["containers"][0];
+    assert_eq!((&deployment["metadata"]["name"], &container["name"]), (&json!("billing-ledger"), &json!("ledger")));
+    assert_eq!(template["metadata"]["labels"]["app.kubernetes.io/name"], "ledger");
+    assert_eq!(pod["serviceAccountName"], "own");
+    assert_eq!(rendered(cluster, "RoleBinding", &values)["subjects"][0]["name"], "own");
+    assert_eq!(
+        pod["securityContext"],
+        json!({ "runAsNonRoot": true, "runAsUser": 70, "fsGroup": 70, "seccompProfile": { "type": "RuntimeDefault" } })
+    );
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], false);
+    assert_eq!(pod["initContainers"].as_array().unwrap().last().unwrap()["name"], "first");
+    assert_eq!(container["envFrom"][0]["secretRef"]["name"], "own");
+    assert_eq!(container["ports"][1], json!({ "name": "http", "containerPort": 80 }));
+    assert_eq!(container["lifecycle"]["preStop"]["exec"]["command"][0], "true");
+    assert!(pod["volumes"].as_array().unwrap().contains(&json!({ "name": "data", "emptyDir": {} })));
+    assert!(container["volumeMounts"].as_array().unwrap().contains(&json!({ "name": "data", "mountPath": "/data" })));
+    assert_eq!(container["resources"]["limits"], Value::Null, "a program needs the memory that it needs");
+    assert_eq!(
+        (&pod["terminationGracePeriodSeconds"], &rendered(cluster, "Lease", &values)["metadata"]["name"]),
+        (&json!(47), &json!("shop-billing-ledger"))
+    );
+    fs::remove_file(&file).unwrap();
+    for (values, words) in [
+        ("ports[0].containerPort=8080", "ports: tenure itself listens on 8080"),
+        ("volumeClaimTemplates[0].metadata.name=data", "volumeClaimTemplates: set kind to StatefulSet"),
+        ("config.lease.enabled=false", "config.lease.enabled: "),
+        ("serviceAccount.create=false", "serviceAccount.name is required"),
+        ("config=[", "config: "),
+    ] {
+        let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", values]]).failure();
+        assert!(refused.contains(words), "{values}: {refused}");
+    }
+}
+
+/// As docs/existing-charts.md says.
+fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster: &Namespace) {
+    let page = include_str!("../docs/existing-charts.md");
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
+    let directory = env::temp_dir().join(format!("tenure-chart-{}-existing", process::id()));
+    fs::create_dir(&directory).unwrap();
+    let written = |name: &str| {
+        fs::write(directory.join(name), support::fences::file(page, name)).unwrap();
+        directory.join(name).to_str().unwrap().to_owned()
+    };
+    let script = ["tenure.yaml", "deployment.yaml", "kustomization.yaml", "post-render"].map(written)[3].clone();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    // The script calls kubectl by its name.
+    std::os::unix::fs::symlink(support::programs::path("kubectl"), directory.join("kubectl")).unwrap();
+    let path = format!("{}:{}", directory.display(), env::var("PATH").unwrap_or_default());
+    let extra = ["--set-json", &format!("extraDeploy={}", json!(documents(support::fences::file(page, "tenure.yaml"))))]
+        .map(str::to_owned);
+    let by_values = ["--values".to_owned(), written("values.yaml")].into_iter().chain(extra).collect();
+    let mut seen = Vec::new();
+
+    for flags in [by_values, vec!["--post-renderer".to_owned(), script]] {
+        let mut install = cluster.command("helm", &["install", "shop", chart]);
+        let said = install.args(flags).env("HELM_CACHE_HOME", "/nonexistent").env("PATH", &path).output().unwrap().success();
+
+        assert_eq!(String::from_utf8_lossy(&said.stderr), "", "a warning");
+        let deployment = cluster.get("deployment/shop-billing")["spec"].take();
+        cluster.admits(&deployment["template"]);
+        cluster.account("shop-billing", "update", "shop-billing");
+        let container = &deployment["template"]["spec"]["containers"][0];
+        let probes = [&container["livenessProbe"]["httpGet"]["path"], &container["readinessProbe"]["httpGet"]["path"]];
+        let parts = [&deployment["replicas"], &container["command"], &container["args"], probes[0], probes[1]];
+        seen.push(parts.map(Value::clone));
+        helm(cluster, &["uninstall", "shop"], &[]).success();
+    }
+
+    fs::remove_dir_all(&directory).unwrap();
+    let line = json!(["/usr/bin/billing-writer", "--port=8080"]);
+    let wanted = [json!(2), json!(["/opt/tenure/tenure", "--"]), line, json!("/livez"), json!("/readyz")];
+    assert_eq!(seen, [wanted.clone(), wanted]);
+}
+
+/// The values of docs/images-and-pods.md.
+fn the_database_of_the_documentation_is_admitted(cluster: &Namespace) {
+    let page = include_str!("../docs/images-and-pods.md");
+    let file = env::temp_dir().join(format!("tenure-chart-{}-ledger.yaml", process::id()));
+    fs::write(&file, support::fences::file(page, "ledger.yaml")).unwrap();
+
+    let said = helm(cluster, &["install", "billing", CHART], &[&["--values", file.to_str().unwrap()]]).success();
+
+    fs::remove_file(&file).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "", "a warning");
+    let pod = cluster.get("statefulset/billing-ledger")["spec"]["template"]["spec"].take();
+    assert_eq!(pod["containers"][0]["resources"]["limits"], json!({ "memory": "2Gi" }));
+    assert_eq!((&pod["terminationGracePeriodSeconds"], &pod["securityContext"]["runAsNonRoot"]), (&json!(67), &json!(true)));
+    cluster.get("role/billing-ledger");
+}
+
+fn a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted(cluster: &Namespace) {
+    let claim = r#"volumeClaimTemplates=[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Mi"}}}}]"#;
+    let values = ["--set", "kind=StatefulSet,volumeMounts[0].name=data,volumeMounts[0].mountPath=/data", "--set-json", claim];
+
+    let said = install(cluster, &[&LEAST, &values]).success();
+
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "", "a warning");
+    assert!(String::from_utf8_lossy(&said.stdout).contains(" statefulset/billing-tenure "), "the notes name what is there");
+    let set = cluster.get("statefulset/billing-tenure")["spec"].take();
+    assert_eq!((&set["serviceName"], &set["podManagementPolicy"]), (&json!("billing-tenure"), &json!("Parallel")));
+    assert_eq!(set["volumeClaimTemplates"][0]["metadata"]["name"], "data");
+    let service = cluster.get("service/billing-tenure")["spec"].take();
+    assert_eq!((&service["clusterIP"], &service["selector"]), (&json!("None"), &set["selector"]["matchLabels"]));
+    let mut template = set["template"].clone();
+    let volumes = template["spec"]["volumes"].as_array_mut().unwrap();
+    volumes.push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data-billing-tenure-0" } }));
+    cluster.admits(&template);
 }
 
 fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {

@@ -19,6 +19,8 @@
 //! - [`pages`]: the page of a replica, in a real browser;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
 //! - [`traffic`]: the EndpointSlice of the leader, and Events;
+//! - [`transactions`]: changes to several objects, all made or all undone;
+//! - [`witness`]: what a killed replica held is given back at once;
 //! - [`workloads`]: config/examples with the programs that they are for;
 //! - [`harness`]: what all of these rely on.
 
@@ -48,6 +50,8 @@ mod support;
 mod telemetry_replicas;
 mod term_page;
 mod traffic;
+mod transactions;
+mod witness;
 mod workloads;
 
 fn main() -> ExitCode {
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
     groups.push(("pages", pages::all()));
     groups.push(("term_page", term_page::all()));
     groups.push(("traffic", traffic::all()));
+    groups.push(("transactions", transactions::all()));
+    groups.push(("witness", witness::all()));
     groups.push(("workloads", workloads::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)

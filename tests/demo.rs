@@ -29,6 +29,24 @@ fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
     }
     assert!(shown.contains("no two at once; fencing tokens only rose."), "{shown}");
     assert_eq!(said, "");
+    let is_seen = shown.lines().next().is_some_and(|line| line.ends_with("with a witness beside it."));
+    let next = shown.lines().skip_while(|line| !line.contains("is killed")).nth(1).expect("a leader after it");
+    assert_eq!(next.contains(" ms after"), is_seen, "{shown}");
+}
+
+#[test]
+fn a_demo_that_can_make_no_pid_namespace_says_so_and_goes_on_without_witnesses() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut demo = command.arg("demo").env("PATH", "/nowhere").stdout(Stdio::piped()).spawn().expect("the demo runs");
+    let mut lines = BufReader::new(demo.stdout.take().expect("it was asked for")).lines().map_while(Result::ok);
+
+    let first = lines.next().expect("a first line");
+
+    let why = "as plain processes, without witnesses, as no PID namespace can be made here (unshare: No such file or directory";
+    assert!(first.contains(why), "{first}");
+    assert!(lines.any(|line| line.contains(" leads: ")));
+    demo.kill().expect("it lives");
+    demo.wait().expect("it ends");
 }
 
 #[test]

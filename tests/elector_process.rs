@@ -174,7 +174,7 @@ fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
 }
 
 /// No longer a descendant of init, and its environment does not name the replica.
-const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait";
+const ANONYMOUS: &str = "\"$0\" elector & (setsid env -i sleep 60 & echo $!); wait";
 
 #[test]
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
@@ -203,6 +203,22 @@ fn an_elector_that_saw_the_group_start_kills_it() {
     drop(elector);
 
     wait_until("the group is dead", || is_dead(group));
+}
+
+#[test]
+fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait", Some(&kubeconfig));
+    let left = elector.pid();
+    elector.receives(initial_state());
+    elector.tell(&ToElector::Heartbeat);
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
+
+    elector.child.kill().unwrap();
+    elector.child.wait().unwrap();
+    drop(elector);
+
+    wait_until("what was left is dead", || is_dead(left));
 }
 
 #[test]
@@ -316,9 +332,8 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
             traceparent: String::new(),
         },
         confirmed: Confirmed {
-            uid: "u".into(),
             resource_version: "1".into(),
-            spec: "{}".into(),
+            preferred_holder: None,
             deadlines: Config::default().timing().deadlines(sent),
         },
         stopping: None,

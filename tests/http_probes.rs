@@ -11,10 +11,10 @@ use std::{
 use tenure::{
     clock,
     config::Config,
-    election::{Event, Led, View},
+    election::{Event, LeaderView, View},
     http::{Health, serve},
     law::Deadlines,
-    link::{InitialState, Slot, Term, ToElector},
+    link::{InitialState, LeaseBackoff, Slot, Term, ToElector},
     words::one_line,
 };
 use tokio::{
@@ -32,7 +32,7 @@ fn served(health: &Health) -> SocketAddr {
 
 fn standby() -> Health {
     let health = Health::new(D, clock::boot());
-    health.update(View { ready: true, workload: true, leading: None });
+    health.update(View { ready: true, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None });
     health
 }
 
@@ -59,8 +59,8 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
 
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
-    let leading = Some(Led { term: Term(1), confirmed: now, deadlines, ending: false });
-    health.update(View { ready: true, workload: true, leading });
+    let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines, ending: false });
+    health.update(View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None });
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));

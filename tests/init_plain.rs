@@ -13,6 +13,8 @@ use nix::{
     unistd::Pid,
 };
 
+#[path = "support/denied.rs"]
+mod denied;
 #[path = "support/lines.rs"]
 mod lines;
 #[path = "support/procfs.rs"]
@@ -22,6 +24,7 @@ mod scratch;
 #[path = "support/wait.rs"]
 mod wait;
 
+use denied::denied;
 use lines::Lines;
 use procfs::{children, is_dead, state};
 use scratch::Scratch;
@@ -65,6 +68,18 @@ fn a_file_that_only_the_kernel_finds_wrong_is_126_or_127_and_that_is_explained()
         let output = Command::new(TENURE).args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(code) && said.contains("cannot execute") && said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn calls_without_which_init_would_never_end_are_missed_at_the_start() {
+    for (call, words) in [(libc::SYS_waitid, "children cannot be reaped"), (libc::SYS_kill, "no process can be signalled")] {
+        let mut command = Command::new(TENURE);
+        command.args(["--leader-election=off", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = denied(&mut command, call).spawn().unwrap();
+        let code = wait_for("its end", || child.try_wait().unwrap()).code();
+        let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert!(code == Some(70) && said.contains(words), "{code:?} {said}");
     }
 }
 
@@ -127,9 +142,9 @@ fn other_signals_pass_through_and_so_do_int_and_quit_which_end_nothing_by_themse
 fn a_person_who_stops_the_workload_through_init_stops_init_too_and_nobody_beside_it() {
     for signal in [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU] {
         let beside = "trap 'echo beside' USR1; echo $$; while :; do sleep 0.01; done";
-        let script = format!("sh -c \"$1\" & exec {TENURE} --leader-election=off -- sleep 100");
+        let script = "sh -c \"$1\" & exec \"$2\" --leader-election=off -- sleep 100";
         let mut job = Command::new("setpriv");
-        job.args(["--pdeathsig", "KILL", "env", "--default-signal", "sh", "-c", &script, "sh", beside]);
+        job.args(["--pdeathsig", "KILL", "env", "--default-signal", "sh", "-c", script, "sh", beside, TENURE]);
         let mut init = Init::of(job.process_group(0), false);
         let beside = Pid::from_raw(init.line().parse().unwrap());
         let workload = wait_for("the workload", || children(init.pid()).into_iter().find(|pid| *pid != beside));

@@ -1,16 +1,17 @@
 //! What `release/build` makes: binaries of both architectures that run, and what belongs to them.
 //!
-//! Two builds of the release take minutes: `.ci/nightly release`.
+//! Two builds of the release take minutes: `.ci/nightly release`. Packing and verifying take none: `cargo test --test release verify`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, and says why")]
+#![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub, reason = "a test fails by panicking, and says why")]
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[path = "support/incomplete.rs"]
 mod incomplete;
@@ -29,6 +30,10 @@ const LARGEST: u64 = 8 << 20;
 /// As Debian calls it, the machine in an ELF header, and what runs its programs here.
 const ARCHITECTURES: [(&str, u8, Option<&str>); 2] = [("amd64", 62, None), ("arm64", 183, Some("qemu-aarch64-static"))];
 
+/// Beside the binary in an archive, as well as the licence.
+const BESIDE: [&str; 5] =
+    ["man/tenure.1", "completions/tenure.bash", "completions/_tenure", "completions/tenure.fish", "tenure.schema.json"];
+
 #[test]
 fn a_release_is_complete_and_its_binaries_run() {
     let out = build();
@@ -39,12 +44,14 @@ fn a_release_is_complete_and_its_binaries_run() {
     for file in ["linux-amd64.tar.gz", "linux-arm64.tar.gz"].map(|name| format!("tenure-{VERSION}-{name}")) {
         assert!(listed.contains(&file), "{file} is not in\n{listed}");
     }
-    assert!(out.join(format!("tenure-{VERSION}.tgz")).exists(), "the chart");
+    let chart =
+        succeeds(Command::new(programs::path("helm")).args(["show", "chart"]).arg(out.join(format!("tenure-{VERSION}.tgz"))));
+    assert!(String::from_utf8_lossy(&chart.stdout).contains(&format!("version: {VERSION}\n")), "the chart");
     for (name, machine, emulator) in ARCHITECTURES {
         let unpacked = Scratch::new();
         let archive = out.join(format!("tenure-{VERSION}-linux-{name}.tar.gz"));
         succeeds(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&*unpacked));
-        for file in ["LICENSE", "man/tenure.1", "completions/tenure.bash", "completions/_tenure", "tenure.schema.json"] {
+        for file in [&["LICENSE"][..], &BESIDE].concat() {
             assert!(unpacked.join(file).exists(), "{name}: {file}");
         }
         is_static(&unpacked.join("tenure"), machine);
@@ -53,9 +60,177 @@ fn a_release_is_complete_and_its_binaries_run() {
     lists_what_is_in_the_binary(&out.join(format!("tenure-{VERSION}.cdx.json")));
 }
 
+#[test]
+fn verify_takes_a_whole_release_and_says_what_it_checked() {
+    let release = pack();
+
+    let said = String::from_utf8(succeeds(&mut verify(&release)).stdout).unwrap();
+
+    for words in
+        ["the static binary for arm64", "the image of both", "the chart as in a registry", "made from commit", "all 8 files"]
+    {
+        assert!(said.contains(words), "{words} is not in\n{said}");
+    }
+}
+
+#[test]
+fn the_same_binaries_are_packed_to_the_same_bytes() {
+    let sums = |release: &Path| fs::read_to_string(release.join("SHA256SUMS")).unwrap();
+
+    assert_eq!(sums(&pack()), sums(&pack()));
+}
+
+#[test]
+fn verify_finds_one_changed_byte_in_every_file() {
+    let release = pack();
+    let files: Vec<_> = fs::read_dir(&*release).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 9, "{files:?}");
+    for file in files {
+        let whole = fs::read(&file).unwrap();
+        let mut changed = whole.clone();
+        changed[whole.len() / 2] ^= 1;
+        fs::write(&file, changed).unwrap();
+
+        let output = verify(&release).output().unwrap();
+
+        let said = String::from_utf8_lossy(&output.stderr);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(
+            !output.status.success() && (name == "SHA256SUMS" || said.contains(&format!("FAIL  {name}: "))),
+            "{name}: {said}"
+        );
+        fs::write(&file, whole).unwrap();
+    }
+    succeeds(&mut verify(&release));
+}
+
+/// Somebody who changes a file can write SHA256SUMS again too.
+#[test]
+fn verify_finds_files_that_do_not_belong_together_though_their_sums_are_right() {
+    let (release, other) = (pack(), pack_of(b"other"));
+    for (name, words) in [
+        (format!("tenure-{VERSION}-linux-arm64.tar.gz"), "/tenure is not the binary of the archive for arm64"),
+        (format!("tenure-{VERSION}.oci.tar"), "/tenure is not the binary of the archive for amd64"),
+        (format!("tenure-{VERSION}.provenance.json"), "it is not about ["),
+        ("tenure.yaml".to_owned(), "its digest of tenure-"),
+    ] {
+        let whole = fs::read(release.join(&name)).unwrap();
+        fs::copy(other.join(&name), release.join(&name)).unwrap();
+        sum_up(&release);
+
+        let output = verify(&release).output().unwrap();
+
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{name}: {said}");
+        fs::write(release.join(&name), whole).unwrap();
+    }
+    let image = release.join(format!("tenure-{VERSION}.oci.tar"));
+    let whole = fs::read(&image).unwrap();
+    let user = whole.windows(11).position(|bytes| bytes == b"65534:65534").expect("the user of the image");
+    fs::write(&image, [&whole[..user], b"00000:00000", &whole[user + 11..]].concat()).unwrap();
+    let chart = format!("tenure-{VERSION}.tgz");
+    let script = "tar -xzf \"$0\" && echo >>tenure/values.yaml && tar -czf \"$0\" tenure/*.*";
+    succeeds(Command::new("sh").args(["-c", script]).arg(release.join(&chart)).current_dir(&*other));
+    sum_up(&release);
+    let said = String::from_utf8(verify(&release).output().unwrap().stderr).unwrap();
+    for words in ["has another content or size", "its layer is not the chart beside it"] {
+        assert!(said.contains(words), "{words} is not in\n{said}");
+    }
+    fs::remove_file(release.join(&chart)).unwrap();
+    let said = String::from_utf8(verify(&release).output().unwrap().stderr).unwrap();
+    assert!(said.contains(&format!("{chart}: missing")), "{said}");
+    for (name, words) in [("more", "more: no file of a release"), ("SHA256SUMS", "its digest is not in SHA256SUMS")] {
+        fs::write(release.join(name), "").unwrap();
+        let said = String::from_utf8(verify(&release).output().unwrap().stderr).unwrap();
+        assert!(said.contains(words), "{name}: {said}");
+    }
+}
+
+/// From a registry that serves what the archive has.
+#[test]
+fn helm_pulls_the_chart_that_is_pushed() {
+    let (release, pulled) = (pack(), Scratch::new());
+    let mut registry = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/release/registry"));
+    registry.arg(release.join(format!("tenure-{VERSION}.chart.oci.tar"))).stdout(Stdio::piped());
+    let mut registry = registry.spawn().unwrap();
+    let mut port = String::new();
+    BufReader::new(registry.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let chart = format!("oci://127.0.0.1:{}/charts/tenure", port.trim());
+
+    let mut helm = Command::new(programs::path("helm"));
+    let output = helm.args(["pull", &chart, "--version", VERSION, "--plain-http", "--destination"]).arg(&*pulled).output();
+
+    registry.kill().unwrap();
+    registry.wait().unwrap();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let name = format!("tenure-{VERSION}.tgz");
+    assert_eq!(fs::read(pulled.join(&name)).unwrap(), fs::read(release.join(&name)).unwrap());
+}
+
+#[test]
+fn the_image_is_pulled_without_a_registry_by_its_name() {
+    let (release, storage) = (pack(), Scratch::new());
+    let buildah = |words: &[&str]| {
+        let mut buildah = Command::new("buildah");
+        buildah.args(["--root", storage.join("root").to_str().unwrap(), "--runroot", storage.join("run").to_str().unwrap()]);
+        buildah.args(["--storage-driver", "vfs"]).args(words);
+        buildah
+    };
+    if Command::new("buildah").arg("--version").output().is_err() {
+        return incomplete::not_run("buildah", "it is not installed");
+    }
+
+    let archive = release.join(format!("tenure-{VERSION}.oci.tar"));
+    succeeds(&mut buildah(&["pull", &format!("oci-archive:{}", archive.display())]));
+    succeeds(&mut buildah(&["tag", &format!("tenure:{VERSION}"), "tenure"]));
+
+    let image = succeeds(&mut buildah(&["inspect", "--type", "image", "tenure"])).stdout;
+    let image: Value = serde_json::from_slice(&image).unwrap();
+    assert_eq!(image["OCIv1"]["config"]["Entrypoint"], json!(["/tenure"]));
+}
+
+fn verify(release: &Path) -> Command {
+    let mut verify = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/release/verify"));
+    verify.arg(release);
+    verify
+}
+
+fn pack() -> Scratch {
+    pack_of(b"tenure")
+}
+
+/// A release of programs that are only a header and these bytes.
+fn pack_of(content: &[u8]) -> Scratch {
+    let (built, out) = (Scratch::new(), Scratch::new());
+    for (architecture, machine, _) in ARCHITECTURES {
+        let mut program = [0; 64];
+        program[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        program[18] = machine;
+        fs::create_dir(built.join(architecture)).unwrap();
+        fs::write(built.join(architecture).join("tenure"), [&program, content].concat()).unwrap();
+    }
+    for file in [&["LICENSE"][..], &BESIDE].concat() {
+        let file = built.join("files").join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    let parts = json!({ "bomFormat": "CycloneDX", "metadata": { "component": { "name": "tenure", "version": VERSION } }, "components": [] });
+    fs::write(out.join(format!("tenure-{VERSION}.cdx.json")), parts.to_string()).unwrap();
+    let mut pack = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/release/pack"));
+    succeeds(pack.args([&*built, &*out]).env("URL", "https://example.com/tenure"));
+    out
+}
+
+/// Writes SHA256SUMS again.
+fn sum_up(release: &Path) {
+    let script = "rm SHA256SUMS && sha256sum -- * >sums && mv sums SHA256SUMS";
+    succeeds(Command::new("sh").args(["-c", script]).current_dir(release));
+}
+
 fn build() -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/release/build");
-    let output = Command::new(script).env("HELM", programs::path("helm")).stderr(Stdio::inherit()).output().unwrap();
+    let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "the build failed");
     String::from_utf8(output.stdout).unwrap().trim().into()
 }

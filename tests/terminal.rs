@@ -5,6 +5,7 @@ use std::{
     fs,
     io::Write as _,
     os::fd::OwnedFd,
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -129,14 +130,14 @@ fn suspends_and_continues_what_is_in_the_foreground(line: &str) {
 #[test]
 fn a_shell_suspends_init_and_workload_and_continues_both() {
     // A child that is stopped between its vfork and execve would keep its shell from stopping.
-    let line = format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'");
-    suspends_and_continues_what_is_in_the_foreground(&line);
+    let line = "tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'";
+    suspends_and_continues_what_is_in_the_foreground(line);
 }
 
 #[test]
 fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null"));
+    terminal.run("tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null");
     let workload = terminal.pid();
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
     let init = parent(workload).unwrap();
@@ -146,8 +147,8 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
 #[test]
 fn ctrl_z_suspends_the_rest_of_the_job_too() {
     // The script around it shares its process group.
-    let line = format!("bash -c '{TENURE} --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'");
-    suspends_and_continues_what_is_in_the_foreground(&line);
+    let line = "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'";
+    suspends_and_continues_what_is_in_the_foreground(line);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
     let mut terminal = Terminal::of_shell();
     // With tostop the terminal simply stops whoever writes from the background.
     terminal.run("stty tostop");
-    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'read word; echo \"got $word\"' &"));
+    terminal.run("tenure --leader-election=off -- sh -c 'read word; echo \"got $word\"' &");
     terminal.run("echo $!");
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
@@ -172,7 +173,7 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
 fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_still_hears_ctrl_c() {
     let mut terminal = Terminal::of_shell();
     terminal.run("stty tostop");
-    terminal.run(&format!("{TENURE} --leader-election=off -- sleep 600 &"));
+    terminal.run("tenure --leader-election=off -- sleep 600 &");
     terminal.run("echo $!");
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
@@ -187,7 +188,7 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
 #[test]
 fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() {
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("{TENURE} --leader-election=off --set workload.onExit=restart -- sh -c 'read word; exec sleep 600' &"));
+    terminal.run("tenure --leader-election=off --set workload.onExit=restart -- sh -c 'read word; exec sleep 600' &");
     terminal.run("echo $!");
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
@@ -201,7 +202,7 @@ fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() 
 #[test]
 fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
+    terminal.run("tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'");
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.press(CTRL_Z);
@@ -238,7 +239,7 @@ fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
 fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     let (_server, mut terminal) = with_leases();
     terminal.run(&format!(
-        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
+        "tenure --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
     let workload = terminal.pid();
@@ -254,7 +255,7 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
 fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
     let (_server, mut terminal) = with_leases();
     terminal.run(&format!(
-        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo resized' WINCH; trap 'exit 3' INT; {}\" \
+        "tenure --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo resized' WINCH; trap 'exit 3' INT; {}\" \
          </dev/null; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
@@ -268,11 +269,30 @@ fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
 }
 
 #[test]
+fn a_frozen_standby_has_no_terminal_before_it_leads() {
+    let (_server, mut terminal) = with_leases();
+    // It is not frozen before it has said something.
+    let readiness = "--set workload.readiness.initialDelay=1s --set 'workload.readiness.exec.command=[\"true\"]'";
+    let run = format!("tenure --lease keys --log-level=error --set workload.runs=frozen {readiness}");
+    let script = format!("-- bash -c \"trap 'exit 3' INT; {}\"; echo code $?", TICKING.replace('$', "\\$"));
+    terminal.run(&format!("{run} --set lease.creationWait=1h {script}"));
+    let standby = terminal.pid();
+    terminal.until("it is frozen", |_| state(standby) == Some('T'));
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.line(), "code 0");
+    terminal.run(&format!("{run} --set lease.creationWait=0s {script}"));
+    let leader = terminal.pid();
+    terminal.until("it leads", |terminal| terminal.foreground() == leader && state(leader) != Some('T'));
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.line(), "code 3");
+}
+
+#[test]
 fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
     let (_server, mut terminal) = with_leases();
     terminal.run("export HISTFILE=");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples/shell.yaml");
-    terminal.run(&format!("{TENURE} --config {example} --log-level=error --set lease.creationWait=0s; echo \"code <$?>\""));
+    terminal.run(&format!("tenure --config '{example}' --log-level=error --set lease.creationWait=0s; echo \"code <$?>\""));
     // It writes prompts, and what is typed.
     let number = |terminal: &mut Terminal| {
         let found = std::iter::repeat_with(|| terminal.line()).find_map(|line| line.split(['<', '>']).nth(1)?.parse().ok());
@@ -302,8 +322,7 @@ fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
 #[test]
 fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_file() {
     let mut terminal = Terminal::of_shell();
-    terminal
-        .run(&format!("echo no | {TENURE} --leader-election=off -- sh -c 'read word </dev/tty; echo got $word'; echo code $?"));
+    terminal.run("echo no | tenure --leader-election=off -- sh -c 'read word </dev/tty; echo got $word'; echo code $?");
     terminal.press(b"yes\n");
     assert_eq!(terminal.line(), "got yes");
     assert_eq!(terminal.line(), "code 0");
@@ -325,11 +344,9 @@ fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_c
 fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
     let (_server, mut terminal) = with_leases();
     terminal.run("export TERM=xterm");
-    terminal.run(&format!(
-        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- sh -c 'echo $$; exec sleep 600' &"
-    ));
+    terminal.run("tenure --lease keys --log-level=error --set lease.creationWait=0s -- sh -c 'echo $$; exec sleep 600' &");
     let init = parent(terminal.pid()).unwrap();
-    let watch = format!("{TENURE} status -l app.kubernetes.io/managed-by=tenure --watch");
+    let watch = "tenure status -l app.kubernetes.io/managed-by=tenure --watch";
     terminal.run(&format!("{watch}; echo code $?"));
     let mut shown = |what: &str| {
         let line = std::iter::repeat_with(|| terminal.line()).take(300).find(|line| line.contains(what));
@@ -410,6 +427,7 @@ impl Terminal {
         // Whoever runs the tests in the background may have made them ignore the keys' signals.
         let mut launcher = Command::new("env");
         launcher.args(["--default-signal", "setpriv", "--pdeathsig", "KILL", program]).args(arguments);
+        launcher.env("PATH", format!("{}:{}", Path::new(TENURE).parent().unwrap().display(), std::env::var("PATH").unwrap()));
         launcher.stdin(copy(&slave)).stdout(copy(&slave));
         let child = launcher.spawn().expect("env, setpriv, setsid and unshare are needed");
         Self { screen: Lines::of(fs::File::from(master)), child }

@@ -1,4 +1,4 @@
-//! What runs the workload under a Lease: tenure or one of its competitors.
+//! The programs that run the workload under a Lease: tenure and the programs that it is compared with.
 
 use std::{
     fs,
@@ -33,13 +33,15 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub enum Contestant {
     /// This repository's static binary.
     Tenure,
-    /// The same, but denied the fuse by the kernel.
+    /// The same, but the kernel denies it the fuse.
     Fuseless,
-    /// The same as [`Contestant::Tenure`], with its workload frozen on standbys.
+    /// [`Contestant::Tenure`] with its workload frozen on standbys.
     Frozen,
+    /// [`Contestant::Tenure`] with a `tenure witness` beside each replica.
+    Witnessed,
     /// `benches/peers/client-go`.
     ClientGo,
-    /// LINBIT's k8s-await-election, if its checkout is given.
+    /// LINBIT's k8s-await-election, if `--await-election` names its checkout.
     AwaitElection,
 }
 
@@ -58,7 +60,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The law's timing for it, with the default rho.
+    /// The timing of the law for these settings, with the default rho.
     pub fn timing(self) -> Timing {
         let Self { duration, renew_period, attempt_timeout, loss_grace, kill_margin, .. } = self;
         Timing { duration, renew_period, attempt_timeout, drift: 10_000, loss_grace, kill_margin }
@@ -76,7 +78,7 @@ pub const DEFAULT: Pace = Pace {
     peer_period: Duration::from_secs(2),
 };
 
-/// A short lawful D.
+/// A short D that the law permits.
 pub const SHORT: Pace = Pace {
     duration: Duration::from_secs(4),
     renew_period: Duration::from_secs(1),
@@ -87,7 +89,16 @@ pub const SHORT: Pace = Pace {
     peer_period: Duration::from_millis(500),
 };
 
-/// Enough time to renew beside a crowd.
+/// The patient times of docs/timings.md, and client-go's with the proportions of its defaults.
+pub const PATIENT: Pace = Pace {
+    duration: Duration::from_secs(60),
+    renew_period: Duration::from_secs(10),
+    peer_deadline: Duration::from_secs(40),
+    peer_period: Duration::from_secs(8),
+    ..DEFAULT
+};
+
+/// A D that leaves enough time to renew beside a crowd of spinners.
 pub const CROWDED: Pace = Pace {
     duration: Duration::from_secs(8),
     renew_period: Duration::from_secs(2),
@@ -107,7 +118,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds them, and says so; k8s-await-election from its checkout in this directory.
+    /// Builds the programs, and prints that; k8s-await-election from its checkout in this directory.
     pub fn build(await_election: Option<&Path>) -> Self {
         eprintln!("figures: building the static binary, the workload and the peer");
         let tenure = build(&["--bin", "tenure"], "tenure");
@@ -128,13 +139,13 @@ impl Programs {
 
     pub fn of(&self, contestant: Contestant) -> &Path {
         match contestant {
-            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen => &self.tenure,
+            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen | Contestant::Witnessed => &self.tenure,
             Contestant::ClientGo => &self.client_go,
             Contestant::AwaitElection => self.await_election.as_deref().expect("built only where its checkout is named"),
         }
     }
 
-    /// All that are available.
+    /// All contestants that are available.
     pub fn contestants(&self) -> Vec<Contestant> {
         let peer = self.await_election.as_ref().map(|_| Contestant::AwaitElection);
         BOTH.into_iter().chain(peer).collect()
@@ -147,6 +158,7 @@ impl Contestant {
             Self::Tenure => "tenure",
             Self::Fuseless => "tenure, no fuse",
             Self::Frozen => "tenure, frozen",
+            Self::Witnessed => "tenure, witness",
             Self::ClientGo => "client-go wrapper",
             Self::AwaitElection => "k8s-await-election",
         }
@@ -156,12 +168,13 @@ impl Contestant {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         match self {
-            Self::Tenure | Self::Fuseless | Self::Frozen => {
+            Self::Tenure | Self::Fuseless | Self::Frozen | Self::Witnessed => {
                 let config = directory.join("tenure.json");
                 let settings = json!({
                     "lease": {
                         "name": LEASE, "namespace": stage.namespace, "identity": name, "duration": millis(pace.duration),
                         "renewPeriod": millis(pace.renew_period), "attemptTimeout": millis(pace.attempt_timeout),
+                        "witness": Some(socket(stage, name)).filter(|_| self == Self::Witnessed),
                     },
                     "workload": { "runs": if self == Self::Frozen { "frozen" } else { "leading" }, "stop": { "lossGrace": millis(pace.loss_grace), "killMargin": millis(pace.kill_margin) } },
                 });
@@ -183,7 +196,7 @@ impl Contestant {
             ]
             .into(),
             Self::AwaitElection => {
-                // It reads its credentials only from where kubelet mounts them.
+                // k8s-await-election reads its credentials only from where the kubelet mounts them.
                 let mount = "set -eu; mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kubernetes.io; \
                     ln -s \"$0\" /run/secrets/kubernetes.io/serviceaccount; exec \"$@\"";
                 ["sh".into(), "-c".into(), mount.into(), text(directory), text(program)].into()
@@ -191,7 +204,7 @@ impl Contestant {
         }
     }
 
-    /// The environment that it reads.
+    /// The environment that the contestant reads.
     fn environment(self, url: &str, stage: &Stage, name: &str, pace: Pace) -> Vec<(String, String)> {
         let Self::AwaitElection = self else { return Vec::new() };
         let (host, port) = url.trim_start_matches("https://").rsplit_once(':').expect("a host and a port");
@@ -212,15 +225,21 @@ impl Contestant {
     }
 }
 
-/// One replica, as PID 1 of its own PID namespace; everything in it ends when this is dropped.
+/// The socket of a replica's witness.
+fn socket(stage: &Stage, name: &str) -> String {
+    format!("@{}-{name}", stage.namespace)
+}
+
+/// One replica, as PID 1 of its own PID namespace. Dropping it ends everything in the namespace, and its witness.
 pub struct Replica {
     pub name: String,
     pub proxy: Option<Proxy>,
     launcher: Child,
+    witness: Option<Child>,
 }
 
 impl Replica {
-    /// Starts one connected directly to the API server, or through a proxy that can inject faults.
+    /// Starts a replica that reaches the API server directly, or through a proxy that can inject faults.
     pub async fn start(
         programs: &Programs,
         who: Contestant,
@@ -234,7 +253,7 @@ impl Replica {
         Self::start_as(programs, who, stage, name, pace, &[], &workload, faults).await
     }
 
-    /// The same, launched by the command `before`, and with another workload.
+    /// Starts a replica by the command `before`, with another workload.
     #[allow(clippy::too_many_arguments, reason = "each is another thing that a figure varies")]
     pub async fn start_as(
         programs: &Programs,
@@ -272,11 +291,16 @@ impl Replica {
         ]);
         command.args(who.line(programs.of(who), &kubeconfig, &directory, stage, name, pace));
         command.args(workload);
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", kubeconfig);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &kubeconfig);
         command.envs(who.environment(&url, stage, name, pace));
         let log = fs::File::create(directory.join("log")).expect("a log");
         let launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("a replica");
-        Self { name: name.to_owned(), proxy, launcher }
+        let witness = (who == Contestant::Witnessed).then(|| {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL"]).arg(&programs.tenure).args(["witness", "--socket", &socket(stage, name)]);
+            command.env("KUBECONFIG", kubeconfig).stderr(Stdio::null()).spawn().expect("a witness")
+        });
+        Self { name: name.to_owned(), proxy, launcher, witness }
     }
 
     /// PID 1 as seen from here.
@@ -285,7 +309,7 @@ impl Replica {
         children(launcher).into_iter().next().expect("a child of unshare")
     }
 
-    /// The elector; a wrapper is its own elector.
+    /// The process of the elector. client-go's wrapper has one process.
     pub fn elector(&self) -> Pid {
         let init = self.init();
         let is_elector = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "elector");
@@ -296,7 +320,7 @@ impl Replica {
         kill(pid, signal).expect("the process lives");
     }
 
-    /// Waits for its end.
+    /// Waits until the replica has ended.
     pub async fn ended(&mut self) {
         while self.launcher.try_wait().expect("a child").is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -307,7 +331,7 @@ impl Replica {
         self.launcher.try_wait().expect("a child").is_some()
     }
 
-    /// Kills everything in it at once.
+    /// Kills every process of the replica at once.
     pub fn kill(&mut self) {
         drop(self.launcher.kill());
         drop(self.launcher.wait());
@@ -317,15 +341,19 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         self.kill();
+        if let Some(witness) = &mut self.witness {
+            drop(witness.kill());
+            drop(witness.wait());
+        }
     }
 }
 
-/// Where etcd stores its data.
+/// The directory of etcd's data.
 pub fn place() -> &'static str {
     if Path::new("/dev/shm").is_dir() { "memory (tmpfs)" } else { "the temporary directory's disk" }
 }
 
-/// A static program of this repository, built as released.
+/// Builds a static program of this repository, as in a release.
 fn build(target: &[&str], name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     let architecture = std::env::consts::ARCH;

@@ -33,7 +33,7 @@ pub enum Fault {
 
 /// How long a slow workload takes from SIGTERM to its exit.
 const SLOW: Duration = Duration::from_secs(3);
-/// A next leader that has not come by then will not come: two durations and what precedes them.
+/// No next leader is expected after this: two durations, and what precedes them.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 impl Fault {
@@ -85,7 +85,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
     title("Faults of a leader, D = 15 s, three replicas; what was broken is mended 10 s after the next leader started");
     for fault in Fault::ALL {
         for _ in 0..rounds {
-            // They mostly wait, independently of each other.
+            // The contestants mostly wait, and do not depend on each other.
             let contestants = programs.contestants();
             let outcomes = all(contestants.iter().map(|who| strike(server, programs, *who, fault)).collect()).await;
             for (who, outcome) in contestants.into_iter().zip(outcomes) {
@@ -95,7 +95,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
     }
 }
 
-/// One result, of one fault.
+/// The result of one fault.
 pub async fn one(server: &Server, programs: &Programs, who: Contestant, fault: Fault) {
     print(fault, who, &strike(server, programs, who, fault).await);
 }
@@ -115,9 +115,9 @@ fn print(fault: Fault, who: Contestant, outcome: &Outcome) {
 
 struct Outcome {
     began: Instant,
-    /// When the old leader's workload was last seen alive.
+    /// The last sign of life of the old leader's workload.
     last: Instant,
-    /// When the next one's was first seen.
+    /// The first sign of life of the next leader's workload.
     next: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ async fn strike(server: &Server, programs: &Programs, who: Contestant, fault: Fa
     settle().await;
     let began = clock::boot();
     apply(&mut trio, &leader, fault).await;
-    // There is none if the old one keeps the Lease.
+    // There is no next leader if the old one keeps the Lease.
     drop(tokio::time::timeout(PATIENCE, trio.next_leader()).await);
     tokio::time::sleep(Duration::from_secs(10)).await;
     undo(&mut trio, &leader, fault).await;
@@ -169,7 +169,7 @@ async fn undo(trio: &mut Trio, leader: &str, fault: Fault) {
         }
         Fault::ElectorFrozen | Fault::InitFrozen | Fault::BothFrozen if !replica.has_ended() => {
             let (init, elector) = (replica.init(), replica.elector());
-            // Either may have ended by now.
+            // Either replica may have ended by now.
             let _ = nix::sys::signal::kill(elector, Signal::SIGCONT);
             let _ = nix::sys::signal::kill(init, Signal::SIGCONT);
         }

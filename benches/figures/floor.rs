@@ -1,5 +1,6 @@
-//! The minimum that a handover takes on this machine: its four steps done by one client that has rested as long as the replicas have,
-//! on an otherwise idle machine.
+//! The shortest time that a handover can take on this machine.
+//!
+//! One client does the four steps of a handover on an idle machine, after a rest as long as that of the replicas.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +19,7 @@ use crate::{
     table::{Gap, gap, quantile, row},
 };
 
-/// A write that releases, its watch event, a write that acquires, and a program that starts and exits. Returns the median.
+/// Measures a write that releases, its watch event, a write that acquires, and a program that starts and exits. Returns the median.
 pub async fn show(server: &Server, rounds: usize) -> Gap {
     let stage = Stage::set(server, &scratch("figures")).await;
     let mut lease = stage.lease.create(json!({})).await;

@@ -1,4 +1,4 @@
-//! Memory of one idle leader, and the size of its binary.
+//! The memory of one idle leader, and the size of its binary.
 
 use std::{fs, time::Duration};
 
@@ -25,7 +25,7 @@ pub async fn show(server: &Server, programs: &Programs) {
         let size = fs::metadata(programs.of(who)).expect("the program").len() as f64 / 1_048_576.0;
         let name = who.name();
         match who {
-            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen => {
+            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen | Contestant::Witnessed => {
                 let (init, elector) = (pss(init), pss(elector));
                 println!(
                     "  {name:<20} PSS {:.2} MiB: init {init:.2}, elector {elector:.2}; binary {size:.2} MiB",

@@ -1,5 +1,6 @@
-//! What the kernel's fuse is worth: two leaders at once on a starved machine, one of which is denied the fuse by the kernel, and
-//! then both processes of a leader frozen.
+//! What the kernel's fuse is worth.
+//!
+//! Two leaders run on a starved machine, and the kernel denies the fuse to one of them. Then both processes of a leader are frozen.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ const PAIR: [Contestant; 2] = [Contestant::Tenure, Contestant::Fuseless];
 
 const FACE: &str = "crowd";
 
-/// What keeps both leaders from getting CPU time.
+/// What takes the CPU time from both leaders.
 #[derive(Clone, Copy, Debug)]
 enum Strain {
     /// Each workload contains a crowd of spinners.
@@ -60,7 +61,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
         ));
         let mut late: [Vec<f64>; 2] = Default::default();
         for number in 0..rounds {
-            // Whoever comes first is cut off first.
+            // The leader that comes first is cut off first.
             let mut order = [0, 1];
             order.rotate_left(number % 2);
             let Some(round) = Round::start(server, programs, strain, order.map(|at| PAIR[at])).await else {
@@ -133,7 +134,7 @@ impl Round {
         last.into_iter().zip(hard).map(late).collect()
     }
 
-    /// The last sign of life of each, once there has been none for a while after H.
+    /// The last sign of life of each workload, once there has been none for a while after the kill deadline.
     async fn silence(&self, hard: Instant) -> Vec<Instant> {
         const WHILE: Duration = Duration::from_secs(4);
         tokio::time::sleep(hard.since(clock::boot())).await;
@@ -170,7 +171,7 @@ pub fn face() -> Option<ExitCode> {
     panic!("{workload}: {error}");
 }
 
-/// Stamps without a pause.
+/// Stamps the time without a pause.
 fn spin(directory: &Path) -> ! {
     let token = std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default();
     let name = format!("stamps/me@{token}@{}@{}", std::process::id(), clock::boot().as_nanos());
@@ -186,7 +187,7 @@ fn spin(directory: &Path) -> ! {
 struct Quota(PathBuf);
 
 impl Quota {
-    /// Creates one, if this machine permits it.
+    /// Creates a cgroup, if this machine permits it.
     fn make() -> Option<Self> {
         let name = format!("tenure-figures-{:08x}", fastrand::u32(..));
         let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];

@@ -1,4 +1,4 @@
-//! The leader gets SIGTERM, over and over.
+//! Measures handovers: the leader gets SIGTERM, again and again.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     table::{Gap, gap, quantile, row, title},
 };
 
-/// Three replicas; each one that ends is replaced.
+/// Three replicas. A replica that ends is replaced.
 pub struct Trio {
     pub stage: Stage,
     pub replicas: Vec<Replica>,
@@ -66,7 +66,7 @@ impl Trio {
         self.replicas.iter_mut().find(|replica| replica.name == name).expect("a replica of ours")
     }
 
-    /// Removes one that has ended or is to end.
+    /// Removes a replica that has ended or will end.
     pub fn take(&mut self, name: &str) -> Replica {
         let index = self.replicas.iter().position(|replica| replica.name == name).expect("a replica of ours");
         self.replicas.swap_remove(index)
@@ -100,7 +100,7 @@ impl Trio {
     }
 }
 
-/// Fewer are dominated by the connection's first requests.
+/// With fewer rounds the first requests of a connection dominate.
 const FLOOR_ROUNDS: usize = 200;
 
 const LEGS: [&str; 5] = ["dead to release asked", "answered", "seen and acquire asked", "answered", "to its first stamp"];
@@ -116,7 +116,7 @@ pub fn on_our_clock(wall: i64) -> Instant {
     clock::boot().before(Duration::from_micros(u64::try_from(ago).unwrap_or_default()))
 }
 
-/// Ends with the floor, in whose multiples the figures of two machines can be compared.
+/// Ends with the floor: multiples of it compare the figures of two machines.
 pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {
     title(&format!("Handover after SIGTERM, D = 15 s, three replicas, a workload that takes {linger:?} to stop"));
     let mut medians = Vec::new();
@@ -147,7 +147,7 @@ pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds
     println!("  {:<20} {} times this floor (medians)", "", ratios.collect::<Vec<_>>().join(", "));
 }
 
-/// Neither contestant signals that it follows now; the pause is longer than both need.
+/// Neither contestant says when it stands by again. The pause is longer than both need.
 pub async fn settle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! What idle replicas cost, leader and followers.
+//! What idle replicas cost: a leader and its standbys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
 
 const SPAN: Duration = Duration::from_secs(600);
 
-/// A trio, its leader, and what it had used before the measured span.
+/// Three replicas, their leader, and the CPU time that they had used before the measured time.
 struct Resting {
     who: Contestant,
     trio: Trio,
@@ -71,7 +71,7 @@ impl Resting {
 
 type Requests = BTreeMap<String, BTreeSet<String>>;
 
-/// Request ids, grouped by who asked.
+/// Request ids, by the client that sent them.
 fn requests(trio: &Trio) -> Requests {
     let mut requests = Requests::new();
     for record in trio.stage.audit_of_all_stages() {

@@ -1,4 +1,4 @@
-//! What a lock costs: round trips and wall time of one on a free Lease, and the API server's work for those who wait.
+//! What a lock costs: round trips and wall time on a free Lease, and the API server's work for the processes that wait.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
     table::{quantile, row, title},
 };
 
-/// Slots, and how many wait for one.
+/// The number of slots, and of the processes that wait for one.
 const POOLS: [(usize, usize); 2] = [(3, 7), (10, 100)];
 const SPAN: Duration = Duration::from_secs(180);
 
@@ -30,7 +30,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
     }
 }
 
-/// `lock -- true` on a Lease that was given back, beside `flock -n`.
+/// Measures `lock -- true` on a released Lease, beside `flock -n`.
 async fn one(server: &Server, programs: &Programs, rounds: usize) {
     title("`tenure lock -- true` on a free Lease beside `flock -n FILE true`, wall time, interleaved");
     let stage = Stage::set(server, &scratch("figures")).await;
@@ -38,7 +38,7 @@ async fn one(server: &Server, programs: &Programs, rounds: usize) {
     stage.lease.create(released).await;
     stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({"tenure.dev/holder": ""})).await;
     let file = stage.directory().join("flock");
-    // Its first is what makes the Lease one that tenure gave back.
+    // The first run leaves the Lease as tenure releases it.
     time(lock(programs, &stage, &["--wait"], &["true"]));
     let before = stage.audit().len();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ async fn one(server: &Server, programs: &Programs, rounds: usize) {
     println!("  requests of each: {verbs:.2?}; more than flock by {:.1} ms", quantile(&ours, 0.5) - quantile(&theirs, 0.5));
 }
 
-/// N that hold a slot each and do nothing, and W that wait.
+/// N processes hold a slot each and do nothing; W processes wait.
 async fn pool(server: &Server, programs: &Programs, slots: usize, waiting: usize) {
     let minutes = SPAN.as_secs_f64() / 60.0;
     title(&format!("{slots} slots held, {waiting} waiting, D = 15 s: what the API server does for them in a minute"));
@@ -100,7 +100,7 @@ fn start(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a lock")
 }
 
-/// Killed when dropped, with what it runs.
+/// Dropping it kills the process and its workload.
 pub struct Running(pub Child);
 
 impl Drop for Running {
@@ -110,7 +110,7 @@ impl Drop for Running {
     }
 }
 
-/// How often the server has done what with Leases, by its own metrics: requests by verb, and events of watches.
+/// How many requests by verb, and how many watch events, the API server counts for Leases in its own metrics.
 pub fn served(kubeconfig: &Path) -> BTreeMap<String, f64> {
     let mut kubectl = Command::new(programs::path("kubectl"));
     let output = kubectl.arg("--kubeconfig").arg(kubeconfig).args(["get", "--raw", "/metrics"]).output().expect("kubectl");

@@ -1,12 +1,13 @@
-//! The figures by which tenure is compared with client-go's wrapper, from one run on one machine.
+//! Compares tenure with a wrapper that uses client-go, in one run on one machine.
 //!
 //! ```text
 //! cargo bench --bench figures -- [FIGURE]... [--rounds N] [--await-election DIR]
 //! ```
 //!
-//! Without a FIGURE all are shown. Nothing is asserted here: a benchmark reports, a test judges. Every contestant runs against the
-//! same real kube-apiserver and etcd, as PID 1 of its own PID namespace, with the same workload, which stamps CLOCK_BOOTTIME into
-//! a file in memory every millisecond.
+//! Without a FIGURE it measures all figures. Nothing is asserted here: a benchmark reports, and a test judges.
+//!
+//! Each contestant runs as PID 1 of its own PID namespace, against the same real kube-apiserver and etcd, with the same workload. The
+//! workload stamps CLOCK_BOOTTIME into a file in memory every millisecond.
 
 #![allow(
     clippy::expect_used,
@@ -41,28 +42,28 @@ mod takeover;
 
 use contestant::Programs;
 
-/// What can be shown.
+/// The figures that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Figure {
-    /// The leader gets SIGTERM: last stamp of the old workload to first stamp of the new one.
+    /// The leader gets SIGTERM: the time from the last stamp of the old workload to the first stamp of the new one.
     Handover,
-    /// The same with a workload that takes 3 s to stop.
+    /// A handover with a workload that takes 3 s to stop.
     SlowStop,
-    /// The leader is killed: takeover counted from the answer to its last renewal.
+    /// The leader is killed: the takeover, counted from the answer to its last renewal.
     Takeover,
     /// Black holes, frozen processes, slow stops, edited Leases: how long two ran at once, and when the next one ran.
     Faults,
-    /// With the kernel's fuse and without: how late the last instruction is when starved, and both processes frozen.
+    /// With the kernel's fuse and without: how late the last instruction is, on a starved machine and with both processes frozen.
     Fuse,
     /// Forced transitions of every kind, one after the other: how often two ran at once.
     Storm,
-    /// Requests and processor time of idle replicas over ten minutes.
+    /// Requests and processor time of idle replicas over 10 min.
     Idle,
-    /// Memory of an idle leader, size of the binary.
+    /// The memory of an idle leader, and the size of the binary.
     Footprint,
-    /// One lock beside flock, and pools of slots with many who wait: requests, events.
+    /// One lock beside flock, and pools of slots with many processes that wait: requests and watch events.
     Locks,
-    /// Hundreds of Leases on one API server: requests, events, its processor time and memory; rounds are Leases.
+    /// Hundreds of Leases on one API server: requests, events, its processor time and memory. `--rounds` is the number of Leases.
     Scale,
     /// A plain init beside tini.
     Start,
@@ -72,15 +73,15 @@ enum Figure {
 
 #[derive(Parser)]
 struct Arguments {
-    /// Which figures; all of them if none is named.
+    /// The figures to measure; all figures if none is named.
     figures: Vec<Figure>,
-    /// How often each is measured, in place of its own number.
+    /// How often to measure each figure, instead of its own number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
-    /// A checkout of LINBIT's k8s-await-election, to be struck by the faults too.
+    /// A checkout of LINBIT's k8s-await-election, which gets the same faults.
     #[arg(long, value_name = "DIR")]
     await_election: Option<std::path::PathBuf>,
-    /// Cargo's own word.
+    /// `cargo bench` adds this flag.
     #[arg(long, hide = true)]
     bench: bool,
 }

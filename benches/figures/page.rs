@@ -1,4 +1,4 @@
-//! What it costs to ask whether the Lease is held (docs/term.md): a comparison in memory, and the clock.
+//! The time that a program takes to ask whether the Lease is held (docs/term.md): a comparison in memory, and the clock.
 
 use std::hint::black_box;
 

@@ -1,5 +1,6 @@
-//! Denies the kernel's fuse to the command that it runs: a hidden mode of this benchmark, so that tenure itself needs no switch
-//! for it.
+//! Denies the kernel's fuse to the command that it runs.
+//!
+//! It is a hidden mode of this benchmark, so that tenure needs no switch to turn the fuse off.
 
 use std::{os::unix::process::CommandExt as _, process::ExitCode};
 
@@ -23,7 +24,7 @@ pub fn face() -> Option<ExitCode> {
     panic!("{program}: {error}");
 }
 
-/// Makes fcntl(2) with F_SETSIG fail from now on, in everything that this process starts. Only the fuse calls it.
+/// Makes fcntl(2) with F_SETSIG fail from now on, in every process that this one starts. Only the fuse makes this call.
 #[allow(unsafe_code, reason = "nix has no seccomp")]
 fn refuse_signals_of_descriptors() {
     const F_SETSIG: u32 = 10;

@@ -1,4 +1,4 @@
-//! What many Leases cost an API server: three replicas of each, all at rest, first those of one contestant, then of the other.
+//! What many Leases cost an API server. Each Lease has three idle replicas, first of one contestant, then of the other.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use crate::{
 };
 
 const REPLICAS: usize = 3;
-/// Until all have settled, and nothing of their start is measured.
+/// The time until all replicas have settled, so that their start is not measured.
 const SETTLE: Duration = Duration::from_secs(60);
 const SPAN: Duration = Duration::from_secs(180);
-/// From one start to the next, so that the starts are not what the server falls behind with.
+/// The time between two starts, so that the starts do not overload the server.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn show(programs: &Programs, leases: usize) {
@@ -29,7 +29,7 @@ pub async fn show(programs: &Programs, leases: usize) {
     ));
     let minutes = SPAN.as_secs_f64() / 60.0;
     for who in BOTH {
-        // Its memory only grows, so each gets a server of its own.
+        // The memory of a server only grows, so each contestant gets a server of its own.
         let server = &Server::start(Kind::Real);
         let stage = Stage::set(server, &scratch("figures")).await;
         tokio::time::sleep(SETTLE).await;
@@ -76,7 +76,7 @@ fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, repl
     let mut line = Command::new("setpriv");
     line.args(["--pdeathsig", "TERM"]).arg(programs.of(who));
     match who {
-        Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen => {
+        Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen | Contestant::Witnessed => {
             line.args(["--lease", &lease, "--namespace", &stage.namespace, "--set", "lease.creationWait=0s"]);
         }
         Contestant::ClientGo | Contestant::AwaitElection => {

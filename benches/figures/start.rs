@@ -1,4 +1,4 @@
-//! A plain init compared with tini: the wall time of a container that does nothing, and of reaping what thousands leave behind.
+//! Compares a plain init with tini: the wall time of a container that does nothing, and of reaping thousands of orphans.
 
 use std::{
     io::Write as _,
@@ -34,7 +34,7 @@ pub fn show(programs: &Programs, rounds: usize) {
 
 const TINI: &str = "/usr/bin/tini";
 
-/// Orphans of one process group that wait for a pipe to close. Prints the milliseconds from there until none is left, not even dead.
+/// Starts orphans in one process group, which wait for a pipe to close. Prints the milliseconds from there until all are reaped.
 const ORPHANS: &str = r#"
     #include <signal.h>
     #include <stdio.h>

@@ -50,7 +50,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
         let next = trio.next_leader().await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         if next != leader {
-            // Whatever is left of it would disturb the next fault.
+            // What is left of this replica would disturb the next fault.
             drop(old);
             trio.add(programs).await;
         } else {
@@ -79,7 +79,7 @@ async fn strike(trio: &Trio, old: &mut crate::contestant::Replica, blow: Blow) {
         Blow::KillElectorThenInit => {
             old.signal(elector, Signal::SIGKILL);
             settle().await;
-            // It may have ended by itself.
+            // The replica may have ended by itself.
             let _ = kill(init, Signal::SIGKILL);
         }
         Blow::StopElector => old.signal(elector, Signal::SIGSTOP),

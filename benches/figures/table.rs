@@ -1,17 +1,17 @@
-//! Rows of figures.
+//! Prints rows of figures.
 
 use std::time::Duration;
 
-/// Milliseconds; negative if the next began before the last had ended.
+/// Milliseconds. Negative if the next workload began before the last one had ended.
 pub type Gap = f64;
 
-/// From the last stamp of one to the first of the next.
+/// The time from the last stamp of one workload to the first stamp of the next.
 pub fn gap(last: tenure::time::Instant, first: tenure::time::Instant) -> Gap {
     let millis = |span: Duration| span.as_secs_f64() * 1_000.0;
     if first >= last { millis(first.since(last)) } else { -millis(last.since(first)) }
 }
 
-/// The smallest value that this fraction of all do not exceed.
+/// The smallest value that this fraction of the figures does not exceed.
 pub fn quantile(figures: &[Gap], part: f64) -> Gap {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,7 +19,7 @@ pub fn quantile(figures: &[Gap], part: f64) -> Gap {
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
-/// One line: median, p99, maximum, and how often two ran at once.
+/// Prints the median, p99, the maximum, and how often two workloads ran at once.
 pub fn row(who: &str, figures: &[Gap]) {
     let overlaps: Vec<Gap> = figures.iter().copied().filter(|figure| *figure < 0.0).collect();
     let longest = overlaps.iter().copied().fold(0.0, f64::min);

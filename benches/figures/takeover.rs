@@ -1,12 +1,12 @@
-//! The leader is killed together with all its processes.
+//! Measures takeovers: the leader is killed, with all its processes.
 
 use tenure::time::Instant;
 
 use crate::{
-    contestant::{BOTH, Programs, SHORT},
+    contestant::{BOTH, Contestant, DEFAULT, PATIENT, Pace, Programs, SHORT},
     handover::{Trio, by, on_our_clock, settle},
     support::{server::Server, workload::Behaviour},
-    table::{gap, row, title},
+    table::{Gap, gap, row, title},
 };
 
 pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
@@ -30,9 +30,34 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
         row(who.name(), &beyond);
     }
     println!("  {:<20} D * rho of the follower alone is {:.1} ms", "", lease.as_secs_f64() * 10.0);
+    for pace in [DEFAULT, PATIENT] {
+        title(&format!("The same, D = {:?}: from the last sign of life to the next workload", pace.duration));
+        for who in [Contestant::Witnessed, Contestant::Tenure, Contestant::ClientGo] {
+            // Without a witness each round takes as long as the Lease.
+            let rounds = if who == Contestant::Witnessed { rounds } else { rounds.div_ceil(20) };
+            row(who.name(), &gaps(server, programs, who, pace, rounds).await);
+        }
+    }
 }
 
-/// When the API server answered the last write of this holder, on our clock.
+/// From the last sign of life of each leader that was killed to the first of the next.
+async fn gaps(server: &Server, programs: &Programs, who: Contestant, pace: Pace, rounds: usize) -> Vec<Gap> {
+    let mut trio = Trio::start(server, programs, who, pace, Behaviour::obedient(), false).await;
+    let mut leader = trio.next_leader().await;
+    let mut gaps = Vec::new();
+    for _ in 0..rounds {
+        settle().await;
+        let mut old = trio.take(&leader);
+        old.kill();
+        let next = trio.next_leader().await;
+        gaps.push(trio.gap(&leader, &next));
+        trio.add(programs).await;
+        leader = next;
+    }
+    gaps
+}
+
+/// The time, on our clock, when the API server answered the last write of this holder.
 fn last_renewal(trio: &Trio, leader: &str) -> Instant {
     let records = trio.stage.audit();
     on_our_clock(

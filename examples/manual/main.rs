@@ -1,8 +1,8 @@
-//! Writes what is generated from the code.
+//! Writes the files that are generated from the code.
 //!
 //! ```text
-//! cargo run --example manual                  the reference and the schemas of the repository, which a test keeps current
-//! cargo run --example manual -- DIRECTORY     what a release has beside the binary: manual pages, completions, the schema
+//! cargo run --example manual                  the reference and the schemas of the repository; a test keeps them current
+//! cargo run --example manual -- DIRECTORY     the files of a release beside the binary: manual pages, completions, the schema
 //! ```
 
 use std::{env, fs, io, path::Path};

@@ -1,4 +1,4 @@
-//! What is generated from the code: each file's name, and what is in it.
+//! The name and the content of each file that is generated from the code.
 
 use std::{fmt::Write as _, io};
 
@@ -10,10 +10,10 @@ use tenure::{
     telemetry::names::{self, Kind, Metric},
 };
 
-/// The editor's schema, beside the file of defaults whose first line names it.
+/// The schema for editors. The first line of the file of defaults beside it names it.
 const SCHEMA: &str = "tenure.schema.json";
 
-/// Files of the repository.
+/// The files of the repository.
 pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
     vec![
         ("docs/reference.md".into(), reference().into_bytes()),
@@ -22,7 +22,7 @@ pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
     ]
 }
 
-/// Files of a release.
+/// The files of a release.
 pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![(SCHEMA.to_owned(), config::schema().into_bytes())];
     for (shell, name) in [(Shell::Bash, "tenure.bash"), (Shell::Zsh, "_tenure"), (Shell::Fish, "tenure.fish")] {
@@ -34,13 +34,15 @@ pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// The schema of the chart's values, in which `config` is what the configuration file may be.
+/// The schema of the chart's values. `config` has the schema of the configuration file.
 fn values() -> String {
     let mut config: Value = serde_json::from_str(&config::schema()).unwrap_or_default();
     let definitions = config["$defs"].take();
     for root in ["$defs", "$schema"] {
         config.as_object_mut().and_then(|config| config.remove(root));
     }
+    // A map, or the text of a file.
+    config["type"] = json!(["object", "null", "string"]);
     let of = |kind: &str| json!({ "type": kind });
     let object = |properties: Value| json!({ "type": "object", "properties": properties, "additionalProperties": false });
     let schema = json!({
@@ -58,20 +60,29 @@ fn values() -> String {
             "args": { "type": "array", "items": of("string") },
             "replicas": { "type": "integer", "minimum": 0 },
             "config": config,
+            "kind": { "enum": ["Deployment", "StatefulSet"] },
+            "volumeClaimTemplates": of("array"),
+            "nameOverride": of("string"),
             "env": of("array"),
+            "envFrom": of("array"),
+            "ports": of("array"),
+            "lifecycle": of("object"),
             "resources": of("object"),
-            "terminationGracePeriodSeconds": { "type": "integer", "minimum": 1 },
-            "livenessFailureThreshold": { "type": "integer", "minimum": 1 },
-            "user": { "type": ["integer", "null"], "minimum": 1 },
-            "podLabels": of("object"),
-            "podAnnotations": of("object"),
+            "initContainers": of("array"),
             "volumes": of("array"),
             "volumeMounts": of("array"),
+            "terminationGracePeriodSeconds": { "type": ["integer", "null"], "minimum": 1 },
+            "livenessFailureThreshold": { "type": ["integer", "null"], "minimum": 1 },
+            "podSecurityContext": of("object"),
+            "securityContext": of("object"),
+            "podLabels": of("object"),
+            "podAnnotations": of("object"),
             "nodeSelector": of("object"),
             "tolerations": of("array"),
             "affinity": of("object"),
             "imagePullSecrets": of("array"),
-            "serviceAccount": object(json!({ "name": of("string"), "annotations": of("object") })),
+            "serviceAccount": object(json!({ "create": of("boolean"), "name": of("string"), "annotations": of("object") })),
+            "witness": of("boolean"),
             "disruptionBudget": of("boolean"),
             "networkPolicy": of("boolean"),
             "podMonitor": of("boolean"),
@@ -82,31 +93,36 @@ fn values() -> String {
     format!("{schema:#}\n")
 }
 
-/// docs/reference.md.
+/// The text of docs/reference.md.
 fn reference() -> String {
-    let mut page = "# Reference\n\nWritten from the code by `cargo run --example manual`. Every key of the configuration is in\n\
-        [`config/tenure.yaml`](../config/tenure.yaml). The laws are those of [`src/law.rs`](../src/law.rs).\n"
+    let mut page = "# Reference\n\n`cargo run --example manual` writes this page from the code. [`config/tenure.yaml`](../config/tenure.yaml) has every\n\
+        key of the configuration. Law 14 is rule 14 of [`src/law.rs`](../src/law.rs). The [glossary](glossary.md) defines the words.\n"
         .to_owned();
-    page.push_str("\n## Exit codes\n\nHow they arise is in [Signals and exit codes](signals-and-exit-codes.md).\n");
+    page.push_str("\n## Exit codes\n\n[Signals and exit codes](signals-and-exit-codes.md) says how they arise.\n");
     let codes = constants(include_str!("../../src/exit.rs"));
-    table(&mut page, ["code", ""], codes.into_iter().map(|(says, value)| [value.to_owned(), says]));
+    table(&mut page, ["code", "meaning"], codes.into_iter().map(|(says, value)| [value.to_owned(), says]));
     page.push_str("\n## Names on a Lease\n");
-    let names = [include_str!("../../src/election/writes.rs"), include_str!("../../src/election/traffic.rs")];
+    let names = [
+        include_str!("../../src/election/writes.rs"),
+        include_str!("../../src/election/publication.rs"),
+        include_str!("../../src/transaction/mod.rs"),
+        include_str!("../../src/transaction/claim.rs"),
+    ];
     let names = names.into_iter().flat_map(quoted).filter(|[name, _]| name.contains("tenure.dev/"));
-    table(&mut page, ["name", ""], names.map(|[name, says]| [name.replace("/`", "/…`"), says]));
+    table(&mut page, ["name", "meaning"], names.map(|[name, says]| [name.replace("/`", "/…`"), says]));
     page.push_str(REASONS);
     let reasons = [(ELECTION, "AcquireReason"), (TRANSITION, "TransitionReason")];
-    table(&mut page, ["it began", ""], reasons.into_iter().flat_map(|(source, name)| words(source, name)));
-    table(&mut page, ["it ended", ""], words(include_str!("../../src/link/term.rs"), "Reason"));
+    table(&mut page, ["it began", "meaning"], reasons.into_iter().flat_map(|(source, name)| words(source, name)));
+    table(&mut page, ["it ended", "meaning"], words(include_str!("../../src/link/term.rs"), "Reason"));
     page.push_str(METRICS);
-    table(&mut page, ["metric", "by OTLP", "labels", "kind", ""], names::METRICS.iter().map(metric));
+    table(&mut page, ["metric", "by OTLP", "labels", "kind", "meaning"], names::METRICS.iter().map(metric));
     page.push_str("\nThe `outcome` of a request:\n");
-    table(&mut page, ["outcome", ""], words(NAMES, "RequestOutcome"));
+    table(&mut page, ["outcome", "meaning"], words(NAMES, "RequestOutcome"));
     page.push_str(SPANS);
-    table(&mut page, ["span", ""], words(TRANSITION, "PhaseKind"));
-    table(&mut page, ["attribute", ""], quoted(NAMES));
-    page.push_str("\nHow a Lease was given back, `tenure.release`:\n");
-    table(&mut page, ["release", ""], words(ELECTION, "ReleaseResult"));
+    table(&mut page, ["span", "what it covers"], words(TRANSITION, "PhaseKind"));
+    table(&mut page, ["attribute", "meaning"], quoted(NAMES));
+    page.push_str("\nWhat a release did to the Lease, `tenure.release`:\n");
+    table(&mut page, ["release", "meaning"], words(ELECTION, "ReleaseResult"));
     page.push_str("\n## Command line\n");
     for mut face in manual::faces() {
         let name = face.get_bin_name().unwrap_or("tenure").to_owned();
@@ -124,21 +140,25 @@ const NAMES: &str = include_str!("../../src/telemetry/names.rs");
 const REASONS: &str = "
 ## Reasons
 
-Why a term began or ended: `reason` in logs and metrics, `tenure.reason` in spans, `TENURE_REASON` for hooks.
+A reason says why a term began or ended: `reason` in logs and metrics, `tenure.reason` in spans, `TENURE_REASON` in hooks.
 ";
 const METRICS: &str = "
 ## Metrics
 
-How they are read, and what to look at, is in [Metrics](metrics.md). `phase` is the name of a [span](#spans), `reason` and `why` are
-[reasons](#reasons). Beside them `/metrics` has `target_info`, the resource.
+[Metrics](metrics.md) says how to read them, and what to look at. `phase` is the name of a [span](#spans); `reason` and `why` are
+[reasons](#reasons). `/metrics` also has `target_info`, the resource.
 ";
 const SPANS: &str = "
 ## Spans
 
-Each change of role is a span `transition` with its parts as children. In a handover the new leader's is a child of the old one's; one that
-took the Lease after a crash is a trace of its own, with a link to that, and so is the end of a term, with a link to its beginning. A campaign that
-was lost and a wait that was in vain have no `transition`. The resource has `service.name`, `service.version` and, as `service.instance.id`,
-the identity.
+Each change of role is a span `transition`, with its parts as children.
+
+- **Handover:** the new leader's transition is a child of the old leader's.
+- **Takeover:** the new leader's transition is a trace of its own, with a link to the old leader's.
+- **End of a term:** a trace of its own, with a link to the beginning of the term.
+- **No transition:** a campaign that another replica won, and a wait that ended without the Lease.
+
+The resource has `service.name`, `service.version`, and the identity as `service.instance.id`.
 ";
 
 fn table<const N: usize>(page: &mut String, head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
@@ -147,7 +167,7 @@ fn table<const N: usize>(page: &mut String, head: [&str; N], rows: impl IntoIter
     page.extend(rows.into_iter().map(|cells| row(cells.join(" | "))));
 }
 
-/// A row: its name for Prometheus, as the exporter makes it, and by OTLP.
+/// The row of a metric, with its name for Prometheus, as the exporter forms it, and its name by OTLP.
 fn metric(metric: &Metric) -> [String; 5] {
     let Metric { name, kind, unit, labels, says } = *metric;
     let unit = if unit.is_empty() { "" } else { "_seconds" };
@@ -161,7 +181,7 @@ fn metric(metric: &Metric) -> [String; 5] {
     [on_page, format!("`{name}`"), labels.join(", "), kind.into(), says.into()]
 }
 
-/// The constants of a source, by what their documentation says.
+/// The constants of a source, each with its documentation.
 fn constants(source: &str) -> Vec<(String, &str)> {
     let (mut found, mut says) = (Vec::new(), Vec::new());
     for line in source.lines() {
@@ -177,13 +197,13 @@ fn constants(source: &str) -> Vec<(String, &str)> {
     found
 }
 
-/// Rows of those that are a text.
+/// The rows of the constants that are texts.
 fn quoted(source: &str) -> Vec<[String; 2]> {
     let texts = constants(source).into_iter().filter(|(_, value)| value.starts_with('"'));
     texts.map(|(says, value)| [value.replace('"', "`"), says]).collect()
 }
 
-/// Rows of the words that an enum has for its variants, by what the documentation of those says.
+/// A row for each variant of an enum: its word and its documentation.
 fn words(source: &str, name: &str) -> Vec<[String; 2]> {
     let block = |head: &str| {
         let (_, block) = source.split_once(&format!("{head} {name} {{\n")).unwrap_or_default();
@@ -200,7 +220,7 @@ fn words(source: &str, name: &str) -> Vec<[String; 2]> {
         let variant: String = line.chars().take_while(char::is_ascii_alphanumeric).collect();
         let arm = format!("Self::{variant}");
         let rest = arms.lines().filter_map(|line| line.trim().strip_prefix(&arm)).find(|rest| rest.starts_with([' ', '(']));
-        // Beside the variant (`worded!`), or in a match.
+        // The word is beside the variant (`worded!`), or in a match.
         let word = line.split('"').nth(1).or_else(|| rest?.split('"').nth(1));
         found.extend(word.map(|word| [format!("`{word}`"), says.join(" ")]));
         says.clear();

@@ -37,7 +37,7 @@ impl AccessError {
         if self.may_pass() { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
-    /// Whether trying again may help: a credential plugin failed, or there was no process for it. Everything else is configuration.
+    /// True if another attempt may succeed: a credential plugin failed, or there was no process for it. All else is configuration.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Plugin { source, .. } if source.may_pass())

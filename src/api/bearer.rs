@@ -1,16 +1,15 @@
-//! Bearer tokens that change: of a file, and of a credential plugin.
+//! The credentials that sign requests: a header, which changes where a file or a credential plugin gives it.
 //!
-//! Owns what can be sent as a token, and when it is found anew: beside the requests, none of which waits. A search that finds none
-//! never replaces one that did: the file may be back, or completely written, and the plugin better, by the next one.
+//! Owns what can be sent, and when it is found anew: beside the requests, none of which waits. A search that finds none never
+//! replaces one that did: the file may be back, or completely written, and the plugin better, by the next one.
 //!
-//! kube could read the file too, but sends what it finds: a trailing newline, or nothing if the file is just being written, which the
-//! server takes for an anonymous request. It runs the plugin, but within a request, whose deadline would discard what a slow one gives.
+//! kube would send what it finds: a trailing newline, or nothing if the file is just being written, which the server takes for an
+//! anonymous request. It would panic for a token that no header can carry.
 
 use std::{
     fmt, fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -18,38 +17,51 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
-use kube::client::{AuthError, Body, middleware::AuthLayer};
-use tokio::{runtime::Handle, task::spawn_blocking};
-use tower::{BoxError, Layer as _, ServiceExt as _, service_fn, util::BoxCloneSyncService};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::{HeaderValue, Request, header::AUTHORIZATION};
+use kube::config::AuthInfo;
+use secrecy::ExposeSecret as _;
+use tokio::task::spawn_blocking;
 
 use super::plugin::{PATIENCE, Plugin, PluginError};
 use crate::{clock, time::Instant, words::one_line};
 
 /// As in client-go: one minute, less ten seconds.
 const FILE_IS_GOOD: Duration = Duration::from_secs(50);
-/// How often kube is asked for the plugin's token. It has a newer one from the plugin a minute before the old one ends.
-const PLUGIN_IS_GOOD: Duration = Duration::from_secs(5);
 /// From a search that found none to the next: plugins ask other people's servers.
 const PAUSE: Duration = Duration::from_secs(10);
 /// More than any server takes in a header.
 const LONGEST: u64 = 1024 * 1024;
 
-/// `None` if nothing is found that could be sent.
-type Found = Result<Option<HeaderValue>, PluginError>;
-type Finding = Pin<Box<dyn Future<Output = Found> + Send>>;
+/// A header, and how long it is used without a search for another.
+pub(super) type Found = (HeaderValue, Duration);
 
-/// A token that signs requests.
+/// Why there are no credentials.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BearerError {
+    #[error("cannot read the token file {1}")]
+    Unreadable(#[source] io::Error, String),
+    #[error("the token is empty, or has a line break or another control character in it, so that no HTTP header can carry it")]
+    Unsendable,
+}
+
+/// Where a header comes from.
+enum Source {
+    /// The kubeconfig itself.
+    Config,
+    File(PathBuf),
+    Plugin(Box<Plugin>),
+}
+
+/// Signs requests.
 pub(super) struct Bearer {
-    find: Box<dyn Fn() -> Finding + Send + Sync>,
-    /// How long it is used without a search for another.
-    good: Duration,
+    source: Source,
     last: Mutex<Last>,
     /// A search is under way. One that hangs is not followed by another.
     finding: AtomicBool,
 }
 
-/// The token that was found last.
+/// The header that was found last.
 #[derive(Debug)]
 struct Last {
     /// Its `Debug` shows no token, because it is marked as sensitive.
@@ -61,58 +73,44 @@ struct Last {
 }
 
 impl Bearer {
-    /// Reads the file at `now`. While it has no token, `inline`, which is older, takes its place; `None` if neither has one.
+    /// The signer of this user's requests from `now` on; `None` without credentials. `asked` is its plugin, and what that gave.
     ///
     /// # Errors
-    /// It cannot be read, and `inline` cannot take its place.
-    pub(super) fn of_file(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Option<Self>, AuthError> {
+    /// The token cannot be read or sent.
+    pub(super) fn of(auth: &AuthInfo, asked: Option<(Plugin, Found)>, now: Instant) -> Result<Option<Self>, BearerError> {
+        let inline = auth.token.as_ref().map(|token| token.expose_secret());
+        let fixed = if let Some(provider) = &auth.auth_provider {
+            provider.config.get("id-token").and_then(|token| bearer(token))
+        } else if let (Some(user), Some(password)) = (&auth.username, &auth.password) {
+            let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
+            sensitive(format!("Basic {pair}"))
+        } else if let Some(path) = &auth.token_file {
+            return Self::of_file(path.into(), inline, now).map(Some);
+        } else if let Some(token) = inline {
+            bearer(token)
+        } else {
+            return Ok(asked.map(|(plugin, found)| Self::new(Source::Plugin(Box::new(plugin)), found, now)));
+        };
+        let header = fixed.ok_or(BearerError::Unsendable)?;
+        Ok(Some(Self::new(Source::Config, (header, Duration::MAX), now)))
+    }
+
+    /// Reads the file at `now`. While it has no token, `inline`, which is older, takes its place, as in client-go.
+    fn of_file(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Self, BearerError> {
         let header = match (read(&path), inline.and_then(bearer)) {
             (Ok(Some(header)), _) | (Ok(None) | Err(_), Some(header)) => header,
-            (Ok(None), None) => return Ok(None),
-            (Err(error), None) => return Err(AuthError::ReadTokenFile(error, path)),
+            (Ok(None), None) => return Err(BearerError::Unsendable),
+            (Err(error), None) => return Err(BearerError::Unreadable(error, path.display().to_string())),
         };
-        let find = move || -> Finding {
-            let path = path.clone();
-            // It may lie where a read hangs.
-            Box::pin(async move { Ok(spawn_blocking(move || read(&path).ok().flatten()).await.ok().flatten()) })
-        };
-        Ok(Some(Self::new(find, FILE_IS_GOOD, header, now)))
+        Ok(Self::new(Source::File(path), (header, FILE_IS_GOOD), now))
     }
 
-    /// Asks kube for the token that it has of a plugin. On a thread for what blocks, in a runtime.
-    ///
-    /// # Errors
-    /// It cannot be sent, or is empty, which would not be refused, but make this replica anonymous.
-    pub(super) fn of_plugin(layer: &AuthLayer, plugin: Plugin, now: Instant) -> Result<Self, PluginError> {
-        let signed = service_fn(|request: Request<Body>| {
-            std::future::ready(Ok::<_, BoxError>(Response::new(request.headers().get(AUTHORIZATION).cloned())))
-        });
-        let kube = BoxCloneSyncService::new(layer.layer(signed));
-        let ask = move || {
-            let (kube, plugin) = (kube.clone(), plugin.clone());
-            async move {
-                let answer = tokio::time::timeout(PATIENCE, kube.oneshot(Request::new(Body::empty())));
-                let header = answer.await.map_err(|_| plugin.hung(PATIENCE))?.map_err(|error| match error.downcast() {
-                    Ok(error) => plugin.failure(*error),
-                    Err(_) => plugin.unusable(),
-                })?;
-                header.into_body().filter(|header| header.len() > "Bearer ".len()).ok_or_else(|| plugin.unusable())
-            }
-        };
-        let first = Handle::current().block_on(ask())?;
-        let find = move || -> Finding {
-            let asked = ask();
-            Box::pin(async move { asked.await.map(Some) })
-        };
-        Ok(Self::new(find, PLUGIN_IS_GOOD, first, now))
-    }
-
-    fn new(find: impl Fn() -> Finding + Send + Sync + 'static, good: Duration, header: HeaderValue, now: Instant) -> Self {
+    fn new(source: Source, (header, good): Found, now: Instant) -> Self {
         let last = Last { header, until: now + good, told: false };
-        Self { find: Box::new(find), good, last: Mutex::new(last), finding: AtomicBool::new(false) }
+        Self { source, last: Mutex::new(last), finding: AtomicBool::new(false) }
     }
 
-    /// Signs with the token found last, and looks for another, for later requests, if that was a while ago. In a runtime.
+    /// Signs with the header found last, and looks for another, for later requests, if that was a while ago. In a runtime.
     pub(super) fn sign<B>(self: &Arc<Self>, mut request: Request<B>) -> Request<B> {
         let now = clock::boot();
         let (header, good) = self.header(now);
@@ -120,7 +118,7 @@ impl Bearer {
         if !good && !self.finding.swap(true, Ordering::Relaxed) {
             let this = Arc::clone(self);
             drop(tokio::spawn(async move {
-                let found = (this.find)().await;
+                let found = this.source.find().await;
                 this.found(found, clock::boot());
                 this.finding.store(false, Ordering::Relaxed);
             }));
@@ -128,16 +126,16 @@ impl Bearer {
         request
     }
 
-    /// The token found last, and whether it is good enough not to look for another at `now`.
+    /// The header found last, and whether it is good enough not to look for another at `now`.
     fn header(&self, now: Instant) -> (HeaderValue, bool) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         (last.header.clone(), now < last.until)
     }
 
-    fn found(&self, found: Found, now: Instant) {
+    fn found(&self, found: Result<Option<Found>, PluginError>, now: Instant) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Ok(Some(header)) => *last = Last { header, until: now + self.good, told: false },
+            Ok(Some((header, good))) => *last = Last { header, until: now + good, told: false },
             Ok(None) => last.until = now + PAUSE,
             Err(error) => {
                 last.until = now + PAUSE;
@@ -149,22 +147,35 @@ impl Bearer {
     }
 }
 
+impl Source {
+    /// `None` if nothing is found that could be sent.
+    async fn find(&self) -> Result<Option<Found>, PluginError> {
+        match self {
+            Self::Config => Ok(None),
+            Self::File(path) => {
+                let path = path.clone();
+                // It may lie where a read hangs.
+                let read = spawn_blocking(move || read(&path).ok().flatten()).await;
+                Ok(read.ok().flatten().map(|header| (header, FILE_IS_GOOD)))
+            }
+            Self::Plugin(plugin) => plugin.ask(PATIENCE).await.map(|given| given.token),
+        }
+    }
+}
+
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bearer").field("last", &self.last).finish_non_exhaustive()
     }
 }
 
-/// Whether it can be a header's value; any other makes kube panic.
-pub(super) fn is_sendable(token: &str) -> bool {
-    bearer(token).is_some()
+/// `None` if it is empty, or no header can carry it.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    if token.is_empty() { None } else { sensitive(format!("Bearer {token}")) }
 }
 
-fn bearer(token: &str) -> Option<HeaderValue> {
-    if token.is_empty() {
-        return None;
-    }
-    let mut header = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+fn sensitive(value: String) -> Option<HeaderValue> {
+    let mut header = HeaderValue::try_from(value).ok()?;
     header.set_sensitive(true);
     Some(header)
 }
@@ -178,8 +189,9 @@ fn read(path: &Path) -> io::Result<Option<HeaderValue>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{process, sync::atomic::AtomicUsize};
+    use std::process;
 
+    use kube::config::ExecConfig;
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
     use super::*;
@@ -203,13 +215,13 @@ mod tests {
         }
 
         fn open(&self, inline: Option<&str>) -> Bearer {
-            Bearer::of_file(self.0.clone(), inline, START).unwrap().expect("a token")
+            Bearer::of_file(self.0.clone(), inline, START).unwrap()
         }
 
         /// The token at `now`, once a read that is due then is over.
         fn token(&self, token: &Bearer, now: Instant) -> HeaderValue {
             if !token.header(now).1 {
-                token.found(Ok(read(&self.0).ok().flatten()), now);
+                token.found(Ok(read(&self.0).ok().flatten().map(|header| (header, FILE_IS_GOOD))), now);
             }
             token.header(now).0
         }
@@ -284,19 +296,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_token_is_none_and_one_that_cannot_be_read_is_an_error() {
+    fn a_file_without_a_token_and_one_that_cannot_be_read_are_errors() {
         let file = File::new("none", "");
         for content in ["", "\n", "open\nsesame"] {
             file.write(content);
             for inline in [None, Some(""), Some("a\nb")] {
-                assert!(Bearer::of_file(file.0.clone(), inline, START).unwrap().is_none(), "{content:?} {inline:?}");
+                let error = Bearer::of_file(file.0.clone(), inline, START).unwrap_err();
+                assert!(matches!(error, BearerError::Unsendable), "{content:?} {inline:?}");
             }
         }
         file.remove();
 
         let error = Bearer::of_file(file.0.clone(), None, START).unwrap_err();
 
-        assert!(matches!(&error, AuthError::ReadTokenFile(_, path) if *path == file.0), "{error:?}");
+        assert!(matches!(&error, BearerError::Unreadable(_, path) if file.0.to_str() == Some(path)), "{error:?}");
     }
 
     #[tokio::test]
@@ -313,22 +326,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_search_that_fails_leaves_the_last_token_and_is_not_repeated_at_once() {
-        let searches = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&searches);
-        let fails = move || -> Finding {
-            counted.fetch_add(1, Ordering::Relaxed);
-            Box::pin(std::future::ready(Err(PluginError::NoCommand)))
-        };
-        let token = Arc::new(Bearer::new(fails, Duration::ZERO, HeaderValue::from_static("Bearer first"), START));
+    async fn a_plugin_that_gives_nothing_leaves_the_last_token_and_is_not_asked_again_at_once() {
+        let runs = File::new("runs", "");
+        for printed in [r"exit 1", r#"printf '{"status":{"token":"t\\n"}}'"#] {
+            runs.write("");
+            let script = format!("echo >> {}; {printed}", runs.0.display());
+            let exec =
+                ExecConfig { command: Some("/bin/sh".into()), args: Some(vec!["-c".into(), script]), ..ExecConfig::default() };
+            let plugin = Plugin::of(&mut AuthInfo { exec: Some(exec), ..AuthInfo::default() }).unwrap().unwrap();
+            let first = (HeaderValue::from_static("Bearer first"), Duration::ZERO);
+            let token = Arc::new(Bearer::new(Source::Plugin(Box::new(plugin)), first, START));
 
-        for _ in 0..10 {
-            let signed = token.sign(Request::get("/x").body(()).unwrap());
-            assert_eq!(signed.headers()[AUTHORIZATION], "Bearer first");
-            tokio::task::yield_now().await;
+            for _ in 0..10 {
+                let signed = token.sign(Request::get("/x").body(()).unwrap());
+                assert_eq!(signed.headers()[AUTHORIZATION], "Bearer first");
+                while token.finding.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
+                }
+            }
+
+            assert_eq!(fs::read_to_string(&runs.0).unwrap(), "\n", "{printed}");
         }
-
-        assert_eq!(searches.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

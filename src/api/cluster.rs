@@ -5,6 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -18,12 +19,16 @@ use super::{
     kubeconfig,
     namespace::{self, Namespace},
     plugin::Plugin,
-    pod, proxies, url,
+    pod, url,
 };
-use crate::link::KubeContext;
+use crate::{clock, link::KubeContext};
 
 #[cfg(test)]
 mod tests;
+
+/// How long a kubeconfig may be unusable before it is refused, and how often it is looked at meanwhile.
+const REWRITING: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A cluster that was discovered but not contacted yet. Its `Debug` shows no credentials.
 #[derive(Clone)]
@@ -55,11 +60,11 @@ impl Cluster {
     pub fn discover() -> Result<Self, AccessError> {
         let named = named_files();
         if !named.is_empty() {
-            return Self::from_kubeconfig(&named);
+            return patiently(|| Self::from_kubeconfig(&named));
         }
         let Some(missing) = pod::missing() else { return Self::from_pod() };
         let kubeconfig = match file_at_home() {
-            Some(path) if is_there(&path) => return Self::from_kubeconfig(&[path]),
+            Some(path) if is_there(&path) => return patiently(|| Self::from_kubeconfig(std::slice::from_ref(&path))),
             Some(path) => format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
             None => "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
         };
@@ -73,14 +78,14 @@ impl Cluster {
     /// own.
     ///
     /// # Errors
-    /// It cannot be used any more; no other takes its place.
+    /// The source cannot be used any more; no other takes its place.
     pub fn again(context: Option<&KubeContext>) -> Result<Self, AccessError> {
         let Some(context) = context else { return Self::from_pod() };
         let mut files = named_files();
         if files.is_empty() {
             files.extend(file_at_home());
         }
-        Self::of_context(&files, Some(context))
+        patiently(|| Self::of_context(&files, Some(context)))
     }
 
     /// The cluster of these kubeconfig files, merged as kubectl merges them. Of several, some may be missing.
@@ -199,7 +204,7 @@ impl Cluster {
     /// The pod's namespace, else that of the kubeconfig's context, else "default".
     ///
     /// # Errors
-    /// It is not valid, or the pod does not tell it.
+    /// The namespace is not valid, or the pod does not tell it.
     pub fn namespace(&self) -> Result<&str, AccessError> {
         let Some(namespace) = &self.namespace else {
             return Err(AccessError::Unusable(format!(
@@ -232,39 +237,28 @@ impl Cluster {
         self.source.to_string()
     }
 
-    /// The warning about a proxy that the environment asks for and that is not used.
-    #[must_use]
-    pub fn ignored_proxy(&self) -> Option<String> {
-        let variable = proxies::asked_for(&self.config.cluster_url, |name| env::var(name).ok())?;
-        let host = self.config.cluster_url.host().unwrap_or_default();
-        Some(format!(
-            "{variable} is not used: tenure speaks to the API server directly; put {host} into NO_PROXY if that is meant"
-        ))
-    }
-
     /// Gets credentials and sets up TLS; contacts nothing. A credential plugin that prompts nobody counts as hung after `patience`.
     ///
     /// # Errors
     /// The plugin gives none, or what the files say cannot be used.
     pub async fn dialer(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
-        let (mut config, place, proxy) = (self.config.clone(), self.source.to_string(), self.ignored_proxy());
-        let plugin = Plugin::of(&mut config.auth_info).map_err(|source| AccessError::of_plugin(&place, source))?;
-        let hung = plugin.clone().filter(|plugin| !plugin.interactive);
-        let building = spawn_blocking(move || Dialer::new(config, plugin, &place, proxy, connect_timeout));
-        let built = match hung {
-            None => building.await,
-            Some(plugin) => match tokio::time::timeout(patience, building).await {
-                Ok(built) => built,
-                Err(_) => return Err(AccessError::of_plugin(&self.source.to_string(), plugin.hung(patience))),
-            },
+        let (mut config, place) = (self.config.clone(), self.source.to_string());
+        let of_plugin = |source| AccessError::of_plugin(&self.source.to_string(), source);
+        let asked = match Plugin::of(&mut config.auth_info).map_err(of_plugin)? {
+            Some(plugin) => {
+                let given = plugin.ask(patience).await.map_err(of_plugin)?;
+                Some((plugin, given))
+            }
+            None => None,
         };
+        let built = spawn_blocking(move || Dialer::new(config, asked, &place, connect_timeout)).await;
         built.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
     /// The same where there is no plugin.
     #[cfg(test)]
     pub(crate) fn dialer_now(&self, connect_timeout: Duration) -> Dialer {
-        Dialer::new(self.config.clone(), None, "of a test", None, connect_timeout).unwrap()
+        Dialer::new(self.config.clone(), None, "of a test", connect_timeout).unwrap()
     }
 }
 
@@ -273,6 +267,17 @@ impl fmt::Display for Source {
         match self {
             Self::Pod => f.write_str("the pod's service account"),
             Self::Kubeconfig { files, context } => write!(f, "the kubeconfig {files}, context {context}"),
+        }
+    }
+}
+
+/// Calls `find` until it succeeds, for [`REWRITING`] at most: other programs truncate a kubeconfig before they write it.
+fn patiently(find: impl Fn() -> Result<Cluster, AccessError>) -> Result<Cluster, AccessError> {
+    let end = clock::boot() + REWRITING;
+    loop {
+        match find() {
+            Err(_) if clock::boot() < end => thread::sleep(LOOK_AGAIN),
+            found => return found,
         }
     }
 }
@@ -287,7 +292,7 @@ fn file_at_home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"))
 }
 
-/// One that may not be looked at is there: it is not passed over for another.
+/// A file that may not be read counts as there: no other file takes its place.
 pub(super) fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotADirectory)
 }

@@ -2,22 +2,22 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Request;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client as Pool, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::client::{Body, ClientBuilder, ConfigExt as _, RustlsTlsError};
-use secrecy::ExposeSecret as _;
-use tower::{
-    BoxError, ServiceExt as _,
-    util::{Either, MapRequestLayer, option_layer},
-};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use rustls::pki_types::ServerName;
+use tower::{BoxError, ServiceExt as _, util::MapRequestLayer};
 
 use super::{
     access::AccessError,
-    bearer::{Bearer, is_sendable},
-    plugin::Plugin,
+    bearer::Bearer,
+    plugin::{Given, Plugin},
+    tls, url,
 };
 use crate::clock;
 
@@ -34,79 +34,59 @@ const IDLE: Duration = Duration::from_secs(300);
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     server: String,
-    ignored_proxy: Option<String>,
 }
 
 impl Dialer {
-    /// Reads files and runs the credential plugin, if there is one, so it blocks; on a thread for that, in a runtime.
+    /// Reads files, so it blocks. `asked` is the credential plugin, and what it gave.
     pub(super) fn new(
         mut config: kube::Config,
-        plugin: Option<Plugin>,
+        asked: Option<(Plugin, Given)>,
         place: &str,
-        ignored_proxy: Option<String>,
         connect_timeout: Duration,
     ) -> Result<Self, AccessError> {
         let unverified = if config.accept_invalid_certs { "; its certificate is not verified" } else { "" };
         let server = format!("{} ({place}{unverified})", config.cluster_url);
-        let tls = |source| {
-            // Without the reason, which may quote the key.
-            if matches!(source, kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_))) {
-                AccessError::Unusable(format!("the client certificate or the key for {place} is not PEM"))
-            } else {
-                AccessError::Caused(format!("cannot set up TLS for {place}"), source.into())
-            }
-        };
-        let credentials = |source: kube::Error| AccessError::Caused(format!("cannot get credentials for {place}"), source.into());
-        let unsendable = || {
-            AccessError::Unusable(format!(
-                "the token of {place} is not a valid header value: it is empty, or has a line break or another control \
-                 character in it"
-            ))
-        };
-        // As in client-go, the file takes precedence over a token in the kubeconfig itself, which is older.
-        let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
-        let token = config.auth_info.token.as_ref().map(|token| token.expose_secret());
-        let of_provider = config.auth_info.auth_provider.as_ref().and_then(|provider| provider.config.get("id-token"));
-        if [token, of_provider.map(String::as_str)].into_iter().flatten().any(|token| !is_sendable(token)) {
-            return Err(unsendable());
-        }
         // kube would look for the system's certificates, which images made from scratch lack.
         if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
             config.root_cert.get_or_insert_default();
         }
-        let auth = config.auth_layer().map_err(|source| match (source, &plugin) {
-            (kube::Error::Auth(error), Some(plugin)) => AccessError::of_plugin(place, plugin.failure(error)),
-            (source, _) => credentials(source),
-        })?;
-        let bearer = match (&auth, plugin, file) {
-            (Some(layer), Some(plugin), _) => {
-                // It is not asked for a certificate too.
-                config.auth_info.exec = None;
-                let asked = Bearer::of_plugin(layer, plugin, clock::boot());
-                Some(asked.map_err(|source| AccessError::of_plugin(place, source))?)
+        let mut token = None;
+        if let Some((plugin, given)) = asked {
+            token = given.token.map(|found| (plugin, found));
+            if let Some((certificate, key)) = given.identity {
+                config.auth_info.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
+                config.auth_info.client_key_data = Some(BASE64_STANDARD.encode(key).into());
             }
-            (None, _, Some((path, inline))) => {
-                let inline = inline.as_ref().map(|token| token.expose_secret());
-                let opened = Bearer::of_file(path.into(), inline, clock::boot());
-                let opened = opened.map_err(|error| credentials(kube::Error::Auth(error)))?;
-                Some(opened.ok_or_else(unsendable)?)
+        }
+        let bearer = Bearer::of(&config.auth_info, token, clock::boot())
+            .map_err(|error| AccessError::Caused(format!("cannot get credentials for {place}"), error.into()))?
+            .map(Arc::new);
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls::config(config.clone(), place)?).https_or_http();
+        let connector = match config.tls_server_name.clone().map(ServerName::try_from).transpose() {
+            Ok(Some(name)) => connector.with_server_name_resolver(FixedServerNameResolver::new(name)),
+            Ok(None) => connector,
+            Err(error) => {
+                return Err(AccessError::Caused(format!("cannot set up TLS for {place}: tls-server-name"), error.into()));
             }
-            // A password or an auth-provider takes precedence over any token; otherwise there is no file.
-            (_, _, _) => None,
         };
-        let signing = match bearer.map(Arc::new) {
-            Some(bearer) => Some(Either::Right(MapRequestLayer::new(move |request: Request<Body>| bearer.sign(request)))),
-            None => auth.map(Either::Left),
-        };
-        let signing = option_layer(signing);
-        let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
+        let connector = connector.enable_http1().wrap_connector(tcp(connect_timeout));
         let headers = config.extra_headers_layer().map_err(|_| {
             AccessError::Unusable(format!(
                 "the impersonation (as, as-uid, as-groups, as-user-extra) for {place} has a character that no HTTP header can \
                  carry"
             ))
         })?;
-        let base = config.base_uri_layer();
+        let base = config.cluster_url.clone();
+        let addressed = MapRequestLayer::new(move |mut request: Request<Body>| {
+            // One that is too long stays relative, which hyper refuses to send; kube's layer would panic.
+            if let Some(url) = url::below(&base, request.uri()) {
+                *request.uri_mut() = url;
+            }
+            match &bearer {
+                Some(bearer) => bearer.sign(request),
+                None => request,
+            }
+        });
         let make = move || {
             let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -114,11 +94,10 @@ impl Dialer {
                 .build(connector.clone());
             ClientBuilder::new(pool.map_err(BoxError::from), config.default_namespace.clone())
                 .with_layer(&headers)
-                .with_layer(&signing)
-                .with_layer(&base)
+                .with_layer(&addressed)
                 .build()
         };
-        Ok(Self { make: Arc::new(make), server, ignored_proxy })
+        Ok(Self { make: Arc::new(make), server })
     }
 
     /// The server and the source that names it, for people.
@@ -127,16 +106,10 @@ impl Dialer {
         &self.server
     }
 
-    /// Whether this is a clone of `other`.
+    /// True if this is a clone of `other`.
     #[cfg(test)]
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.make, &other.make)
-    }
-
-    /// The warning about a proxy that the environment asks for and that is not used.
-    #[must_use]
-    pub fn ignored_proxy(&self) -> Option<&str> {
-        self.ignored_proxy.as_deref()
     }
 
     /// A client with no connection yet; the next request opens one. Dropping all its clones closes its idle connections.
@@ -170,7 +143,6 @@ fn tcp(connect_timeout: Duration) -> HttpConnector {
 mod tests {
     use std::{path::PathBuf, process};
 
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
     use serde_json::{Value, json};
 
     use crate::{
@@ -248,7 +220,7 @@ mod tests {
 
         let head = user.asks(json!({ "exec": plugin(&script) })).await;
 
-        let question = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
+        let question = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#;
         let asked = BASE64_STANDARD.encode(question).to_lowercase();
         assert!(head.contains(&format!("authorization: bearer {asked}\r\n")), "{head}");
         assert_eq!(std::fs::read_to_string(&user.file).unwrap(), "\n");
@@ -262,6 +234,9 @@ mod tests {
             ("echo '{\"status\": {\"token\": \"a-token\"'", "is not an ExecCredential"),
             ("echo '{\"status\": \"a-token\"}'", "is not an ExecCredential"),
             ("echo '{\"status\": {\"token\": \"\"}}'", "is not an ExecCredential"),
+            (r#"printf '{"status": {"token": "a-token\\n"}}'"#, "is not an ExecCredential"),
+            ("echo '{\"status\": {\"clientCertificateData\": \"x\"}}'", "is not an ExecCredential"),
+            ("exec yes a-token", "failed (signal: 13 (SIGPIPE))"),
             ("echo '{\"status\": {\"token\": \"a-token\", \"expirationTimestamp\": \"soon\"}}'", "is not an ExecCredential"),
         ] {
             let mut exec = plugin(script);

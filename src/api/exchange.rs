@@ -1,20 +1,21 @@
-//! One request, one reply.
+//! Sends one request and reads one reply.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt as _, Limited};
-use kube::client::{AuthError, Body};
+use kube::client::Body;
 use serde_json::Value;
 use tower::BoxError;
 
+use super::proxies;
 use crate::{exit, words};
 
 /// Largest body of a reply in bytes; the API server accepts no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
 
-/// What the server said.
+/// The server's answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// From the status line.
@@ -28,11 +29,8 @@ pub struct Reply {
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// Nothing was sent, for lack of credentials.
-    #[error("no credentials")]
-    Credentials(#[source] Box<AuthError>),
     /// The connection was refused or reset, or TLS failed. Whether the server saw the request is unknown.
-    #[error("cannot reach the API server")]
+    #[error("cannot reach the API server{}", proxies::remark(|name| env::var(name).ok()))]
     Transport(#[source] BoxError),
     /// The reply broke off, or is longer than [`MAX_BODY`].
     #[error("the API server's reply cannot be read")]
@@ -67,7 +65,6 @@ impl CallError {
             Self::Refused(reply) if matches!(reply.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 exit::NOT_PERMITTED
             }
-            Self::Exchange(ExchangeError::Credentials(_)) => exit::NOT_PERMITTED,
             Self::Refused(_) | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => exit::UNAVAILABLE,
         }
     }
@@ -120,7 +117,15 @@ impl Reply {
         message.chars().take(SHOWN).collect()
     }
 
-    /// Whether it says that `resource` (such as `leases`) has no object of this name, and not that there is no place for one: no
+    /// The `reason` of a Status, a word that quotes nothing.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let status = self.json();
+        let reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();
+        reason.chars().filter(char::is_ascii_alphanumeric).take(60).collect()
+    }
+
+    /// True if it says that `resource` (such as `leases`) has no object of this name, and not that there is no place for one: no
     /// namespace, no such API group, no API server at all.
     #[must_use]
     pub fn is_absence_of(&self, resource: &str, name: &str) -> bool {
@@ -129,7 +134,7 @@ impl Reply {
         self.status == StatusCode::NOT_FOUND && says("/details/kind", resource) && says("/details/name", name)
     }
 
-    /// Whether it says which object it is about, as an API server does that knows the kind.
+    /// True if it says which object it is about, as an API server does that knows the kind.
     #[must_use]
     pub fn names_an_object(&self) -> bool {
         self.json().pointer("/details/kind").is_some_and(Value::is_string)
@@ -146,18 +151,10 @@ impl Reply {
 /// # Errors
 /// No head of a reply arrives.
 pub async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
-    let error = match client.send(request).await {
-        Ok(response) => return Ok(response),
-        Err(kube::Error::Auth(error)) => return Err(ExchangeError::Credentials(Box::new(error))),
-        Err(error) => error,
-    };
-    if let kube::Error::Service(error) = error {
-        return Err(match error.downcast() {
-            Ok(error) => ExchangeError::Credentials(error),
-            Err(error) => ExchangeError::Transport(error),
-        });
-    }
-    Err(ExchangeError::Transport(Box::new(error)))
+    client.send(request).await.map_err(|error| {
+        // The service's own error says more without its wrapper.
+        ExchangeError::Transport(if let kube::Error::Service(error) = error { error } else { error.into() })
+    })
 }
 
 /// Seconds only: the API server sends no dates.

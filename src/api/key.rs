@@ -24,7 +24,7 @@ impl LeaseKey {
         format!("{}/{}", self.collection(), self.name)
     }
 
-    /// Whether `object` is this Lease.
+    /// True if `object` is this Lease.
     pub(crate) fn names(&self, object: &Value) -> bool {
         object.pointer("/metadata/name").and_then(Value::as_str) == Some(&self.name) && is_lease_of(&self.namespace, object)
     }
@@ -41,7 +41,7 @@ pub(crate) fn delete_options(uid: &str, resource_version: &str) -> String {
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}).to_string()
 }
 
-/// Whether this is a Lease of this namespace. An object may leave out its kind, version and namespace, as those in a list do.
+/// True if this is a Lease of this namespace. An object may lack kind, version and namespace, as those in a list do.
 pub(crate) fn is_lease_of(namespace: &str, object: &Value) -> bool {
     let may_be = |place, expected| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
     may_be("/metadata/namespace", namespace) && may_be("/kind", KIND) && may_be("/apiVersion", API_VERSION)

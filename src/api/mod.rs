@@ -4,9 +4,9 @@
 //! ([`exchange()`], [`call`]), and which of its objects is the Lease ([`key`]). Never retries a request or adds one of its own,
 //! and never waits without a deadline.
 //!
-//! kube reads the configuration, authenticates, runs credential plugins and speaks TLS. Ours are the connector, because kube's does not
-//! set TCP_NODELAY; the stack of layers, because kube's retries what a deciding room has long given up; and tokens that change, because
-//! kube sends whatever it finds in a file, and has a request wait for a plugin.
+//! kube reads the configuration and speaks TLS. Ours are the connector, because kube's does not set TCP_NODELAY; the stack of layers,
+//! because kube's retries what a deciding room has long given up; and the credentials, because kube sends whatever it finds in a file,
+//! has a request wait for a plugin, and panics where a token or a URL cannot be sent.
 
 pub use self::{
     access::AccessError,
@@ -26,9 +26,13 @@ mod kubeconfig;
 mod namespace;
 mod plugin;
 mod pod;
-pub(crate) mod proxies;
+mod proxies;
+mod tls;
+#[cfg(any(test, fuzzing))]
+pub(crate) use plugin::fuzz as fuzz_credential;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::stub;
+pub(crate) mod review;
 pub(crate) mod url;

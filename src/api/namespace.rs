@@ -7,7 +7,7 @@ use super::access::AccessError;
 /// Where a pod finds its own.
 pub(super) const FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// What was found. It is judged only when it is asked for: where one is configured, nobody asks.
+/// The namespace as it was found. Nobody judges it before it is needed: a configured one takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Namespace {
     name: String,
@@ -15,14 +15,14 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// That of the pod; `None` if this is none, or it has no such file.
+    /// The namespace of the pod; `None` outside a pod, or without the file.
     pub(super) fn of_pod() -> Option<Self> {
         let text = fs::read_to_string(FILE).ok()?;
         let name = text.trim();
         (!name.is_empty()).then(|| Self { name: name.into(), place: format!("the pod ({FILE})") })
     }
 
-    /// That of the context in `place`; "default" if it has none, as for kubectl.
+    /// The namespace of the context in `place`; "default" if that names none, as with kubectl.
     pub(super) fn of_context(name: &str, place: &impl Display) -> Self {
         let name = name.trim();
         Self { name: if name.is_empty() { "default" } else { name }.into(), place: place.to_string() }
@@ -31,7 +31,7 @@ impl Namespace {
     /// Its name.
     ///
     /// # Errors
-    /// It is not valid.
+    /// The namespace is not valid.
     pub(super) fn name(&self) -> Result<&str, AccessError> {
         if !is_valid(&self.name) {
             return Err(AccessError::Unusable(format!(
@@ -43,7 +43,7 @@ impl Namespace {
     }
 }
 
-/// Whether this can be a namespace's name in a path.
+/// Accepts what can be a namespace's name in a path.
 fn is_valid(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    name.len() < 64 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }

@@ -1,20 +1,28 @@
-//! The kubeconfig's credential plugin (`exec`), which kube runs.
+//! The kubeconfig's credential plugin (`exec`).
 //!
-//! Owns whether it may prompt its user, the end of one that hangs, and what is said of one that failed: never what may be secret, as
-//! what it is given and what it prints on standard output, but the last line of its standard error.
+//! Owns its run and what of its output is used, whether it may prompt its user, the end of one that hangs, and what is said of one
+//! that failed: never what may be secret, as what it is given and what it prints on standard output, but the last line of its standard
+//! error.
+//!
+//! kube would run it too, but panics where the token can be no header, and runs it a second time for a certificate.
 
 use std::{
-    io::{self, IsTerminal as _},
-    process::ExitStatus,
+    io::{self, IsTerminal as _, Read},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
-use kube::{
-    client::AuthError,
-    config::{AuthInfo, ExecConfig, ExecInteractiveMode},
-};
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task::spawn_blocking;
 
+use super::bearer::bearer;
 use crate::{
+    clock,
     process::{
         Pid, kill,
         scan::{Scanner, Scope, Spare},
@@ -24,6 +32,12 @@ use crate::{
 
 /// A plugin that prompts nobody counts as hung after this long, unless somebody waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A token is replaced this long before it ends.
+const AHEAD: Duration = Duration::from_secs(60);
+/// From one run to the next, however short a token lives.
+const LEAST: Duration = Duration::from_secs(5);
+/// Bytes that are read of its output. More would take memory from the workload.
+const LONGEST: u64 = 1024 * 1024;
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -31,13 +45,13 @@ pub enum PluginError {
     /// The kubeconfig names no program.
     #[error("its credential plugin (exec) has no command")]
     NoCommand,
-    /// It must prompt its user, and there is no terminal.
+    /// The plugin must prompt its user, and there is no terminal.
     #[error("the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none")]
     Terminal {
         /// The plugin.
         program: String,
     },
-    /// It cannot be started.
+    /// The plugin cannot be started.
     #[error("the credential plugin {program} cannot be run{hint}")]
     Start {
         /// The plugin.
@@ -48,7 +62,7 @@ pub enum PluginError {
         #[source]
         source: io::Error,
     },
-    /// It ran and failed.
+    /// The plugin ran and failed.
     #[error("the credential plugin {program} failed ({status}){complaint}")]
     Failed {
         /// The plugin.
@@ -58,7 +72,7 @@ pub enum PluginError {
         /// The last line of its standard error, or empty.
         complaint: String,
     },
-    /// It hung, and was killed.
+    /// The plugin hung, and was killed.
     #[error("the credential plugin {program} did not end within {limit:?}, and was killed")]
     Hung {
         /// The plugin.
@@ -66,10 +80,10 @@ pub enum PluginError {
         /// How long it had.
         limit: Duration,
     },
-    /// What it printed identifies nobody.
+    /// Its output holds no credentials.
     #[error(
-        "what the credential plugin {program} printed is not an ExecCredential with a status, a token that a header can carry and an \
-         expiry that is a time or none"
+        "what the credential plugin {program} printed is not an ExecCredential with a status, a token that a header can carry or a \
+         certificate and its key, and an expiry that is a time or none"
     )]
     Unusable {
         /// The plugin.
@@ -78,7 +92,7 @@ pub enum PluginError {
 }
 
 impl PluginError {
-    /// Whether trying again may help: it ran, or could not for want of a process. Everything else is configuration.
+    /// True if another attempt may succeed: it ran, or there was no process for it. All else is configuration.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Terminal { .. } => false,
@@ -90,49 +104,101 @@ impl PluginError {
 }
 
 /// A plugin that is to be run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Plugin {
     program: String,
-    hint: String,
-    /// Whether it may prompt its user, who has unlimited time.
-    pub(super) interactive: bool,
+    exec: ExecConfig,
+    /// True if it may prompt its user, who has unlimited time.
+    interactive: bool,
+}
+
+/// Credentials of a plugin: a token, a certificate, or both.
+pub(super) struct Given {
+    /// The header, and how long it is good.
+    pub(super) token: Option<(HeaderValue, Duration)>,
+    /// The certificate and its key, in PEM.
+    pub(super) identity: Option<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct ExecCredential {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
 }
 
 impl Plugin {
-    /// The plugin of `auth`, made to prompt nobody where there is no terminal; `None` if there is none, or it has credentials of its
-    /// own, which take precedence.
+    /// The plugin of `auth`; `None` if there is none, or it has credentials of its own, which take precedence.
     pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, PluginError> {
         let password = auth.username.is_some() && auth.password.is_some();
+        let Some(exec) = auth.exec.take() else { return Ok(None) };
         if password || auth.token.is_some() || auth.token_file.is_some() || auth.auth_provider.is_some() {
-            auth.exec = None;
+            return Ok(None);
         }
-        let Some(exec) = &mut auth.exec else { return Ok(None) };
         let program = exec.command.clone().ok_or(PluginError::NoCommand)?;
-        let Some(interactive) = may_ask(exec, io::stdin().is_terminal()) else { return Err(PluginError::Terminal { program }) };
-        if !interactive {
-            exec.interactive_mode = Some(ExecInteractiveMode::Never);
+        match may_ask(&exec, io::stdin().is_terminal()) {
+            Some(interactive) => Ok(Some(Self { program, exec, interactive })),
+            None => Err(PluginError::Terminal { program }),
         }
-        let hint = exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint))).unwrap_or_default();
-        Ok(Some(Self { program, hint, interactive }))
     }
 
-    /// What kube says of its run, without what is secret.
-    pub(super) fn failure(&self, error: AuthError) -> PluginError {
+    /// Runs it. One that prompts nobody counts as hung after `patience`.
+    pub(super) async fn ask(&self, patience: Duration) -> Result<Given, PluginError> {
+        let this = self.clone();
+        let asked = spawn_blocking(move || this.run());
+        let limit = if self.interactive { Duration::MAX } else { patience };
+        match tokio::time::timeout(limit, asked).await {
+            Ok(given) => given.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            Err(_) => Err(self.hung(patience)),
+        }
+    }
+
+    fn run(&self) -> Result<Given, PluginError> {
         let program = self.program.clone();
-        if let AuthError::AuthExecStart(source) = error {
-            return PluginError::Start { program, hint: self.hint.clone(), source };
+        let (status, printed, complaints) = self.outcome().map_err(|source| {
+            let hint = self.exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint)));
+            PluginError::Start { program: program.clone(), hint: hint.unwrap_or_default(), source }
+        })?;
+        if !status.success() {
+            return Err(PluginError::Failed { program, status, complaint: complaint(&complaints) });
         }
-        let AuthError::AuthExecRun { out, .. } = error else { return self.unusable() };
-        PluginError::Failed { program, status: out.status, complaint: complaint(&out.stderr) }
+        read(&printed, clock::timestamp()).ok_or(PluginError::Unusable { program })
     }
 
-    /// What it printed is of no use.
-    pub(super) fn unusable(&self) -> PluginError {
-        PluginError::Unusable { program: self.program.clone() }
+    /// How it ended, and the beginning of what it wrote to standard output and to standard error.
+    fn outcome(&self) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+        let ExecConfig { api_version, args, env, cluster, .. } = &self.exec;
+        let mut question = json!({
+            "apiVersion": api_version, "kind": "ExecCredential", "spec": { "interactive": self.interactive },
+        });
+        if let Some(cluster) = cluster.as_ref().filter(|_| self.exec.provide_cluster_info) {
+            question["spec"]["cluster"] = serde_json::to_value(cluster)?;
+        }
+        let variables = env.iter().flatten();
+        let mut command = Command::new(&self.program);
+        command.args(args.iter().flatten());
+        command.envs(variables.filter_map(|variable| Some((variable.get("name")?, variable.get("value")?))));
+        command.env("KUBERNETES_EXEC_INFO", question.to_string()).stdout(Stdio::piped());
+        if !self.interactive {
+            command.stdin(Stdio::null()).stderr(Stdio::piped());
+        }
+        let mut child = command.spawn()?;
+        let Child { stdout, stderr, .. } = &mut child;
+        let complaints = stderr.take().map(|pipe| thread::Builder::new().spawn(|| bounded(pipe))).transpose()?;
+        let printed = stdout.take().map(bounded).unwrap_or_default();
+        let complaints = complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        Ok((child.wait()?, printed, complaints))
     }
 
-    /// It did not end within `limit`: it is killed, with its descendants, which would otherwise pile up.
-    pub(super) fn hung(&self, limit: Duration) -> PluginError {
+    /// Kills a plugin that did not end within `limit`, with its descendants, which would otherwise pile up.
+    fn hung(&self, limit: Duration) -> PluginError {
         // This process starts nothing but plugins.
         let own = Spare { init: Pid::this(), electors: &[] };
         if let Ok(mut scanner) = Scanner::open()
@@ -146,7 +212,7 @@ impl Plugin {
     }
 }
 
-/// Whether it may prompt its user; `None` if it must and cannot.
+/// Decides if it may prompt its user; `None` if it must and cannot.
 fn may_ask(exec: &ExecConfig, terminal: bool) -> Option<bool> {
     match exec.interactive_mode {
         Some(ExecInteractiveMode::Never) => Some(false),
@@ -162,9 +228,71 @@ fn complaint(stderr: &[u8]) -> String {
     last.map(|line| format!(": {}", line.chars().take(SHOWN).collect::<String>())).unwrap_or_default()
 }
 
+/// Reads its output as YAML, as client-go does; `None` if that holds no credentials.
+fn read(printed: &[u8], now: Timestamp) -> Option<Given> {
+    let ExecCredential { status } = serde_saphyr::from_slice(printed).ok()?;
+    let Status { expiration_timestamp, token, client_certificate_data, client_key_data } = status;
+    let good = match expiration_timestamp {
+        None => Duration::MAX,
+        Some(end) => {
+            let left = Duration::try_from(end.parse::<Timestamp>().ok()?.duration_since(now)).unwrap_or_default();
+            left.saturating_sub(AHEAD).max(LEAST)
+        }
+    };
+    // An empty one would not be refused, but make this replica anonymous.
+    let token = match token.filter(|token| !token.is_empty()) {
+        Some(token) => Some((bearer(&token)?, good)),
+        None => None,
+    };
+    let identity = client_certificate_data.zip(client_key_data);
+    (token.is_some() || identity.is_some()).then_some(Given { token, identity })
+}
+
+fn bounded(pipe: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    // What was read before a failure counts.
+    let _ = pipe.take(LONGEST).read_to_end(&mut text);
+    text
+}
+
+/// Whatever a plugin prints, it is no credentials, or a token that stands in a header as it is, or a certificate.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some(Given { token, identity }) = read(bytes, Timestamp::UNIX_EPOCH) else { return };
+    assert!(token.is_some() || identity.is_some());
+    if let Some((header, good)) = token {
+        assert!(good >= LEAST && header.len() > "Bearer ".len() && header.is_sensitive());
+        assert!(!header.as_bytes().iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_plugin_prints_is_credentials_only_if_it_can_be_sent() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let read = |printed: &str| read(printed.as_bytes(), now);
+        let good = |printed: &str| read(printed).unwrap().token.map(|(_, good)| good);
+        assert_eq!(good(r#"{"status": {"token": "t"}}"#), Some(Duration::MAX));
+        for (end, seconds) in [("2026-01-01T01:00:00Z", 3540), ("2026-01-01T00:00:30Z", 5), ("2020-01-01T00:00:00Z", 5)] {
+            assert_eq!(good(&format!("status: {{token: t, expirationTimestamp: '{end}'}}")), Some(Duration::from_secs(seconds)));
+        }
+        assert_eq!(good(r#"{"status": {"clientCertificateData": "c", "clientKeyData": "k"}}"#), None);
+        for none in [
+            "",
+            "{}",
+            r#"{"status": {}}"#,
+            r#"{"status": {"token": ""}}"#,
+            r#"{"status": {"token": "t\n"}}"#,
+            r#"{"status": {"token": "t\u0000"}}"#,
+            r#"{"status": {"token": "t", "expirationTimestamp": "soon"}}"#,
+            r#"{"status": {"clientCertificateData": "c"}}"#,
+        ] {
+            assert!(read(none).is_none(), "{none}");
+        }
+    }
 
     #[test]
     fn a_plugin_that_must_ask_somebody_is_not_run_without_a_terminal() {

@@ -12,7 +12,7 @@ const AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// What this process lacks to be a pod with access.
+/// Names the part that this process lacks to be a pod with access.
 pub(super) fn missing() -> Option<String> {
     if env::var_os(HOST).is_none_or(|host| host.is_empty()) {
         return Some(format!("this is not a pod ({HOST} is not set)"));

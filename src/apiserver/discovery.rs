@@ -1,4 +1,4 @@
-//! What clients ask for before they ask for Leases: versions, groups, resources, permissions.
+//! Answers what clients ask for before they ask for Leases: versions, groups, resources, permissions.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a watch shows: the history, as one watcher sees it.
+//! Shows the history to a watch, as one watcher sees it.
 //!
 //! Pure; `server` sends the lines.
 

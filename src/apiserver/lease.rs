@@ -1,4 +1,4 @@
-//! What the body of a write may hold, and how it is stored.
+//! Defines what the body of a write may hold, and how it is stored.
 //!
 //! Owns the decoding of Leases (unknown fields are dropped, times normalised), the syntax of names and times, and merge patches. The
 //! rules of the spec are the register's.
@@ -71,7 +71,7 @@ pub(super) fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// Whether the seconds have exactly six digits of fraction, as Go demands of a `MicroTime`; the rest is parsed as RFC 3339.
+/// Tells whether the seconds have exactly six digits of fraction, as Go demands of a `MicroTime`; the rest is parsed as RFC 3339.
 fn has_micros(time: &str) -> bool {
     let fraction = time.split_once('.').map_or("", |(_, rest)| rest);
     time.as_bytes().get(10) == Some(&b'T') && fraction.bytes().take_while(u8::is_ascii_digit).count() == 6

@@ -31,7 +31,7 @@ pub struct Register {
     uids: u64,
 }
 
-/// One change.
+/// A change of a single object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The version that it made.
@@ -42,7 +42,7 @@ pub struct Change {
     pub after: Option<Arc<Value>>,
 }
 
-/// What must hold for a DELETE.
+/// Conditions that must hold for a DELETE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions<'a> {
     /// `metadata.uid`.
@@ -84,7 +84,7 @@ impl Register {
         self.version
     }
 
-    /// What is there.
+    /// Returns the object that is stored under `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Arc<Value>> {
         self.objects.get(key)

@@ -1,4 +1,4 @@
-//! What each request does to the register.
+//! Applies each request to the register.
 //!
 //! Owns paths, parameters, media types and the API's verbs. Carries a request out at once and completely; knows no connection and no
 //! clock.

@@ -85,7 +85,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     /// Watchers are told of every change.

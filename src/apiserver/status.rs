@@ -1,4 +1,4 @@
-//! What the server says when it does not do what was asked for.
+//! Builds the answers to requests that the server refuses.
 //!
 //! Clients go by code and reason; the message is for people. `details` names the Lease, which tells its absence from that of a path.
 

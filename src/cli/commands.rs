@@ -2,53 +2,103 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use clap_complete::Shell;
 
-use super::{ConfigFlags, Run};
-use crate::config::humane;
+use super::{Apply, ConfigFlags, Demote, Promote, Recover, Run};
+use crate::config::{duration, is_socket};
 
 /// A command for people.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Check configuration, timing, permissions, the API server and this container's power to kill
+    /// Check configuration, timing, rights, the API server, and whether tenure can kill every process here
     Check(Check),
-    /// Say who holds a Lease, since when and how stale it is
+    /// Say who holds a Lease, since when, and how old the last renewal is
     ///
-    /// Exit codes: 0 held, 1 free, resting, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
-    /// is held or expired is judged by this machine's wall clock, because a command that looks once has no other. A replica never
-    /// relies on it: it takes a Lease only after watching it unchanged for its whole duration. If this clock is wrong, so is the
-    /// answer, by the same amount. --observe asks none, and takes as long.
+    /// Exit codes: 0 held; 1 free, resting, expired, or held by nobody (not released, and waited for); 2 no such Lease.
+    ///
+    /// This machine's wall clock decides between held and expired, because a command that looks once has no other clock. If this
+    /// clock is wrong, so is the answer, by the same amount. A replica never relies on it: a replica acquires a Lease only after it
+    /// has seen the Lease unchanged for its whole duration. --observe uses no wall clock, and takes as long.
     #[command(verbatim_doc_comment)]
     Status(Status),
     /// Delete the Leases of locks that nobody uses
     ///
-    /// Of those that tenure made: what was given back, --older-than ago, and what looks expired and then stays as it is for its own
-    /// duration, which is waited for. What was touched since it was listed is in use, and stays. So does what is paused, owned by
-    /// another object, being deleted, or has a strategy.
+    /// Deletes Leases of locks that tenure made: one that was released --older-than ago, and one that looks expired. The latter is
+    /// first watched for its own duration, and must not change. A Lease that changed since it was listed is in use, and stays. So does
+    /// one that is paused, owned by another object, being deleted, or has a strategy.
     ///
-    /// Exit codes: 0, 1 the server refused to delete some, 69 it does not answer, 77 it is not permitted.
+    /// Exit codes: 0 done; 1 the server refused to delete some; 69 the server does not answer; 77 not permitted.
     #[command(verbatim_doc_comment)]
     Prune(Prune),
-    /// Ask the holder of a Lease to stop its workload and give the Lease back
+    /// Change several objects: all of them, or none
     ///
-    /// Needs the rights to get and update the Lease. Exit codes: 0, 1 nobody holds it, or --wait was over before a term had begun, 2 no
-    /// such Lease.
+    /// Takes a lock, plans every change by a dry run, records in a Secret how each is undone, and then makes the changes in their order.
+    /// If one fails, or somebody else changes the same fields meanwhile, those already made are undone. A transaction whose process
+    /// died is undone, or continued, by the next `apply` or `recover apply` of the same name.
+    ///
+    /// Exit codes: 0 all changes are made; 1 none is left: refused, or undone; 2 not undone in full, the objects are named; 75 the lock, or
+    /// an object, belongs to another transaction; 76 the term ended; 69 the API server is unavailable; 77 not permitted; 78 a file
+    /// is refused.
+    #[command(verbatim_doc_comment)]
+    Apply(Apply),
+    /// Undo what a transaction changed: one whose process died, or the last one that ended
+    ///
+    /// Exit codes: 0 done, or nothing was left to do; 1 with `plan`: there is something to undo; 2 not undone in full, the objects are
+    /// named; 75 another holds the lock; 76 the term ended; 69 the API server is unavailable; 77 not permitted.
+    #[command(verbatim_doc_comment)]
+    Recover(Recover),
+    /// In a hook: change objects for as long as this replica leads, such as a label on its own pod
+    ///
+    /// Runs as the hook beforeLead or afterLead. $(VAR) in targets and contents is one of POD_NAME, POD_NAMESPACE, POD_IP, POD_UID,
+    /// NODE_NAME, TENURE_IDENTITY, TENURE_TERM, TENURE_FENCING_TOKEN and TENURE_SLOT; $$( stands for $(. The next leader sets its own
+    /// values, and puts back what only its predecessor had changed.
+    ///
+    /// Exit codes: as those of `apply`; 78 outside of a term.
+    #[command(verbatim_doc_comment)]
+    Promote(Promote),
+    /// In the hook beforeFollow: undo what `promote` changed
+    ///
+    /// Exit codes: as those of `recover apply`; 78 outside of a term.
+    #[command(verbatim_doc_comment)]
+    Demote(Demote),
+    /// Ask the holder of a Lease to stop its workload and release the Lease
+    ///
+    /// Needs the rights to get and update the Lease. Exit codes: 0 asked, or handed over with --wait; 1 nobody holds it, or --wait was
+    /// over before the next term began; 2 no such Lease.
     #[command(verbatim_doc_comment)]
     StepDown(StepDown),
-    /// Keep everybody from taking a Lease: its holder keeps it, but a replica that restarts is another holder
-    Pause(Steered),
-    /// Let a Lease be taken again
-    Resume(Steered),
-    /// In a workload: whether it may do what must not happen twice; asks no network
+    /// Release the Lease of a replica whose node is lost, on your word that it is dead
     ///
-    /// Exit codes: 0 the Lease is held, and for that long unless it is lost meanwhile; 1 it is not; 2 there is no page that says so.
-    /// Says nothing but errors. Whoever is stopped between this answer and what it does needs the fencing token.
+    /// Believes you that no process of that replica runs any more: its node is off, or fenced. Where that is wrong, two workloads run.
+    /// It first watches the Lease for lease.renewPeriod and lease.attemptTimeout, and at least for a third of the Lease's duration, and
+    /// refuses a holder that renews. Needs the rights to get and update the Lease.
+    ///
+    /// Exit codes: 0 released; 1 this replica does not hold it; 2 no such Lease; 75 its holder renews it.
+    #[command(verbatim_doc_comment)]
+    ConfirmDead(ConfirmDead),
+    /// In a second container of the pod: give back at once what a killed replica held
+    ///
+    /// Waits at a socket for the electors of the pod (lease.witness). Each hands over a pidfd of its PID 1, which the kernel makes
+    /// readable once no process of that container is left. The witness then releases the Leases that still name this replica. It needs
+    /// the service account of the replicas, and no configuration file. SIGTERM ends it once it waits for no replica.
+    ///
+    /// Exit codes: 0 told to end, and nothing is left to do; 78 --socket is no socket, or is taken or cannot be made.
+    #[command(verbatim_doc_comment)]
+    Witness(Witness),
+    /// Let no replica acquire a Lease: its holder keeps it, but a replica that restarts is another holder
+    Pause(Steered),
+    /// Let replicas acquire a paused Lease again
+    Resume(Steered),
+    /// In a workload: say whether it may act; reads memory, and asks no network
+    ///
+    /// Exit codes: 0 the Lease is held, and for that long unless it is lost meanwhile; 1 it is not held; 2 there is no page of the term.
+    /// Prints nothing but errors. A workload that may be stopped between this answer and its act needs the fencing token.
     #[command(verbatim_doc_comment)]
     Held(Held),
-    /// Copy this program to a file: into a container whose image does not have it
+    /// Copy this program to a file, for a container whose image does not have it
     ///
-    /// What was there is replaced as a whole.
+    /// Replaces the file as a whole.
     Install(Install),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {
@@ -76,7 +126,7 @@ pub enum Command {
     ///
     /// To read it: tenure man step-down | man -l -
     Man {
-        /// Of which, such as status or config schema
+        /// The command, such as status or config schema
         #[arg(value_name = "COMMAND")]
         command: Vec<String>,
     },
@@ -91,6 +141,9 @@ pub struct Check {
     /// Do not ask the API server
     #[arg(long)]
     pub offline: bool,
+    /// Show every key of the configuration, not only those that are set
+    #[arg(short, long)]
+    pub verbose: bool,
     /// The workload, as for `run`
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -102,19 +155,19 @@ pub struct Status {
     /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
     pub name: Option<String>,
-    /// Every Lease of the namespace with these labels, in place of one by its name
+    /// Each Lease of the namespace with these labels, in place of one by its name
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "lease")]
     pub selector: Option<String>,
-    /// 0 only if exactly this identity holds it, such as $TENURE_IDENTITY
+    /// Exit with 0 only if exactly this identity holds it, such as $TENURE_IDENTITY
     #[arg(long, value_name = "ID", conflicts_with = "selector")]
     pub holder: Option<String>,
-    /// Ask no wall clock: 0 once a renewal is seen, 1 if there is none for the Lease's whole duration
+    /// Use no wall clock: exit with 0 once a renewal is seen, with 1 after the Lease's whole duration without one
     #[arg(long, conflicts_with = "selector")]
     pub observe: bool,
-    /// A line for each Lease, or for the one named, and then for each event: acquired, expired, released or deleted; on a terminal a screen that is kept current. SIGINT ends it with 0
+    /// Print a line for each Lease, and then for each event: acquired, expired, released or deleted. On a terminal, keep one screen current. SIGINT ends it with 0
     #[arg(long, conflicts_with_all = ["holder", "observe"])]
     pub watch: bool,
-    /// With --watch: renewed, too
+    /// With --watch: print the event renewed too
     #[arg(short, long, requires = "watch")]
     pub verbose: bool,
     /// Form of the output
@@ -128,13 +181,13 @@ pub struct Status {
 /// Deletes Leases that nobody uses.
 #[derive(Args, Clone, Debug)]
 pub struct Prune {
-    /// Only those with these labels; one that names tenure.dev/kind decides on the kind itself ('!tenure.dev/kind': those of `run`)
+    /// Only Leases with these labels; a selector that names tenure.dev/kind decides on the kind itself ('!tenure.dev/kind': those of `run`)
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// How long ago a Lease was given back, at least
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = humane::parse)]
+    /// How long ago a Lease was released, at least
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub older_than: Duration,
-    /// Only say which may be deleted
+    /// Only say which Leases may be deleted
     #[arg(long)]
     pub dry_run: bool,
     /// Form of the output
@@ -162,26 +215,45 @@ pub struct StepDown {
     /// Which Lease.
     #[command(flatten)]
     pub lease: Steered,
-    /// Full identity of a replica to which the others leave the Lease for one lease.duration
-    #[arg(long, value_name = "CANDIDATE", value_parser = full_identity)]
+    /// The replica to which the others leave the Lease for one lease.duration: its full identity or, with lease.announce, its base
+    #[arg(long, value_name = "CANDIDATE", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
-    /// Wait until a term has begun [default: 1m]
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = humane::parse)]
+    /// Wait this long for the next term to begin [default: 1m]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = duration::parse)]
     pub wait: Option<Duration>,
+}
+
+/// Releases what a dead replica holds.
+#[derive(Args, Clone, Debug)]
+pub struct ConfirmDead {
+    /// Which Lease.
+    #[command(flatten)]
+    pub lease: Steered,
+    /// Full identity of the dead replica
+    #[arg(long, value_name = "IDENTITY", value_parser = full_identity)]
+    pub holder: String,
+}
+
+/// Waits for the end of replicas.
+#[derive(Args, Clone, Debug)]
+pub struct Witness {
+    /// Where to listen: @NAME, or an absolute path
+    #[arg(long, value_name = "@NAME", default_value = "@tenure", value_parser = socket)]
+    pub socket: String,
 }
 
 /// Says whether the workload that asks may do something.
 #[derive(Args, Clone, Debug)]
 pub struct Held {
-    /// And for how long from now, such as 2s
-    #[arg(long = "for", value_name = "DURATION", default_value = "0s", value_parser = humane::parse)]
+    /// Ask whether it is held for this long from now, such as 2s
+    #[arg(long = "for", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub span: Duration,
 }
 
 /// Copies this program.
 #[derive(Args, Clone, Debug)]
 pub struct Install {
-    /// Where to, such as /tenure/tenure on a volume that containers share
+    /// The file to write, such as /tenure/tenure on a volume that containers share
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
@@ -215,7 +287,7 @@ pub struct DevServer {
     /// Where to listen, such as 127.0.0.1:6443 [default: 127.0.0.1, a free port]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Write a kubeconfig for the server to this file, new or of an earlier server
+    /// Write a kubeconfig for the server to this file; replaces that of an earlier server
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
 }
@@ -223,7 +295,7 @@ pub struct DevServer {
 /// The parts that the demo plays by this same binary.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Demo {
-    /// What the replicas run.
+    /// The workload of the demo's replicas.
     #[command(hide = true)]
     Workload {
         /// Where it stamps.
@@ -233,13 +305,19 @@ pub enum Demo {
     },
 }
 
-/// What init calls a replica: a base, `_` and 32 hexadecimal digits.
+fn socket(written: &str) -> Result<String, String> {
+    let refused = || "write @NAME or an absolute path, of at most 107 bytes".to_owned();
+    Some(written.to_owned()).filter(|name| is_socket(name)).ok_or_else(refused)
+}
+
+/// Reads the identity that init gives a replica: a base, `_` and 32 hexadecimal digits.
 fn full_identity(written: &str) -> Result<String, String> {
+    let refused = "this is not the full identity of a replica: write NAME_ and 32 hex digits, as in its log and in the Lease";
+    Some(written.to_owned()).filter(|written| is_full_identity(written)).ok_or_else(|| refused.to_owned())
+}
+
+/// Tells whether it is an identity as init makes it.
+pub(crate) fn is_full_identity(written: &str) -> bool {
     let is_random = |random: &str| random.len() == 32 && random.bytes().all(|digit| digit.is_ascii_hexdigit());
-    match written.rsplit_once('_') {
-        Some((base, random)) if !base.is_empty() && is_random(random) => Ok(written.into()),
-        Some(_) | None => {
-            Err("is not the full identity of a replica, as its log and the Lease name it: NAME_ and 32 digits".into())
-        }
-    }
+    written.rsplit_once('_').is_some_and(|(base, random)| !base.is_empty() && is_random(random))
 }

@@ -1,4 +1,4 @@
-//! What is generated from the command line: completions and manual pages.
+//! Generates completions and manual pages from the command line.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub fn faces() -> Vec<Command> {
     faces
 }
 
-/// What man calls the page of a face: tenure-config-schema.
+/// The name of a command's manual page, such as tenure-config-schema.
 #[must_use]
 pub fn title(face: &Command) -> String {
     face.get_bin_name().unwrap_or("tenure").replace(' ', "-")

@@ -48,7 +48,7 @@ impl Refused {
         if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }
 
-    /// Whether this was to start a container's workload, and not a command that people run beside one.
+    /// True if the line was to start a container's workload, not a command that people run beside one.
     #[must_use]
     pub fn is_of_run(&self) -> bool {
         self.error.use_stderr() && (["run", "lock", "task"].contains(&&*self.word) || !names().any(|name| name == self.word))
@@ -83,7 +83,7 @@ impl Refused {
     }
 }
 
-/// What people may call.
+/// The names of the commands.
 fn names() -> impl Iterator<Item = String> {
     let names: Vec<_> = Line::command().get_subcommands().map(|face| face.get_name().to_owned()).collect();
     names.into_iter()

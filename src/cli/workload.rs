@@ -22,7 +22,7 @@ pub struct Run {
 /// Flags that change the configuration; each value is judged there.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigFlags {
-    /// Configuration file, YAML or JSON [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml where it exists]
+    /// Configuration file, YAML or JSON [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Name of the Lease (lease.name)
@@ -37,7 +37,7 @@ pub struct ConfigFlags {
     /// Namespace of the Lease (lease.namespace)
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// How many replicas may run it at a time, each by a Lease of its own (lease.slots)
+    /// How many replicas may run it at a time, each under its own Lease (lease.slots)
     #[arg(long, value_name = "N")]
     pub slots: Option<String>,
     /// Base of this replica's identity (lease.identity)
@@ -75,16 +75,16 @@ pub enum Preset {
 /// How long `lock` waits.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
-    /// Wait for ever (the default)
+    /// Wait without a limit (the default)
     #[arg(long, conflicts_with_all = ["timeout", "at_once"])]
     pub wait: bool,
-    /// Wait this long for a holder that lives, such as 30s; what looks abandoned is watched for as long as it takes to be sure
+    /// Wait this long for a live holder, such as 30s; a Lease that looks abandoned is watched for its whole duration
     #[arg(long, value_name = "DURATION", conflicts_with = "at_once")]
     pub timeout: Option<String>,
-    /// Wait for no holder that lives: --timeout 0s
+    /// Do not wait for a live holder: --timeout 0s
     #[arg(long = "try")]
     pub at_once: bool,
-    /// Exit code if a holder that lives was waited for in vain
+    /// Exit code if a live holder kept the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
 }
@@ -92,16 +92,22 @@ pub struct Lock {
 /// When `task` runs.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// From the start of one run to that of the next, in whole seconds, such as 1h
-    #[arg(long, value_name = "INTERVAL")]
-    pub every: String,
-    /// Run it now, or not at all, and end with it: for what comes again by itself, such as a CronJob
+    /// Time between the starts of two runs, in whole seconds, such as 1h
+    #[arg(long, value_name = "INTERVAL", conflicts_with_all = ["schedule", "time_zone"])]
+    pub every: Option<String>,
+    /// In its place: the five fields of cron, such as "0 2 * * *" (task.schedule)
+    #[arg(long, value_name = "FIELDS")]
+    pub schedule: Option<String>,
+    /// Time zone of the schedule, such as Europe/Berlin (task.timeZone)
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<String>,
+    /// One run, now or not at all: for a CronJob, cron or CI
     #[arg(long)]
     pub once: bool,
     /// Stop a run that takes longer, such as 10m
     #[arg(long, value_name = "DURATION")]
     pub limit: Option<String>,
-    /// Exit code if it is not due, or another replica runs it
+    /// Exit code if the run is not due, or another replica runs it
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD, requires = "once")]
     pub conflict_exit_code: u8,
 }
@@ -109,15 +115,15 @@ pub struct Task {
 /// Runs a command under a name that replicas share.
 #[derive(Args)]
 pub(super) struct NamedRun<How: Args> {
-    /// What is shared; its Lease is lock-NAME or tasklock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease,
-    /// behind lease.prefix too
+    /// Name of the lock or task; its Lease is lock-NAME or tasklock-NAME, after lease.prefix. --lease NAME in its place names the Lease
+    /// itself, after lease.prefix
     #[arg(value_name = "NAME", required_unless_present = "lease", conflicts_with = "lease")]
     name: Option<String>,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
     flags: ConfigFlags,
-    /// What to run: a program and its arguments, no shell
+    /// The command to run: a program and its arguments, no shell
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        self, AccessError, CallError, Cluster,
+        self, AccessError, CallError, Cluster, ExchangeError, Reply,
         key::{self, LeaseKey},
     },
     cli::ConfigFlags,
@@ -48,7 +48,7 @@ impl Which<'_> {
     }
 }
 
-/// What a watch brings.
+/// An event of a watch.
 pub(super) type Event = kube::Result<WatchEvent<Value>>;
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
@@ -64,7 +64,6 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     super::warn(&notes);
     let looked = super::block_on(async {
         let access = Access::open(TIMEOUT, TIMEOUT).await?;
-        super::warn(access.cluster().ignored_proxy().as_slice());
         let namespace = access.namespace(&config.lease.namespace)?;
         Ok(ask(&config, &access, namespace).await)
     });
@@ -126,7 +125,7 @@ impl Access {
         if wanted.is_empty() { self.cluster.namespace() } else { Ok(wanted) }
     }
 
-    /// One Lease; `None` if there is no Lease of that name.
+    /// Reads a Lease. `None` if there is no Lease of that name.
     pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
         let key = LeaseKey { namespace: namespace.into(), name: name.into() };
         match self.call(Request::get(key.object()), Body::empty()).await {
@@ -138,8 +137,7 @@ impl Access {
         }
     }
 
-    /// Whether the server says that there is no such namespace, which a reply about a Lease does not tell. Most users may not
-    /// ask.
+    /// True if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may not ask.
     pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
         let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
         matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
@@ -165,7 +163,7 @@ impl Access {
         }
     }
 
-    /// What happens to them after `version`, for [`WATCH`] at most if the server lives. Has no deadline of its own.
+    /// Watches the Leases after `version`. A live server ends the watch after [`WATCH`]; it has no deadline of its own.
     pub(super) async fn watch(
         &self,
         namespace: &str,
@@ -199,14 +197,31 @@ impl Access {
         self.call(request, Body::from(body.to_string().into_bytes())).await
     }
 
+    /// Reads any object.
+    pub(super) async fn get(&self, path: &str) -> Result<Value, CallError> {
+        self.call(Request::get(path), Body::empty()).await
+    }
+
+    /// Sends any request once, and returns the reply whatever its status. `limit` is at most that of every request.
+    pub(super) async fn exchange(
+        &self,
+        request: http::request::Builder,
+        body: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Reply, ExchangeError> {
+        let request = request.header(http::header::ACCEPT, "application/json").body(Body::from(body));
+        let request = request.map_err(|error| ExchangeError::Transport(error.into()))?;
+        api::exchange(&self.client, request, limit.min(self.timeout)).await
+    }
+
     async fn call(&self, request: http::request::Builder, body: Body) -> Result<Value, CallError> {
         let request = request.header(http::header::ACCEPT, "application/json").body(body);
-        let request = request.map_err(|error| CallError::Exchange(api::ExchangeError::Transport(error.into())))?;
+        let request = request.map_err(|error| CallError::Exchange(ExchangeError::Transport(error.into())))?;
         api::call(&self.client, request, self.timeout).await
     }
 }
 
-/// What the API server stores has a uid and a version.
+/// Every object in the API server has a uid and a version.
 fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }

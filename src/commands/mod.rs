@@ -21,6 +21,8 @@ mod prune;
 mod seen;
 mod status;
 mod steer;
+mod transaction;
+mod witness;
 
 /// Runs a command, and returns its exit code.
 #[must_use]
@@ -30,7 +32,13 @@ pub fn run(command: &Command) -> u8 {
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Prune(arguments) => prune::run(arguments),
+        Command::Apply(asked) => transaction::apply(asked),
+        Command::Recover(asked) => transaction::recover(asked),
+        Command::Promote(asked) => transaction::promote(asked),
+        Command::Demote(asked) => transaction::demote(asked),
         Command::StepDown(asked) => steer::step_down(asked),
+        Command::ConfirmDead(asked) => steer::confirm_dead(asked),
+        Command::Witness(asked) => witness::run(asked),
         Command::Pause(asked) => steer::pause(asked, true),
         Command::Resume(asked) => steer::pause(asked, false),
         Command::Held(arguments) => held::run(arguments),

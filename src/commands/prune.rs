@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cli, clock,
-    config::humane,
+    config::duration,
     console::{answer, complain},
     election::{
         record::{LeaseRecord, LeaseState, metadata_of},
@@ -25,7 +25,7 @@ use crate::{
     exit,
 };
 
-/// What tenure made.
+/// The Leases that tenure made.
 const OURS: &str = "app.kubernetes.io/managed-by=tenure";
 const REFUSED: u8 = 1;
 
@@ -40,7 +40,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
         let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune.older_than)).collect();
         found.sort_by_key(|unused| unused.watched);
         if let Some(last) = found.last().filter(|last| !prune.dry_run && !last.watched.is_zero()) {
-            complain(&format!("some look expired, and are watched for {}", humane::format(last.watched)));
+            complain(&format!("some look expired, and are watched for {}", duration::format(last.watched)));
         }
         let mut refused = None;
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
@@ -69,8 +69,8 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
     })
 }
 
-/// What tenure made, for locks unless `asked` speaks of the kind itself: `run` has none, and may lack the right to create its Lease
-/// again.
+/// Selects the Leases that tenure made: those of locks, unless `asked` names a kind. Leases of `run` have no kind, and a replica may
+/// lack the right to create its Lease again.
 fn selector(asked: &str) -> String {
     let kind = if asked.contains(KIND_LABEL) { String::new() } else { format!("{KIND_LABEL}=lock") };
     [OURS, &kind, asked].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",")

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::Output,
-    config::humane,
+    config::duration,
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{CANDIDATE, STATUS},
+        writes::{CANDIDATE, FIRE, NEXT_FIRE, OBITUARY, STATUS},
     },
     words::{bounded, visible, worded},
 };
@@ -23,7 +23,7 @@ worded! {
     pub(super) enum State {
         Held = "held",
         Expired = "expired",
-        /// It was not given back, and is waited for.
+        /// No holder has released it, and replicas wait before they acquire it.
         Nobody = "nobody",
         /// A task has run, and is not due yet.
         Resting = "resting",
@@ -45,7 +45,11 @@ pub(super) struct Seen {
     pub(super) duration: Option<Duration>,
     /// When its duration is over.
     pub(super) until: Option<Timestamp>,
-    /// What its leader's workload says of itself.
+    /// Of a task with a schedule: the fire that the last run was for, and the next one.
+    pub(super) fires: [Option<Timestamp>; 2],
+    /// The dead holder whose witness gave it back.
+    pub(super) obituary: Option<String>,
+    /// The health that the leader's workload reports.
     pub(super) status: Option<String>,
     /// Who would lead next, as they say themselves.
     pub(super) candidates: Vec<Value>,
@@ -55,7 +59,7 @@ pub(super) struct Seen {
 /// The head of a table of them.
 pub(super) const HEAD: [&str; 8] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS", "CANDIDATES"];
 
-/// What programs read of it, in the order in which it is shown.
+/// The fields for programs, in the order in which they are shown.
 #[derive(Debug)]
 pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
 
@@ -88,6 +92,8 @@ impl Seen {
             renewed,
             duration,
             until,
+            fires: [FIRE, NEXT_FIRE].map(|name| time(record.and_then(|record| record.annotation(name)))),
+            obituary: record.and_then(|record| record.annotation(OBITUARY)).filter(|_| state == State::Free).map(str::to_owned),
             status: record.and_then(|record| record.annotation(STATUS)).filter(|_| state == State::Held).map(str::to_owned),
             candidates: candidates(object),
             now,
@@ -97,7 +103,11 @@ impl Seen {
     pub(super) fn row(&self) -> [String; 8] {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
         let ends = matches!(self.state, State::Nobody | State::Resting);
-        let until = if ends { format!(", until {}", moment(self.until)) } else { String::new() };
+        let until = match self.fires[1] {
+            Some(fire) => format!(", next fire {}", to_the_second(fire)),
+            None if ends => format!(", until {}", moment(self.until)),
+            None => String::new(),
+        };
         [
             self.name.clone(),
             format!("{}{until}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
@@ -128,6 +138,9 @@ impl Seen {
             ("renewedSecondsAgo", json!(seconds)),
             ("durationSeconds", json!(self.duration.map(|duration| duration.as_secs()))),
             ("until", json!(self.until.map(|time| time.to_string()))),
+            ("fire", json!(self.fires[0].map(|time| time.to_string()))),
+            ("nextFire", json!(self.fires[1].map(|time| time.to_string()))),
+            ("obituary", json!(self.obituary)),
             ("status", json!(self.status)),
             ("candidates", json!(self.candidates)),
         ])
@@ -135,7 +148,7 @@ impl Seen {
 }
 
 /// The annotations of candidates, without that of whoever leads.
-fn candidates(object: &Value) -> Vec<Value> {
+pub(super) fn candidates(object: &Value) -> Vec<Value> {
     let holder = object.pointer("/spec/holderIdentity");
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let texts = annotations.filter(|(name, _)| name.starts_with(CANDIDATE)).filter_map(|(_, text)| text.as_str());
@@ -147,7 +160,12 @@ fn candidates(object: &Value) -> Vec<Value> {
 fn named(candidate: &Value) -> Option<String> {
     let identity = candidate["identity"].as_str()?;
     let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
-    Some(format!("{name}{}", if candidate["ready"] == true { "" } else { " (not ready)" }))
+    let state = match (&candidate["ready"], &candidate["backoffUntil"]) {
+        (Value::Bool(true), Value::String(until)) => format!(" (backs off until {until})"),
+        (Value::Bool(true), _) => String::new(),
+        _ => " (not ready)".into(),
+    };
+    Some(format!("{name}{state}"))
 }
 
 impl Serialize for Document {
@@ -174,14 +192,14 @@ pub(super) fn ago(now: Timestamp, then: Timestamp) -> i128 {
 fn spoken(ago: i128) -> String {
     let span = Duration::from_secs(u64::try_from(ago.unsigned_abs() / 1_000_000_000).unwrap_or(u64::MAX));
     let ahead = ago < 0 && !span.is_zero();
-    let span = humane::format(span);
+    let span = duration::format(span);
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
 }
 
-/// One Lease as a row of a table, and as programs read it.
+/// A Lease as a row of a table, and as programs read it.
 pub(super) type Line<const N: usize> = ([String; N], Document);
 
-/// One object if one Lease was asked for by name, else a list.
+/// Prints an object if one Lease was asked for by name, else a list.
 pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N], lines: &[Line<N>]) -> String {
     match output {
         Output::Table if lines.is_empty() => String::new(),
@@ -312,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn the_fire_of_the_last_run_and_the_next_one_are_shown_while_the_task_runs_and_rests() {
+        let mut lease = lease(json!({ "holderIdentity": "a", "renewTime": "2026-01-01T00:00:07Z", "leaseDurationSeconds": 15 }));
+        let [fire, next] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"];
+        lease["metadata"]["annotations"] = json!({ "tenure.dev/fire": fire, "tenure.dev/next-fire": next });
+        for (rests, state) in [("", "held"), ("2026-01-01T00:00:07Z a", "resting")] {
+            lease["metadata"]["annotations"]["tenure.dev/rests"] = rests.into();
+            let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+            assert_eq!(seen.row()[1], format!("{state}, next fire {next}"));
+            let said = read(&said(Output::Json, &seen, false));
+            assert_eq!([&said["fire"], &said["nextFire"]], [&json!(fire), &json!(next)]);
+        }
+    }
+
+    #[test]
     fn that_nobody_may_take_it_is_shown() {
         for (value, paused) in [("true", true), ("yes", true), ("false", false)] {
             let mut lease = lease(json!({}));
@@ -366,12 +398,17 @@ mod tests {
         lease["metadata"]["annotations"] = json!({
             "candidate.tenure.dev/1": entry("a_1", true), "candidate.tenure.dev/2": entry("b_2", true),
             "candidate.tenure.dev/3": entry("c\u{1b}_3", false), "candidate.tenure.dev/4": "nonsense",
+            "candidate.tenure.dev/5": json!({ "identity": "d_5", "ready": true, "backoffUntil": "2026-01-01T00:00:30Z" }).to_string(),
         });
         let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
         let text = said(Output::Table, &seen, false);
-        assert!(text.contains("CANDIDATES\n") && text.contains("   b, c\u{fffd} (not ready)\n"), "{text}");
+        assert!(
+            text.contains("CANDIDATES\n")
+                && text.contains("   b, c\u{fffd} (not ready), d (backs off until 2026-01-01T00:00:30Z)\n"),
+            "{text}"
+        );
         let identities: Vec<_> = seen.candidates.iter().map(|candidate| &candidate["identity"]).collect();
-        assert_eq!(identities, ["b_2", "c\u{1b}_3"]);
+        assert_eq!(identities, ["b_2", "c\u{1b}_3", "d_5"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `tenure step-down`, `pause` and `resume`: what `kubectl annotate` does, with the holder looked up and the outcome waited for.
+//! `tenure confirm-dead`: a witness's write (law 20), on the word of an operator.
 //!
-//! Owns their exit codes. Writes annotations and nothing else, each on the version that was read.
+//! Owns their exit codes. Each write is on the version that was read.
 
 use std::time::Duration;
 
@@ -8,16 +9,20 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::access::{self, Access, on_lease};
+use super::{
+    access::{self, Access, on_lease},
+    seen::candidates,
+};
 use crate::{
     api::CallError,
     cli, clock,
-    config::humane,
+    config::{Config, LeaseConfig, duration},
     console::{answer, complain},
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        writes::{LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps},
     },
+    exit,
 };
 
 const NOT_HELD: u8 = 1;
@@ -28,7 +33,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Each renewal is another version: an edit may have to be made again.
 const TRIES: usize = 10;
 
-/// What became of an edit.
+/// The result of an edit.
 enum Edited {
     /// As it was read before; it may have been like that.
     Done(LeaseRecord),
@@ -37,12 +42,25 @@ enum Edited {
 }
 
 pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
-    steer(&asked.lease, async |access, namespace, name| {
+    steer(&asked.lease, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
+        let successor = match (&asked.to, access.lease(namespace, name).await?) {
+            (Some(written), Some(lease)) => match successor(&lease, written) {
+                Ok(identity) => Some(identity),
+                Err(refusal) => {
+                    complain(&format!("--to {written}: {refusal}"));
+                    return Ok(exit::INVALID);
+                }
+            },
+            (Some(_), None) | (None, _) => None,
+        };
         let edited = edit(access, namespace, name, |record, annotations| {
             let holder = record.holder().filter(|_| record.state() == LeaseState::Held)?;
+            if record.is_paused() {
+                complain(&format!("the Lease {name} is paused: nobody takes it before `tenure resume`"));
+            }
             annotations.insert(STEP_DOWN.into(), holder.into());
-            if let Some(candidate) = &asked.to {
-                annotations.insert(STEP_DOWN_TO.into(), candidate.as_str().into());
+            if let Some(identity) = &successor {
+                annotations.insert(STEP_DOWN_TO.into(), identity.as_str().into());
             }
             Some(())
         });
@@ -72,7 +90,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             }
             if clock::boot() >= until {
                 let how = if still_holds { "still holds it" } else { "nobody has taken it" };
-                complain(&format!("{holder} was asked to step down, and {how} after {}", humane::format(patience)));
+                complain(&format!("{holder} was asked to step down, and {how} after {}", duration::format(patience)));
                 return Ok(NOT_HELD);
             }
             sleep(PERIOD).await;
@@ -80,8 +98,32 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
     })
 }
 
+/// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by a base that one of them has.
+fn successor(lease: &Value, written: &str) -> Result<String, String> {
+    let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
+    let is_meant = |identity: &str| identity == written || identity.rsplit_once('_').is_some_and(|(base, _)| base == written);
+    if is_meant(holder) {
+        return Err("it holds the Lease already".into());
+    }
+    let candidates = candidates(lease);
+    let announced: Vec<_> = candidates.iter().filter_map(|candidate| candidate["identity"].as_str()).collect();
+    let meant: Vec<_> = announced.iter().filter(|identity| is_meant(identity)).collect();
+    match (meant.as_slice(), announced.as_slice()) {
+        ([identity], _) => Ok((**identity).to_owned()),
+        ([], []) if cli::is_full_identity(written) => {
+            complain(&format!(
+                "no replica announces itself (lease.announce): if {written} does not run, nobody leads for one lease.duration"
+            ));
+            Ok(written.to_owned())
+        }
+        ([], []) => Err("write the full identity of a replica, NAME_ and 32 hex digits, as in its log".into()),
+        ([], _) => Err(format!("no such candidate: there are {}", announced.join(", "))),
+        (several, _) => Err(format!("{} candidates have that name: write a full identity", several.len())),
+    }
+}
+
 pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
-    steer(asked, async |access, namespace, name| {
+    steer(asked, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
         let edited = edit(access, namespace, name, |record, annotations| {
             if record.is_paused() != paused {
                 // Whatever else it is, is paused.
@@ -93,7 +135,9 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
         Ok(match edited.await? {
             Edited::Done(record) => {
                 let holder = record.holder().filter(|_| record.state() == LeaseState::Held);
-                let keeps = holder.map_or_else(String::new, |holder| format!("; {holder} keeps it while it lives"));
+                let keeps = holder.map_or_else(String::new, |holder| {
+                    format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")
+                });
                 let words = if paused { format!("paused: nobody takes it{keeps}\n") } else { "resumed\n".to_owned() };
                 answer(&words, 0)
             }
@@ -102,14 +146,55 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
     })
 }
 
+pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> u8 {
+    steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, &asked.holder).await)
+}
+
+async fn release_dead(config: &Config, access: &Access, namespace: &str, holder: &str) -> Result<u8, CallError> {
+    let name = &config.lease.name;
+    let (mut watched, mut tries) = (None, 0);
+    loop {
+        let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
+        if record.state() != LeaseState::Held || !record.is_held_by(holder) {
+            let other = record.holder().filter(|_| record.state() == LeaseState::Held).unwrap_or("nobody");
+            complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
+            return Ok(NOT_HELD);
+        }
+        let Some(before) = &watched else {
+            let period = config.lease.renew_period.max(record.duration().unwrap_or(config.lease.duration) / 3);
+            let span = period + config.lease.attempt_timeout;
+            complain(&format!(
+                "believes you that no process of {holder} runs any more; watches the Lease {name} for {} first",
+                duration::format(span)
+            ));
+            watched = Some(record);
+            sleep(span).await;
+            continue;
+        };
+        if !record.says_the_same_as(before) {
+            complain(&format!("{holder} renews the Lease {name}: it is not dead"));
+            return Ok(exit::HELD);
+        }
+        let (identity, time) = (holder.to_owned(), Stamps::new(0).next(clock::wall(), record.renew_time()));
+        let writer = LeaseWriter { identity, config: config.clone().into(), kind: None, status: String::new() };
+        tries += 1;
+        match access.replace(namespace, name, &writer.obituary(&record, &time)).await {
+            Ok(()) => return Ok(answer(&format!("the Lease {name} is released\n"), 0)),
+            // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
+            Err(error) if error.status() == Some(StatusCode::CONFLICT) && tries < TRIES => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn absent(namespace: &str, name: &str) -> u8 {
     complain(&format!("there is no Lease {name} in namespace {namespace}"));
     ABSENT
 }
 
-fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &str) -> Result<u8, CallError>) -> u8 {
+fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<u8, CallError>) -> u8 {
     access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
-        act(access, namespace, &config.lease.name).await.unwrap_or_else(|error| access.complain(&error, false))
+        act(access, namespace, config).await.unwrap_or_else(|error| access.complain(&error, false))
     })
 }
 
@@ -146,5 +231,39 @@ async fn edit(
             Err(error) if error.status() == Some(StatusCode::CONFLICT) && tries < TRIES => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANDOM: &str = "0123456789abcdef0123456789abcdef";
+
+    fn lease(candidates: &[&str]) -> Value {
+        let announced = candidates.iter().enumerate().map(|(at, name)| {
+            let text = json!({ "identity": format!("{name}_{RANDOM}") }).to_string();
+            (format!("candidate.tenure.dev/{at}"), json!(text))
+        });
+        let annotations: serde_json::Map<_, _> = announced.collect();
+        json!({ "metadata": { "annotations": annotations }, "spec": { "holderIdentity": format!("a_{RANDOM}") } })
+    }
+
+    #[test]
+    fn a_successor_is_named_in_full_or_by_the_base_that_one_candidate_has() {
+        let full = format!("b_{RANDOM}");
+        assert_eq!(successor(&lease(&["b", "c"]), "b"), Ok(full.clone()));
+        assert_eq!(successor(&lease(&["b", "c"]), &full), Ok(full.clone()));
+        assert_eq!(successor(&lease(&[]), &full), Ok(full));
+    }
+
+    #[test]
+    fn a_successor_that_leads_or_that_nobody_knows_is_refused() {
+        let refusal = |lease: &Value, written: &str| successor(lease, written).unwrap_err();
+        assert_eq!(refusal(&lease(&["b"]), &format!("a_{RANDOM}")), "it holds the Lease already");
+        assert_eq!(refusal(&lease(&["b"]), "a"), "it holds the Lease already");
+        assert_eq!(refusal(&lease(&["b"]), "x"), format!("no such candidate: there are b_{RANDOM}"));
+        assert!(refusal(&lease(&["b", "b"]), "b").contains("2 candidates have that name"));
+        assert!(refusal(&lease(&[]), "b").contains("full identity"));
     }
 }

@@ -1,6 +1,6 @@
-//! A file or a piece of text as a tree that knows its lines.
+//! Reads a file or a piece of text into a tree that knows its lines.
 //!
-//! Owns the format, YAML 1.2, of which JSON is a part. Judges nothing but its syntax.
+//! Owns the format, YAML 1.2, of which JSON is a part. Judges only the syntax.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use serde::{
 };
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
-/// A value and where it stands.
+/// A value and its place.
 pub(super) type Node = Spanned<Content>;
 
-/// What stands there.
+/// The kinds of values.
 #[derive(Debug)]
 pub(super) enum Content {
     /// A value without parts.
     Scalar(Value),
     /// A list.
     List(Vec<Node>),
-    /// A map, in its order; each key with its own line.
+    /// A map in the order of the text. Each key has its own line.
     Map(Vec<(Spanned<String>, Node)>),
 }
 
-/// Text that is not of its format.
+/// An error of the syntax.
 #[derive(Debug)]
 pub(super) struct Malformed {
-    /// Counted from 1, where it is known.
+    /// The line, counted from 1, if it is known.
     pub(super) line: Option<u64>,
-    /// One line.
+    /// The fault, on one line.
     pub(super) message: String,
 }
 
@@ -56,7 +56,7 @@ impl Content {
         }
     }
 
-    /// Whether there is nothing: `null`, or a section whose keys are all comments.
+    /// True if there is nothing: `null`, or a section whose keys are all comments.
     pub(super) const fn is_null(&self) -> bool {
         matches!(self, Self::Scalar(Value::Empty(..)))
     }

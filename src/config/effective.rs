@@ -1,4 +1,4 @@
-//! The merged result as a file, with the source of each value.
+//! Prints the merged configuration as a file, with the source of each value.
 
 use std::fmt::Write as _;
 
@@ -11,48 +11,69 @@ use super::{
     schema::DEFAULTS,
 };
 
-/// Before the source of a value, where it is not longer itself.
+/// The source of a value that nobody has set.
+const DEFAULT: &str = "default";
+
+/// The column of the sources, unless a value is longer.
 const COLUMN: usize = 39;
 
 impl Loaded {
-    /// The configuration in the form of a file that would give the same one, each value with where it came from.
+    /// The configuration as a file that gives the same one, with the source of each value.
     #[must_use]
     pub fn effective(&self) -> String {
+        self.written(true)
+    }
+
+    /// The part of [`Self::effective`] that somebody has set.
+    #[must_use]
+    pub fn set_by_users(&self) -> String {
+        self.written(false)
+    }
+
+    fn written(&self, with_defaults: bool) -> String {
         let mut text = String::new();
-        // In the order in which people read them: the file of defaults has every key, which a test checks.
+        // In the order of the file of defaults, which people read. A test checks that it has every key.
         if let Ok(defaults) = document::yaml(DEFAULTS) {
-            self.write(&mut text, "", &defaults, &serde_json::to_value(&self.config).unwrap_or_default());
+            let values = serde_json::to_value(&self.config).unwrap_or_default();
+            self.write(&mut text, "", &defaults, &values, with_defaults);
         }
         text
     }
 
-    /// What is below `path`, in the order of `defaults`.
-    fn write(&self, text: &mut String, path: &str, defaults: &Node, values: &Value) {
+    /// Writes the keys below `path`, in the order of `defaults`.
+    fn write(&self, text: &mut String, path: &str, defaults: &Node, values: &Value, with_defaults: bool) {
         let Content::Map(children) = &defaults.value else { return };
         let indent = if path.is_empty() { 0 } else { 2 * path.split('.').count() };
         for (name, below) in children {
             let name = &name.value;
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             if let Found::Section(_) = keys::find(&path) {
+                let before = text.len();
                 let _ = writeln!(text, "{:indent$}{name}:", "");
-                self.write(text, &path, below, &values[name]);
+                let title = text.len();
+                self.write(text, &path, below, &values[name], with_defaults);
+                if text.len() == title {
+                    text.truncate(before);
+                }
             } else {
-                let line = format!("{:indent$}{name}: {}", "", written(&values[name]));
-                let _ = writeln!(text, "{line:COLUMN$} # {}", self.sources(&path));
+                let (line, sources) = (format!("{:indent$}{name}: {}", "", written(&values[name])), self.sources(&path));
+                if with_defaults || sources != DEFAULT {
+                    let _ = writeln!(text, "{line:COLUMN$} # {sources}");
+                }
             }
         }
     }
 
-    /// Where a key's value came from; where the key is a map, the sources of its entries.
-    fn sources(&self, path: &str) -> String {
+    /// The source of a key's value. If the key is a map, the sources of its entries.
+    pub(super) fn sources(&self, path: &str) -> String {
         // A prefix has become part of the name.
         let parts = if path == "lease.name" { &["lease.name", "lease.prefix"][..] } else { &[path] };
         let mut sources: Vec<_> = parts.iter().flat_map(|path| self.said(path)).collect();
         sources.dedup();
-        if sources.is_empty() { "default".into() } else { sources.join(", ") }
+        if sources.is_empty() { DEFAULT.into() } else { sources.join(", ") }
     }
 
-    /// Who said anything of a key.
+    /// The origins of a key, and of all below it.
     fn said(&self, path: &str) -> Vec<String> {
         let below = |said: &str| said.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let mut said: Vec<_> =
@@ -63,12 +84,12 @@ impl Loaded {
     }
 }
 
-/// A value in YAML on one line. JSON is YAML; what is plainly a word needs no quotes.
+/// A value in YAML on one line. JSON is YAML, and a plain word needs no quotes.
 fn written(value: &Value) -> String {
     value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Whether YAML takes it for a text: it begins like a word, or is a number with a unit that is no digit of any base.
+/// True if YAML reads it as text: it begins like a word, or is a number with a unit that is no digit of any base.
 fn is_plain(word: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '%' | '/');
     let begins = word.starts_with(|c: char| c.is_ascii_alphabetic());

@@ -12,39 +12,40 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     WorkloadConfig,
-    humane::{MaybeSpan, Span},
+    duration::{MaybeSpan, Span},
     scalars::Address,
 };
 use crate::words::worded;
 
-/// What is asked of a running workload, and how often; nothing, unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
+/// A question to a running workload. Nothing is asked unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Probe {
-    /// It says so itself on NOTIFY_SOCKET, as to systemd: READY=1 for readiness, WATCHDOG=1 again and again for liveness.
+    /// The workload says so itself on NOTIFY_SOCKET, as to systemd: READY=1 if it is ready; WATCHDOG=1 again and again while it
+    /// is live. true or `{}`.
     #[schemars(schema_with = "true_or_empty")]
     pub notify: bool,
-    /// A program in its container ends with 0.
+    /// A program in the workload's container, with its environment. It has to end with 0.
     pub exec: ExecProbe,
-    /// A GET is answered with 200 to 399.
+    /// A GET request. The answer has to be 200 to 399.
     pub http: HttpProbe,
-    /// A connection is accepted.
+    /// A connection, which has to be accepted.
     pub tcp: TcpProbe,
-    /// A file exists.
+    /// A file, which has to exist.
     pub file: FileProbe,
-    /// Before it is asked for the first time.
+    /// The time before the workload is asked for the first time.
     #[serde(with = "Span")]
     pub initial_delay: Duration,
-    /// From one time to the next.
+    /// The time from one question to the next.
     #[serde(with = "Span")]
     pub period: Duration,
-    /// Without an answer for this long it has failed.
+    /// The time after which a question without an answer has failed. A program is killed then.
     #[serde(with = "Span")]
     pub timeout: Duration,
-    /// So many in a row after a failure make it good again; 1 for liveness.
+    /// The number of successes in a row after which the workload is ready. 1 for `liveness`.
     #[schemars(range(min = 1))]
     pub success_threshold: u32,
-    /// So many failures in a row make it bad.
+    /// The number of failures in a row after which the workload is not ready, or not live.
     #[schemars(range(min = 1))]
     pub failure_threshold: u32,
 }
@@ -75,7 +76,7 @@ fn true_or_empty(_: &mut SchemaGenerator) -> Schema {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExecProbe {
-    /// Program and arguments, no shell.
+    /// The program and its arguments, without a shell.
     pub command: Vec<String>,
 }
 
@@ -83,17 +84,17 @@ pub struct ExecProbe {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct HttpProbe {
-    /// Where it listens; 0: nowhere.
+    /// The port that the workload listens on. 0: none.
     pub port: u16,
-    /// And query, as in /healthz.
+    /// The path and the query, such as /healthz.
     pub path: String,
-    /// With https its certificate is not verified.
+    /// The protocol.
     pub scheme: Scheme,
-    /// Its address, and no name, so that no name server is asked; null: 127.0.0.1.
+    /// The IP address that the workload listens on. A name is not allowed, so that no name server is asked. null: 127.0.0.1.
     #[serde(with = "Address")]
     #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
-    /// Of the request.
+    /// Headers of the request.
     pub headers: BTreeMap<String, String>,
 }
 
@@ -124,14 +125,14 @@ fn address(host: Option<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port)
 }
 
-/// How it is spoken to.
+/// The protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Scheme {
-    /// In the clear.
+    /// Without TLS.
     #[default]
     Http,
-    /// Over TLS.
+    /// With TLS. The certificate is not verified.
     Https,
 }
 
@@ -139,9 +140,9 @@ pub enum Scheme {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TcpProbe {
-    /// Where it listens; 0: nowhere.
+    /// The port that the workload listens on. 0: none.
     pub port: u16,
-    /// Its address; null: 127.0.0.1.
+    /// The IP address that the workload listens on. null: 127.0.0.1.
     #[serde(with = "Address")]
     #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
@@ -151,9 +152,9 @@ pub struct TcpProbe {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct FileProbe {
-    /// Its path.
+    /// The path of the file.
     pub path: String,
-    /// It was written no longer ago than this.
+    /// The age that the file may have since it was last written. null: any.
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<String>")]
     pub max_age: Option<Duration>,
@@ -161,7 +162,7 @@ pub struct FileProbe {
 
 /// How a workload is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum ProbeHandler {
     /// `notify`.
     Notify,
     /// `exec`.
@@ -177,8 +178,8 @@ pub enum Means {
 impl Probe {
     /// How it is asked; none: not at all.
     #[must_use]
-    pub fn means(&self) -> Option<Means> {
-        self.said().next().map(|(means, _)| means)
+    pub fn handler(&self) -> Option<ProbeHandler> {
+        self.said().next().map(|(handler, _)| handler)
     }
 
     /// The longest that a workload which says itself that it is live may be silent.
@@ -188,20 +189,20 @@ impl Probe {
     }
 
     /// Every way to ask that something is said about, with its key.
-    pub(super) fn said(&self) -> impl Iterator<Item = (Means, &'static str)> {
+    pub(super) fn said(&self) -> impl Iterator<Item = (ProbeHandler, &'static str)> {
         let ways = [
-            (self.notify, Means::Notify, "notify"),
-            (self.exec != ExecProbe::default(), Means::Exec, "exec"),
-            (self.http != HttpProbe::default(), Means::Http, "http"),
-            (self.tcp != TcpProbe::default(), Means::Tcp, "tcp"),
-            (self.file != FileProbe::default(), Means::File, "file"),
+            (self.notify, ProbeHandler::Notify, "notify"),
+            (self.exec != ExecProbe::default(), ProbeHandler::Exec, "exec"),
+            (self.http != HttpProbe::default(), ProbeHandler::Http, "http"),
+            (self.tcp != TcpProbe::default(), ProbeHandler::Tcp, "tcp"),
+            (self.file != FileProbe::default(), ProbeHandler::File, "file"),
         ];
-        ways.into_iter().filter_map(|(is_said, means, key)| is_said.then_some((means, key)))
+        ways.into_iter().filter_map(|(is_said, handler, key)| is_said.then_some((handler, key)))
     }
 }
 
 worded! {
-    /// What a probe is to find out.
+    /// The two questions that probes ask.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub enum ProbeKind {
         /// `workload.readiness`.
@@ -222,7 +223,7 @@ impl ProbeKind {
     }
 }
 
-/// Which standbys of `runs: always` campaign.
+/// Which standbys campaign, with `runs: always` or `frozen`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Candidate {

@@ -1,6 +1,6 @@
-//! Every key: its path, its form as text, and its name in the environment.
+//! Finds keys by their path, and by their name in the environment.
 //!
-//! Owns no list: the keys are those of the built-in defaults.
+//! Has no list of its own: the keys are those of the built-in defaults.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{Config, Signal};
 
-/// How a value is written where there is only text: a variable or a flag.
+/// The form of a value in a place that holds only text: a variable or a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// As it is.
+    /// The text itself.
     Text,
     /// `true` or `false`.
     Truth,
@@ -23,19 +23,19 @@ pub(super) enum Shape {
     Map,
 }
 
-/// One key.
+/// A key.
 #[derive(Debug)]
 pub(super) struct Key {
     /// Its path in a file, levels separated by dots.
     pub(super) path: String,
     /// Its form as text.
     pub(super) shape: Shape,
-    /// Whether it (or, in a map, what an entry holds) may be null, which is `null` as text.
+    /// True if the value (of a map: the value of an entry) may be null. As text that is `null`.
     pub(super) nullable: bool,
 }
 
 impl Key {
-    /// An entry of this map under the one name by which layers are merged: a signal has several.
+    /// The one name of an entry of this map, by which layers are merged. A signal has several names.
     pub(super) fn entry(&self, name: String) -> String {
         if is_rewrite(&self.path) { Signal::parse(&name).map_or(name, Signal::name) } else { name }
     }
@@ -45,7 +45,7 @@ fn is_rewrite(path: &str) -> bool {
     path.starts_with("signals.rewrite.")
 }
 
-/// Every key. Whatever has no parts in the defaults is one; an empty map is one too, as its entries are the user's.
+/// Every key. A value of the defaults without parts is a key. So is an empty map: its entries are the user's.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let mut keys = Vec::new();
     if let Ok(defaults) = serde_json::to_value(Config::default()) {
@@ -70,18 +70,18 @@ fn collect(keys: &mut Vec<Key>, path: String, default: &Value) {
     keys.push(Key { path, shape, nullable });
 }
 
-/// What stands at a path.
+/// The result of looking up a path.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A key.
     Key(&'static Key),
-    /// Keys below it; one of them.
+    /// A section. Holds one of the keys below it.
     Section(&'static str),
-    /// Nothing; the path that may have been meant.
+    /// Nothing. Holds the path that may have been meant.
     Unknown(Option<&'static str>),
 }
 
-/// What stands at `path` in a file.
+/// Looks up the `path` of a key in a file.
 pub(super) fn find(path: &str) -> Found {
     if let Some(key) = KEYS.iter().find(|key| key.path == path) {
         return Found::Key(key);
@@ -90,7 +90,7 @@ pub(super) fn find(path: &str) -> Found {
     KEYS.iter().find(below).map_or_else(|| Found::Unknown(closest(path)), |first| Found::Section(&first.path))
 }
 
-/// What `--set` names by `text`, and the entry that follows where that is a map.
+/// Looks up the key that `--set` names by `text`. If it is a map, the entry that follows is returned too.
 pub(super) fn named(text: &str) -> (Found, Option<&str>) {
     let entry = |map: &'static Key| {
         Some((map, text.strip_prefix(map.path.as_str())?.strip_prefix('.').filter(|entry| !entry.is_empty())?))
@@ -99,22 +99,28 @@ pub(super) fn named(text: &str) -> (Found, Option<&str>) {
     entry.map_or_else(|| (find(text), None), |(map, entry)| (Found::Key(map), Some(entry)))
 }
 
-/// What a variable of the environment names.
+/// Looks up the key that a variable of the environment names.
 pub(super) fn of_variable(name: &str) -> Found {
     let meant = || closest(&name.strip_prefix(PREFIX).unwrap_or(name).replace("__", "."));
     paths().find(|path| variable(path) == name).map_or_else(|| Found::Unknown(meant()), find)
 }
 
-/// The map of which a variable by this name would be an entry; there are none.
+/// The key whose variable this would be with its underscores in other places.
+pub(super) fn folded(name: &str) -> Option<&'static str> {
+    let fold = |name: &str| name.replace('_', "");
+    KEYS.iter().map(|key| key.path.as_str()).find(|path| fold(&variable(path)) == fold(name))
+}
+
+/// The map of which a variable of this name would be an entry. There are no such variables.
 pub(super) fn map_of_variable(name: &str) -> Option<&'static Key> {
     let is_entry = |key: &&Key| name.strip_prefix(&variable(&key.path)).is_some_and(|rest| rest.starts_with("__"));
     KEYS.iter().filter(|key| key.shape == Shape::Map).find(is_entry)
 }
 
-/// What the name of each variable begins with.
+/// The beginning of the name of each variable.
 pub(super) const PREFIX: &str = "TENURE_";
 
-/// `lease.renewPeriod` is `TENURE_LEASE__RENEW_PERIOD`.
+/// The name of a key in the environment: `lease.renewPeriod` is `TENURE_LEASE__RENEW_PERIOD`.
 pub(super) fn variable(path: &str) -> String {
     let mut name = String::from(PREFIX);
     for c in path.chars() {
@@ -127,9 +133,27 @@ pub(super) fn variable(path: &str) -> String {
     name
 }
 
-/// The key or section that somebody may have meant by `path`: spelt nearly so, or with too many or too few sections before it. What
-/// has another section is another key, perhaps one of a later version.
+/// The names of Kubernetes and client-go, and those that tenure has for the same.
+const KUBERNETES: [(&str, &str); 9] = [
+    ("httpGet", "http"),
+    ("tcpSocket", "tcp"),
+    ("periodSeconds", "period"),
+    ("timeoutSeconds", "timeout"),
+    ("gracePeriod", "grace"),
+    ("gracePeriodSeconds", "grace"),
+    ("terminationGracePeriodSeconds", "grace"),
+    ("leaseDurationSeconds", "duration"),
+    ("retryPeriod", "renewPeriod"),
+];
+
+/// The key or section that somebody may have meant by `path`: one with a similar spelling, or with more or fewer sections before it.
+/// A key in another section is never suggested: it may be a key of a later version.
 fn closest(path: &str) -> Option<&'static str> {
+    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let renamed = KUBERNETES.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| format!("{section}.{ours}"));
+    if let Some(meant) = renamed.and_then(|renamed| paths().find(|path| *path == renamed)) {
+        return Some(meant);
+    }
     let wrong = plain(path);
     let distance = |known: &str| {
         let known = plain(known);
@@ -141,7 +165,7 @@ fn closest(path: &str) -> Option<&'static str> {
     paths().filter_map(|known| Some((distance(known)?, known))).min().map(|(_, known)| known)
 }
 
-/// Keys and sections.
+/// The paths of all keys and sections.
 fn paths() -> impl Iterator<Item = &'static str> {
     let ends = |path: &'static str| path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
     KEYS.iter().flat_map(move |key| ends(&key.path).filter_map(|end| key.path.get(..end)))
@@ -151,7 +175,7 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Without what people write in different ways.
+/// The path without the characters that people write in different ways.
 fn plain(path: &str) -> String {
     path.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -176,6 +200,10 @@ mod tests {
             ("hooks.afterStop.timeout", None),
             ("kubernetes.events", Some("events")),
             ("x", None),
+            ("workload.readiness.httpGet", Some("workload.readiness.http")),
+            ("workload.liveness.periodSeconds", Some("workload.liveness.period")),
+            ("workload.stop.gracePeriod", Some("workload.stop.grace")),
+            ("lease.retryPeriod", Some("lease.renewPeriod")),
         ] {
             assert_eq!(closest(wrong), meant, "{wrong}");
         }
@@ -188,6 +216,15 @@ mod tests {
         assert_eq!(variable("workload.stop.lossGrace"), "TENURE_WORKLOAD__STOP__LOSS_GRACE");
         for key in KEYS.iter() {
             assert!(matches!(of_variable(&variable(&key.path)), Found::Key(found) if found.path == key.path), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn a_variable_with_its_underscores_in_other_places_names_the_key_that_was_meant() {
+        assert_eq!(folded("TENURE_LEASE_DURATION"), Some("lease.duration"));
+        assert_eq!(folded("TENURE_WORKLOAD_STOP_LOSSGRACE"), Some("workload.stop.lossGrace"));
+        for own in ["TENURE_SERVICE_HOST", "TENURE_SERVICE_PORT", "TENURE_PORT_80_TCP", "TENURE_TERM", "TENURE_SLOTS"] {
+            assert_eq!(folded(own), None, "{own}");
         }
     }
 

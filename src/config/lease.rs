@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    humane::{MaybeSpan, Span},
+    duration::{MaybeSpan, Span},
     scalars::Drift,
 };
 use crate::link::Slot;
@@ -15,52 +15,80 @@ use crate::link::Slot;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct LeaseConfig {
-    /// False: a plain init that runs the workload at once, without a Lease.
+    /// false makes tenure a plain init, which runs the workload at once and without a Lease. Flag: `--leader-election=off`.
     pub enabled: bool,
-    /// Required; made a valid object name: lower case, hyphens, at most 253 characters.
+    /// The name of the Lease. It is required. tenure makes it a valid object name: lower case, hyphens, at most 253 characters.
+    /// Flag: `--lease`.
     // Once validated, as it stands in the API: prefix included.
     pub name: String,
-    /// Prepended to the name, keeps applications of one namespace apart.
+    /// Text that is put before the name. It keeps the applications of one namespace apart.
     // Empty once validated, being part of the name.
     pub prefix: String,
-    /// Empty: the pod's, and where a pod does not tell it, it is refused; elsewhere the kubeconfig context's, then "default".
+    /// The namespace of the Lease. If empty, in a pod: the pod's, and tenure does not start if it cannot find that out. If empty,
+    /// elsewhere: that of the kubeconfig's context, else `default`. Flag: `--namespace`.
     pub namespace: String,
-    /// Base name. Empty: POD_NAME or the hostname. "_" and 32 random digits are always appended.
+    /// The base of this replica's identity. If empty: POD_NAME, else the hostname. tenure always appends `_` and 32 random hex
+    /// digits. Flag: `--identity`.
     pub identity: String,
-    /// How long the Lease is valid without a renewal; whole seconds, at least 2s.
+    /// How long one renewal holds the Lease: whole seconds, at least 2s. After a crash, no other replica takes over before that.
+    /// Flag: `--lease-duration`.
     #[serde(with = "Span")]
     pub duration: Duration,
-    /// From one renewal to the next; at least 1s.
+    /// The time from one renewal to the next: at least 1s.
     #[serde(with = "Span")]
     pub renew_period: Duration,
-    /// How long one request may take; at least 10ms.
+    /// The longest time for one request, with the connection that it may need (name, TCP, TLS): at least 10ms.
     #[serde(with = "Span")]
     pub attempt_timeout: Duration,
-    /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together. chrony may slew by
-    /// 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
+    /// By how much the rate of a clock may be wrong: 0.01% to 20%. If client-go uses the Lease too: of both nodes' clocks
+    /// together. chrony may slew by 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
     pub clock_drift: Drift,
-    /// How many Leases there are to hold, each by one replica: at most so many workloads run, 64 at most. The second is called
-    /// NAME-slot-1.
+    /// The number of Leases: each is held by another replica, so that at most so many workloads run, and at most 64. The second
+    /// Lease is called `NAME-slot-1`. Several have the label `tenure.dev/slots: NAME`. Flag: `--slots`.
     pub slots: u8,
-    /// 0 to -10: for each below 0 a Lease that may be taken is left to the others for one second.
+    /// How far this replica stands back, from 0 to -10. It leaves a Lease that it may acquire to the others, one second for each
+    /// step below 0.
     #[schemars(range(min = -10, max = 0))]
     pub priority: i8,
-    /// Whether a replica that follows shows itself on the Lease, with its health and version: for `tenure status`.
+    /// A preference that gives this replica its priority.
+    pub prefer: Prefer,
+    /// How long a ready standby waits before it asks a leader of a lower priority to hand over: for so long the standby has been
+    /// ready, and the leader has led. At least 1s. null: a leader keeps its Lease. It needs `lease.prefer` or `lease.priority`.
+    #[serde(with = "MaybeSpan")]
+    #[schemars(with = "Option<Span>")]
+    pub preempt: Option<Duration>,
+    /// true shows each standby on the Lease, with its health and version, for `tenure status`. A standby writes when it begins,
+    /// when its health changes and every ten minutes, but at most once a minute.
     pub announce: bool,
-    /// Put on the Lease beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
+    /// Labels of the Lease, beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,
-    /// Put on the Lease.
+    /// Annotations of the Lease.
     pub annotations: BTreeMap<String, String>,
-    /// What is written when a term ends.
+    /// Decides what tenure writes when a term ends.
     pub release: Release,
-    /// How long nobody is waited for: a Lease that no holder gave back (absent, cleared by hand) may have a leader that is cut off.
-    /// Whole seconds. Null: the longest duration known; 0s: opt out.
+    /// How long a replica waits before it acquires a Lease that no holder released: one that is absent, or was cleared by hand.
+    /// Its leader may still run. A healthy one stops within renewPeriod, lossGrace and killMargin. Whole seconds; null: the
+    /// longest duration known; 0s: an unguarded start, beside which any leader may still run.
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<Span>")]
     pub creation_wait: Option<Duration>,
-    /// Whether a Lease that was emptied, not deleted, by a holder that is no tenure counts as given back: grelmicro leaves no other
-    /// sign of it.
+    /// Decides whether a Lease counts as released once a holder that is not tenure has emptied it.
     pub foreign_release: ForeignRelease,
+    /// Where `tenure witness` listens, in a second container of the pod: `@NAME`, or an absolute path on a volume that both share.
+    /// Once the kernel has ended every process of this container, the witness gives the Lease back, so that a replica that is killed
+    /// is followed at once. null: a replica that is killed is waited for for `lease.duration`.
+    pub witness: Option<String>,
+}
+
+/// Gives a replica its `lease.priority` by a variable of its environment, such as the zone of its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Prefer {
+    /// The name of the variable. In a pod the downward API sets it.
+    pub from: String,
+    /// The values of the variable, the preferred first, at most 10. The first gives the priority 0, the next -1, and so on; any other
+    /// value gives the one after the last.
+    pub order: Vec<String>,
 }
 
 impl LeaseConfig {
@@ -68,6 +96,11 @@ impl LeaseConfig {
     #[must_use]
     pub fn name_of(&self, slot: Slot) -> String {
         slot.of(&self.name)
+    }
+
+    /// Those of all slots.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (0..self.slots.max(1)).map(|slot| self.name_of(Slot(slot)))
     }
 }
 
@@ -85,36 +118,40 @@ impl Default for LeaseConfig {
             clock_drift: Drift::default(),
             slots: 1,
             priority: 0,
+            prefer: Prefer::default(),
+            preempt: None,
             announce: false,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,
             creation_wait: None,
             foreign_release: ForeignRelease::Wait,
+            witness: None,
         }
     }
 }
 
-/// What is written when a term ends.
+/// Decides what tenure writes when a term ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Release {
-    /// Empty the holder.
+    /// An empty holder.
     #[default]
     Clear,
-    /// Clear, then delete.
+    /// An empty holder. Before tenure ends it deletes a Lease that nobody has acquired within 1.1 times `lease.renewPeriod` plus
+    /// 0.2 s. That needs the rights to delete and to create Leases.
     Delete,
-    /// Write nothing.
+    /// Nothing. Another replica takes over as after a crash.
     Keep,
 }
 
-/// Whether a Lease that a holder without tenure has emptied counts as given back.
+/// Decides whether a Lease counts as released once a holder that is not tenure has emptied it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ForeignRelease {
-    /// It is waited for like any that nobody gave back.
+    /// No.
     #[default]
     Wait,
-    /// It does.
+    /// Yes. Use it if that holder empties the Lease only after its work is over, as grelmicro does.
     Trust,
 }

@@ -3,79 +3,77 @@
 use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 use figment::{
-    Figment, Metadata, Profile, Provider,
     error::Kind,
-    value::{Dict, Map, Value},
+    value::{Dict, Value},
 };
 
 use super::{
     Config, Preset,
     keys::Shape,
     preset,
-    rules::{self, Judgement, Purpose},
+    rules::{self, Purpose, Validation},
     sources::{self, Entry, Layer},
 };
 use crate::cli::ConfigFlags;
 
-/// A configuration that every room may rely on.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The values.
     pub config: Config,
-    /// Which command runs the workload.
+    /// The command that runs the workload.
     pub preset: Preset,
-    /// What is odd in it, one line each.
+    /// Warnings, one line each.
     pub notes: Vec<String>,
-    /// Where each value came from that is not a default, by its path.
+    /// The origin of each value that is not a default, by its path.
     pub origins: BTreeMap<String, Origin>,
 }
 
-/// Where a value came from.
+/// The place that a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
     /// A line of a file.
     File {
-        /// As it was named.
+        /// The path as it was typed.
         path: String,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: Option<u64>,
     },
-    /// A variable of the environment.
+    /// A variable of the environment, by its name.
     Variable(String),
     /// A flag, as it was typed.
     Flag(String),
 }
 
-/// One thing that is wrong.
+/// A reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it was said.
+    /// The place of the value.
     pub origin: Origin,
-    /// The key; empty if it is about none.
+    /// The key. Empty if the reason is about none.
     pub path: String,
-    /// What is wrong, and the remedy.
+    /// The fault and the remedy.
     pub message: String,
 }
 
-/// A configuration that is refused, with everything that is wrong with it.
+/// A configuration that is refused, with all reasons.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
-    /// Never empty.
+    /// The reasons. Never empty.
     pub problems: Vec<Problem>,
 }
 
-/// Reads the configuration of this process (defaults, file, environment, flags) and judges what `purpose` needs of it.
+/// Reads the configuration of this process (defaults, file, environment, flags) and judges the keys that `purpose` needs.
 ///
 /// # Errors
-/// Everything that is wrong with it, at once.
+/// All reasons to refuse it, at once.
 pub fn load(flags: &ConfigFlags, command: &[String], purpose: Purpose) -> Result<Loaded, Invalid> {
-    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(super::keys::PREFIX.as_bytes());
-    load_from(flags, command, purpose, &std::env::vars_os().filter(ours).collect::<Vec<_>>())
+    load_from(flags, command, purpose, &std::env::vars_os().collect::<Vec<_>>())
 }
 
-/// The same with these variables for the environment.
+/// Does the same with these variables for the environment.
 pub(super) fn load_from(
     flags: &ConfigFlags,
     command: &[String],
@@ -84,43 +82,54 @@ pub(super) fn load_from(
 ) -> Result<Loaded, Invalid> {
     let mut layers = [sources::file(flags, variables), sources::environment(variables), sources::flags(flags, command)];
     preset::narrow(&flags.preset, &mut layers);
-    merge(layers, flags, purpose)
+    merge(layers, flags, purpose, variables)
 }
 
-/// The same of a file with this text, for fuzzing.
+/// Does the same with a file of this text, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let layers = [sources::text_of("fuzz".into(), text), sources::environment(&variables), Layer::default()];
-    merge(layers, &ConfigFlags::default(), Purpose::Inspect)
+    merge(layers, &ConfigFlags::default(), Purpose::Inspect, &variables)
 }
 
-fn merge(mut layers: [Layer; 3], flags: &ConfigFlags, purpose: Purpose) -> Result<Loaded, Invalid> {
+fn merge(
+    mut layers: [Layer; 3],
+    flags: &ConfigFlags,
+    purpose: Purpose,
+    variables: &[(OsString, OsString)],
+) -> Result<Loaded, Invalid> {
     let mut problems: Vec<Problem> = layers.iter_mut().flat_map(refuse_bad_values).collect();
-    let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone())).collect();
+    let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone()));
+    let mut origins: BTreeMap<_, _> = origins.collect();
     if layers.iter().any(|layer| layer.unread) {
         return Err(Invalid { problems });
     }
-    let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
-    let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
-    let mut judgement = Judgement::default();
-    let preset = preset::fix(flags, &mut config, &mut judgement);
-    rules::judge(&config, purpose, &mut judgement);
+    let mut merged = Dict::new();
+    for entry in layers.iter().flat_map(|layer| &layer.entries) {
+        entry.insert(&mut merged, &entry.value);
+    }
+    let config = Value::from(merged).deserialize();
+    let mut config: Config = config.map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
+    let mut validation = Validation::default();
+    let preset = preset::fix(flags, &mut config, &mut validation);
+    rules::prefer(&mut config.lease, purpose, variables, &mut origins, &mut validation);
+    rules::judge(&config, purpose, &mut validation);
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
-    let fresh = judgement
-        .violations
+    let fresh = validation
+        .diagnostics
         .into_iter()
-        .filter(|violation| !violation.about.iter().any(|path| known.iter().any(|k| is_within(k, path))));
-    problems.extend(fresh.map(|violation| violation.located(&origins)));
+        .filter(|diagnostic| !diagnostic.about.iter().any(|path| known.iter().any(|k| is_within(k, path))));
+    problems.extend(fresh.map(|diagnostic| diagnostic.located(&origins)));
     if !problems.is_empty() {
         return Err(Invalid { problems });
     }
     rules::name_in_full(&mut config, purpose);
-    Ok(Loaded { config, preset, notes: judgement.notes, origins })
+    Ok(Loaded { config, preset, notes: validation.notes, origins })
 }
 
-/// Takes out of `layer` what the type of its key refuses.
+/// Removes from `layer` the values that the type of their key refuses.
 fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
     let mut problems = std::mem::take(&mut layer.problems);
     for entry in std::mem::take(&mut layer.entries) {
@@ -132,13 +141,13 @@ fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
     problems
 }
 
-/// Whether `path` is that of `of`, or of something in it.
+/// True if `path` is `of`, or lies below it.
 fn is_within(path: &str, of: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Entry {
-    /// Its key, and its entry if that is a map.
+    /// The path of its key, and of its entry if the key is a map.
     fn path(&self) -> String {
         match &self.entry {
             Some(entry) => format!("{}.{entry}", self.key.path),
@@ -146,18 +155,18 @@ impl Entry {
         }
     }
 
-    /// What the type of its key says against it, in the words of a configuration file.
+    /// Why the type of its key refuses it, in the words of a configuration file. None if it does not.
     fn refused(&self) -> Option<String> {
-        // What an entry of a map holds is a text.
+        // The entry of a map holds text.
         let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
         let kind = self.judged(&self.value)?;
         if self.key.path == "service.ports" {
             let why = if let Kind::UnknownField(field, _) = &kind {
-                format!("a port has no {field}")
+                format!("a port has no key {field}")
             } else if matches!(kind, Kind::InvalidValue(..)) {
                 "a port is a number from 1 to 65535".into()
             } else if matches!(kind, Kind::InvalidType(..)) {
-                "is no list of ports".into()
+                "this is not a list of ports".into()
             } else {
                 explain(&kind)
             };
@@ -194,7 +203,7 @@ impl Entry {
         Some(format!("expected {expected}, found {}{remedy}", name(wrong)))
     }
 
-    /// Why the type of its key refuses `value` in its place, if it does.
+    /// Why the type of its key refuses `value` in its place. None if it does not.
     fn judged(&self, value: &Value) -> Option<Kind> {
         let mut tree = Dict::new();
         self.insert(&mut tree, value);
@@ -213,7 +222,7 @@ fn explain(kind: &Kind) -> String {
         return message.clone();
     }
     let Kind::UnknownVariant(wrong, known) = kind else { return kind.to_string() };
-    format!("{wrong:?} is none of {}", known.join(", "))
+    format!("{wrong:?} is not one of {}", known.join(", "))
 }
 
 fn name(value: &Value) -> String {
@@ -239,9 +248,12 @@ fn plain(value: &Value) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// Puts `value` where the steps lead, in place of what is there. An empty map takes nothing away: maps are merged by their entries.
 fn insert(tree: &mut Dict, steps: &[&str], last: &str, value: &Value) {
     let Some((first, rest)) = steps.split_first() else {
-        tree.insert(last.into(), value.clone());
+        if value.as_dict().is_none_or(|map| !map.is_empty()) || !tree.contains_key(last) {
+            tree.insert(last.into(), value.clone());
+        }
         return;
     };
     let below = tree.entry((*first).into()).or_insert_with(|| Dict::new().into());
@@ -250,36 +262,22 @@ fn insert(tree: &mut Dict, steps: &[&str], last: &str, value: &Value) {
     }
 }
 
-impl Provider for &Layer {
-    fn metadata(&self) -> Metadata {
-        Metadata::default()
-    }
-
-    fn data(&self) -> figment::Result<Map<Profile, Dict>> {
-        let mut tree = Dict::new();
-        for entry in &self.entries {
-            entry.insert(&mut tree, &entry.value);
-        }
-        Ok(Profile::Default.collect(tree))
-    }
-}
-
 impl Problem {
-    /// Values that are good alone and cannot be taken together; no key can be named.
+    /// A problem of values that are good alone but not together. No key can be named.
     fn whole(error: &figment::Error) -> Self {
         Self { origin: Origin::Default, path: error.path.join("."), message: error.to_string() }
     }
 }
 
-impl rules::Violation {
-    /// With the origin of the first of its keys that somebody set, or of something below it; if that is not the one that the
-    /// message is about, it is named as well.
+impl rules::Diagnostic {
+    /// Finds the place to name: that of the first key of the rule that somebody set, or of a key below it. If the message is about
+    /// another key, both are named.
     fn located(self, origins: &BTreeMap<String, Origin>) -> Problem {
         let below = |path: &str| origins.iter().find(|(key, _)| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
         let origin = |path: &str| origins.get(path).or_else(|| below(path).map(|(_, origin)| origin));
         let path = self.about.first().cloned().unwrap_or_default();
         let (path, origin) = match self.about.iter().find_map(|said| Some((said, origin(said)?))) {
-            Some((said, origin)) if *said != path => (format!("{path} (beside {said})"), origin.clone()),
+            Some((said, origin)) if *said != path => (format!("{path} (because of {said})"), origin.clone()),
             Some((_, origin)) => (path, origin.clone()),
             None => (path, Origin::Default),
         };
@@ -311,7 +309,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The number of problems, and each on a line of its own.
+/// Writes the number of problems, and each problem on its own line.
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problems.len() {

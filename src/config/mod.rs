@@ -1,17 +1,17 @@
-//! The configuration, validated: what the other rooms read.
+//! The validated configuration, for all other rooms. tenure reads it once, at start.
 //!
-//! Owns the keys, their types and defaults (`lease`, `workload`, `roles`, `scalars`): the only list of them, from which the names of
-//! keys and the schema follow. Further, where values come from (`document`, `keys`, `sources`, `load`) and whether they make sense
-//! together (`rules`). It is read once, at start; nothing reads it again.
+//! Owns the keys, their types and their defaults (`lease`, `workload`, `roles`, `health`, `service`, `task`, `schedule`, `scalars`). The
+//! names of keys and the schema follow from these types. Owns, too, where values come from (`document`, `keys`, `sources`, `load`) and whether
+//! they make sense together (`rules`).
 //!
-//! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. Each value
-//! is judged by the type that it ends in, alone and with its origin, so that everything that is wrong is said at once, with file
-//! and line, variable or flag. Only then figment merges the layers: maps entry by entry, everything else as a whole.
+//! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. The type of a
+//! key judges each value alone, with its origin. So all errors are reported at once, each with its file and line, its variable or its
+//! flag. Only then the layers are merged: maps entry by entry, everything else as a whole.
 //!
-//! As text (a variable, `--set`) a value is what it is in a file without quotes, except that text stays text (`007`), and `null`
-//! stands for none where a key may be null. An empty variable is an empty text: fine where the file may say `""`, refused elsewhere.
+//! A variable and `--set` hold text. The text is read like a value without quotes in a file, with two exceptions: text stays text
+//! (`007`), and `null` stands for none if the key may be null. An empty variable is an empty text: allowed if the file may say `""`.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use scalars::Listen;
 use schemars::JsonSchema;
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::{law::Timing, words::worded};
 
 mod document;
+pub(crate) mod duration;
 mod effective;
 mod health;
-pub(crate) mod humane;
 mod keys;
 mod lease;
 mod load;
@@ -30,51 +30,56 @@ mod preset;
 mod roles;
 mod rules;
 mod scalars;
+mod schedule;
 mod schema;
 mod service;
+mod shared;
 mod sources;
 mod task;
 #[cfg(test)]
 mod tests;
 mod workload;
 
-pub use health::{Candidate, ExecProbe, FileProbe, HttpProbe, Means, Probe, ProbeKind, Scheme, TcpProbe};
-pub use lease::{ForeignRelease, LeaseConfig, Release};
+pub use health::{Candidate, ExecProbe, FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind, Scheme, TcpProbe};
+pub use lease::{ForeignRelease, LeaseConfig, Prefer, Release};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
-pub use preset::{Patience, Preset};
+pub use preset::{Preset, WaitLimit};
 pub use roles::{Hook, HookKind, Hooks, OnHookFailure, Rewrite, Signals, Standby};
-pub use rules::{Purpose, can_stand};
+pub use rules::{Purpose, can_stand, is_socket};
 pub use scalars::{Drift, Signal};
+pub use schedule::{Cron, Schedule, Zone};
 pub use schema::{DEFAULTS, schema};
 pub use service::{Events, Protocol, Service, ServicePort};
-pub use task::{AfterCrash, OnFailure, Task, TaskConfig};
+pub use shared::SharedConfig;
+pub use task::{AfterCrash, Missed, OnFailure, Task, TaskConfig, Trigger};
 pub use workload::{Acknowledge, KillMode, NotifyAccess, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The Lease and the timing of the election.
+    /// The Lease, and the times of the election.
     pub lease: LeaseConfig,
-    /// The wrapped process.
+    /// The program that tenure runs.
     pub workload: WorkloadConfig,
-    /// A task, with `tenure task` only.
+    /// Keys of `tenure task` only.
     pub task: TaskConfig,
-    /// What runs while this replica follows.
+    /// A program for standbys.
     pub standby: Standby,
-    /// Signals that tell a running workload its role.
+    /// Signals by which tenure tells a running workload its role, and changes to those that tenure forwards.
     pub signals: Signals,
-    /// Commands around a change of role.
+    /// Programs that run around a change of role, without a shell. They have the environment of the workload and of the term; in
+    /// beforeFollow, TRACEPARENT is that of the promotion. A stop kills those that still run.
     pub hooks: Hooks,
-    /// Traffic to the leader.
+    /// Traffic to the leader: docs/traffic.md.
     pub service: Service,
     /// Kubernetes Events.
     pub events: Events,
-    /// Probes and pages.
+    /// Probes and pages of tenure itself.
     pub http: Http,
-    /// Log lines.
+    /// Log lines of tenure, on standard error.
     pub log: Log,
 }
 
@@ -82,22 +87,23 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Http {
-    /// Where the probes and pages listen; nowhere unless set.
+    /// The address and port for /livez, /readyz, /leader, /metrics and /status, such as 0.0.0.0:8080. /leader is 200 once the
+    /// leader may run, and /readyz is 200 on standbys too. null: none.
     #[serde(with = "Listen")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
-    /// When /readyz is.
+    /// When /readyz is 200.
     pub ready: HttpReady,
 }
 
-/// When /readyz is.
+/// When /readyz is 200.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum HttpReady {
     /// Once the Lease was read.
     #[default]
     Always,
-    /// And while the workload, if it runs here, is ready.
+    /// Once the Lease was read, and while the workload, if it runs here, is ready.
     Workload,
 }
 
@@ -105,32 +111,32 @@ pub enum HttpReady {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Log {
-    /// The least severe lines shown.
+    /// The least severe lines that are shown. Flag: `--log-level`.
     pub level: LogLevel,
-    /// Their form.
+    /// The form of log lines. Flag: `--log-format`.
     pub format: LogFormat,
 }
 
 worded! {
-    /// The least severe lines shown.
+    /// The least severe lines that are shown. Flag: `--log-level`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "camelCase")]
     pub enum LogLevel {
         /// Failures.
         Error = "ERROR",
-        /// And what may become one.
+        /// Failures, and signs of one.
         Warn = "WARN",
-        /// And transitions.
+        /// Transitions, too.
         #[default]
         Info = "INFO",
-        /// And requests.
+        /// Requests, too.
         Debug = "DEBUG",
-        /// And everything.
+        /// Everything.
         Trace = "TRACE",
     }
 }
 
-/// The form of log lines.
+/// The form of log lines. Flag: `--log-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LogFormat {
@@ -152,6 +158,22 @@ impl Config {
             drift: self.lease.clock_drift.0,
             loss_grace: self.workload.stop.loss_grace,
             kill_margin: self.workload.stop.kill_margin,
+        }
+    }
+
+    /// How long a released Lease is left to others before it is deleted. Not at all where an absent one is no different to them.
+    #[must_use]
+    pub fn deletion_wait(&self) -> Duration {
+        if self.lease.creation_wait == Some(Duration::ZERO) { Duration::ZERO } else { self.timing().deletion_wait() }
+    }
+
+    /// How long a release may take, with the deletion after it.
+    #[must_use]
+    pub fn release_limit(&self) -> Duration {
+        let clear = self.timing().release_limit();
+        match self.lease.release {
+            Release::Clear | Release::Keep => clear,
+            Release::Delete => clear + self.deletion_wait() + self.lease.attempt_timeout,
         }
     }
 }

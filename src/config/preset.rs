@@ -1,39 +1,39 @@
-//! What a command that is `run` with other defaults makes of a configuration that it may share with a replica.
+//! Adapts a configuration for `lock` and `task`, which are `run` with other defaults and may share a replica's file.
 //!
-//! Owns which keys apply to it, what is fixed, and the name of its Lease.
+//! Owns which keys apply to these commands, which are fixed, and the name of their Lease.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Config, LeaseConfig, OnLoss, Task, humane,
+    Config, LeaseConfig, OnLoss, Task, duration,
     keys::{self, Found},
     load::Problem,
-    rules::{Judgement, dashed},
+    rules::{Validation, dashed},
     sources::Layer,
 };
 use crate::cli;
 
-/// Which command runs the workload; init and elector are told.
+/// The command that runs the workload. Init and the elector know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Preset {
     /// `tenure run`.
     #[default]
     Run,
-    /// `tenure lock`: once, and then it is over.
+    /// `tenure lock`: runs the command once, and ends.
     Lock {
-        /// None: for ever.
-        patience: Option<Patience>,
+        /// How long to wait for the lock. None: without a limit.
+        wait_limit: Option<WaitLimit>,
     },
-    /// `tenure task`: at most once per interval.
+    /// `tenure task`: at most once per interval, or per fire.
     Task(Task),
 }
 
-/// How long a holder that lives is waited for.
+/// How long to wait for a live holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Patience {
-    /// From the start of init.
+pub struct WaitLimit {
+    /// The time, counted from the start of init.
     pub limit: Duration,
     /// The exit code after that.
     pub code: u8,
@@ -50,17 +50,17 @@ impl Preset {
         }
     }
 
-    /// How long a holder that lives is waited for; none: for ever.
+    /// How long to wait for a live holder. None: without a limit.
     #[must_use]
-    pub fn patience(&self) -> Option<Patience> {
+    pub fn wait_limit(&self) -> Option<WaitLimit> {
         match self {
             Self::Run => None,
-            Self::Lock { patience } => *patience,
-            Self::Task(task) => task.once.map(|code| Patience { limit: Duration::ZERO, code }),
+            Self::Lock { wait_limit } => *wait_limit,
+            Self::Task(task) => task.once.map(|code| WaitLimit { limit: Duration::ZERO, code }),
         }
     }
 
-    /// Whether it ends with its command.
+    /// True if tenure ends with the command.
     #[must_use]
     pub const fn is_once(&self) -> bool {
         match self {
@@ -80,14 +80,14 @@ impl Preset {
     }
 }
 
-/// Takes out of file and environment, which may be a replica's, what does not apply. In flags it is refused.
+/// Ignores the keys in file and environment that do not apply, because both may be a replica's. Refuses them in flags.
 pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Layer; 3]) {
     if *preset == cli::Preset::Run {
         return;
     }
     let is_task = matches!(preset, cli::Preset::Task(_));
     let applies = |path: &str| applies(path) || is_task && path.starts_with("task.");
-    // What is no key may be meant for one that applies, unless it stands among those that do not.
+    // An unknown key may be a misspelt key that applies, unless its section does not.
     let may_apply = |path: &str| {
         let section = path.split('.').next().unwrap_or_default();
         let is_foreign = matches!(keys::find(section), Found::Section(_)) && !applies(&format!("{section}.any"));
@@ -97,39 +97,41 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
         layer.entries.retain(|entry| applies(&entry.key.path));
         layer.problems.retain(|Problem { path, .. }| applies(path) || applies(&format!("{path}.")) || may_apply(path));
     }
-    // Each slot of a task would rest by itself.
+    // A task has no slots: each would rest by itself.
     let is_flag = |path: &str| ["lease.name", "workload.command"].contains(&path) || path == "lease.slots" && !is_task;
     let is_foreign = |path: &str| !applies(path) && !is_flag(path);
     let foreign = flags.entries.extract_if(.., |entry| is_foreign(&entry.key.path));
-    let message = format!("does not apply to a {}: remove it", if is_task { "task" } else { "lock" });
+    let message = format!("this key does not apply to a {}: remove it", if is_task { "task" } else { "lock" });
     let refused = foreign.map(|entry| Problem { path: entry.key.path.clone(), origin: entry.origin, message: message.clone() });
     flags.problems.extend(refused);
 }
 
 fn applies(path: &str) -> bool {
     let section = ["lease.", "log.", "workload.stop."].iter().any(|section| path.starts_with(section));
-    section && !["lease.name", "lease.slots"].contains(&path) || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
+    section && !["lease.name", "lease.slots", "lease.preempt"].contains(&path)
+        || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
 }
 
-/// Sets what is fixed, and judges what is this command's own.
-pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, judgement: &mut Judgement) -> Preset {
-    give_name(flags, &mut config.lease, judgement);
+/// Sets the fixed keys, and judges the flags of `lock` and `task`.
+pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, validation: &mut Validation) -> Preset {
+    give_name(flags, &mut config.lease, validation);
     let preset = match &flags.preset {
         cli::Preset::Run => return Preset::Run,
         cli::Preset::Lock(lock) => {
             config.workload.on_loss = OnLoss::Exit;
-            Preset::Lock { patience: patience(lock, judgement) }
+            Preset::Lock { wait_limit: wait_limit(lock, validation) }
         }
-        cli::Preset::Task(said) => Preset::Task(Task::of(said, &mut config.workload, judgement)),
+        cli::Preset::Task(said) => Preset::Task(Task::of(said, &config.task, &mut config.workload, validation)),
     };
     if !std::mem::replace(&mut config.lease.enabled, true) {
-        judgement.refuse(&["lease.enabled"], "without leader election there is no lock: remove it");
+        validation.refuse(&["lease.enabled"], "without leader election there is no lock: remove this");
     }
     preset
 }
 
-/// The name that was typed, with the kind before it, as grelmicro has it. Where the command does not tell the kind, the name does.
-fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, judgement: &mut Judgement) {
+/// Makes the Lease's name of the one that was typed. The kind is put before it, as in grelmicro: that of the command, or, for
+/// commands such as `status`, the one that the typed name begins with.
+fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, validation: &mut Validation) {
     let kinds = [("lock:", "lock:"), ("task:", "tasklock:")];
     let typed = flags.lease_argument.as_deref().and_then(|name| match flags.preset {
         cli::Preset::Run => kinds.iter().find_map(|(kind, before)| Some((*before, name.strip_prefix(kind)?))),
@@ -138,7 +140,7 @@ fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, judgement: &mut 
     });
     let Some((before, name)) = typed else { return };
     lease.name = name.into();
-    // That is refused like any other name of which nothing is left.
+    // The rules refuse that, like any other name without a valid character.
     if dashed(name).is_empty() {
         return;
     }
@@ -146,19 +148,19 @@ fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, judgement: &mut 
     lease.prefix.clear();
     lease.name = dashed(&wanted);
     if lease.name != wanted.replacen(':', "-", 1) {
-        judgement.note(format!("the Lease is called {}, for {wanted:?} cannot be the name of an object", lease.name));
+        validation.note(format!("the Lease is called {}, for {wanted:?} cannot be the name of an object", lease.name));
     }
 }
 
-fn patience(lock: &cli::Lock, judgement: &mut Judgement) -> Option<Patience> {
-    let limit = match lock.timeout.as_deref().map(humane::parse) {
+fn wait_limit(lock: &cli::Lock, validation: &mut Validation) -> Option<WaitLimit> {
+    let limit = match lock.timeout.as_deref().map(duration::parse) {
         Some(Ok(limit)) => limit,
         Some(Err(message)) => {
-            judgement.refuse(&["--timeout"], message);
+            validation.refuse(&["--timeout"], message);
             return None;
         }
         None if lock.at_once => Duration::ZERO,
         None => return None,
     };
-    Some(Patience { limit, code: lock.conflict_exit_code })
+    Some(WaitLimit { limit, code: lock.conflict_exit_code })
 }

@@ -5,14 +5,17 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{humane::Span, scalars::Signal};
+use super::{duration::Span, scalars::Signal};
 use crate::words::worded;
 
-/// What runs while this replica follows.
+/// A program for standbys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Standby {
-    /// Program and arguments, no shell, with `runs: leading`; proved gone before the workload is started.
+    /// The program that runs while this replica follows, with `runs: leading`, and its arguments, without a shell. It is stopped
+    /// (SIGKILL after `lossGrace`) and proved gone before the workload is started, and is started again after the term. If it
+    /// fails, it is started again after the delays of `workload.restart`, without a limit. If it ends with 0, it rests until the
+    /// next term is over, unless `restart.policy` is always.
     pub command: Vec<String>,
 }
 
@@ -20,11 +23,11 @@ pub struct Standby {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Signals {
-    /// With `runs: always`, tells the workload that it leads; not sent before the workload handles it.
+    /// The signal that tells the workload that it leads, with `runs: always`. It is not sent before the workload handles it.
     pub on_lead: Option<Signal>,
-    /// With `runs: always`, tells it that it follows.
+    /// The signal that tells the workload that it follows, with `runs: always`.
     pub on_follow: Option<Signal>,
-    /// Forwarded signals: what arrives, and what the workload gets (null: nothing).
+    /// Which signal the workload gets in place of one that arrives, such as `SIGHUP: SIGUSR1`. null: none.
     pub rewrite: Rewrite,
 }
 
@@ -32,9 +35,9 @@ pub struct Signals {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Rewrite {
-    /// While leading.
+    /// While this replica leads.
     pub leader: BTreeMap<Signal, Option<Signal>>,
-    /// While standing by, with `runs: always` or `standby.command`.
+    /// While this replica follows, with `runs: always` or `standby.command`.
     pub standby: BTreeMap<Signal, Option<Signal>>,
 }
 
@@ -42,13 +45,16 @@ pub struct Rewrite {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
-    /// Under the Lease, before the workload is started, continued or told that it leads.
+    /// Runs once the Lease is held, each time before the workload is started, continued or told that it leads.
     pub before_lead: Hook,
-    /// Once it runs, or was told; with `runs: always` tells it that it leads, and exit 0 acknowledges that.
+    /// Runs once the workload was started, which may not be ready yet. With `runs: always` it tells the workload that it leads,
+    /// and exit 0 acknowledges that.
     pub after_lead: Hook,
-    /// Before the stop signal of a planned stop; with `runs: always` tells it that it follows, and exit 0 acknowledges that.
+    /// Runs before the stop signal of a planned stop, and is a part of its grace. With `runs: always` it tells the workload that
+    /// it follows, and exit 0 acknowledges that.
     pub before_follow: Hook,
-    /// Once nothing of a leader runs any more, and that is proved.
+    /// Runs once no process of a leader is left, unless tenure ends. It is told why (TENURE_REASON), and how the workload ended
+    /// (TENURE_EXIT_CODE, TENURE_EXIT_SIGNAL). The next term does not wait for it, and it has nothing to abort.
     pub after_follow: Hook,
 }
 
@@ -81,28 +87,28 @@ impl HookKind {
     }
 }
 
-/// One command around a change of role; none where the command is empty.
+/// A program that runs around a change of role. No hook if the command is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hook {
-    /// Program and arguments, no shell.
+    /// The program and its arguments, without a shell. Empty: no hook.
     pub command: Vec<String>,
-    /// SIGKILL after this long.
+    /// The time after which the hook is killed by SIGKILL.
     #[serde(with = "Span")]
     pub timeout: Duration,
-    /// What its failure means.
+    /// Decides what follows a failure: an exit code other than 0, a signal, or the timeout.
     pub on_failure: OnHookFailure,
 }
 
-/// What the failure of a hook means: another exit code than 0, a signal, its timeout.
+/// Decides what follows a failure: an exit code other than 0, a signal, or the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnHookFailure {
-    /// The change of role has failed: who was to lead hands over; with `runs: always`, who was to follow is killed. Nothing else
-    /// can be aborted: the stop goes on.
+    /// A replica that was to lead hands over (reason hook-failed). With `runs: always`, a workload that was to follow is killed.
+    /// Otherwise the stop goes on.
     #[default]
     Abort,
-    /// It is logged.
+    /// Only a log line.
     Ignore,
 }
 

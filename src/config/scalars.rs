@@ -1,4 +1,4 @@
-//! Values that are texts of a form of their own: a percentage, a signal, an address.
+//! Values that are written as text in their own form: a percentage, a signal, an address.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 const PERCENT: u32 = 10_000;
 
-/// A bound on the error of a clock's rate, in parts per million; written as a percentage.
+/// A bound on the error of a clock's rate, in parts per million. It is written as a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Drift(pub u32);
 
@@ -21,14 +21,14 @@ impl Default for Drift {
     }
 }
 
-/// A signal by its number; written by its name.
+/// A signal by its number. It is written by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(pub i32);
 
 impl Drift {
     /// Reads `1%` or `0.05%`.
     fn parse(written: &str) -> Result<Self, String> {
-        let refused = || format!("{written:?} is not a share: write a percentage of at most four decimals, such as 1% or 0.5%");
+        let refused = || format!("{written:?} is not a percentage: write one with at most four decimals, such as 1% or 0.5%");
         let number = written.strip_suffix('%').ok_or_else(refused)?.trim();
         let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -42,15 +42,20 @@ impl Drift {
 }
 
 impl Signal {
-    /// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is
-    /// one more.
+    /// SIGRTMIN and SIGRTMAX of glibc, which most programs use. SIGRTMIN of musl, which is in the static binary, is one higher.
     pub(crate) const REAL_TIME: RangeInclusive<i32> = 34..=64;
 
-    /// Faults of whoever gets one: tenure's own are never blocked, and never passed on.
+    /// Signals that report a fault of the process itself. tenure neither blocks nor forwards its own.
     pub(crate) const FAULTS: [i32; 7] =
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
-    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, and those that cannot be caught.
+    /// True if it does nothing to a process that has no handler for it.
+    #[must_use]
+    pub fn is_ignored_by_default(self) -> bool {
+        [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&self.0)
+    }
+
+    /// True if init forwards it to the workload: all but SIGCHLD, the faults, and signals that cannot be caught.
     #[must_use]
     pub fn is_forwardable(self) -> bool {
         let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
@@ -68,7 +73,7 @@ impl Signal {
         Ok(Self(signal as i32))
     }
 
-    /// What [`Self::parse`] reads, with some that are too far from either end.
+    /// A pattern for [`Self::parse`]. It also allows some real-time signals that are too far from either end.
     fn pattern() -> String {
         let names = nix::sys::signal::Signal::iterator().map(|signal| signal.as_str().trim_start_matches("SIG"));
         let names = names.collect::<Vec<_>>().join("|");
@@ -182,12 +187,12 @@ impl Address {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
         maybe_text(deserializer, |written| {
-            written.parse().map_err(|_| format!("{written:?} is not an IP address: write one such as 127.0.0.1, no name"))
+            written.parse().map_err(|_| format!("{written:?} is not an IP address: write one such as 127.0.0.1, not a name"))
         })
     }
 }
 
-/// Reads a text by `parse`, which says best what is wrong with it.
+/// Reads a text by `parse`, whose error is more precise than that of the type.
 pub(super) fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, String>,

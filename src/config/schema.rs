@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(from_file, built_in);
     }
 
-    /// What the schema says at `path`, and of everything above it.
+    /// The nodes of the schema from its root to `path`.
     fn nodes(path: &str) -> Vec<Value> {
         let schema: Value = serde_json::from_str(&schema()).unwrap();
         let mut nodes = vec![schema.clone()];
@@ -103,6 +103,52 @@ mod tests {
         assert_eq!(node("workload.restart.burst")["minimum"], 1);
         let notify = node("workload.readiness.notify");
         assert_eq!((&notify["type"], &notify["maxProperties"]), (&json!(["boolean", "object"]), &json!(0)), "true, or {{}}");
+    }
+
+    /// The description of a key in the schema, and that of each word that it may be.
+    fn description(path: &str) -> String {
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let (mut node, mut description) = (schema.clone(), String::new());
+        for step in path.split('.') {
+            let property = node["properties"][step].clone();
+            description = property["description"].as_str().unwrap().to_owned();
+            let target = property["$ref"].as_str().or_else(|| property["anyOf"][0]["$ref"].as_str());
+            let target = target.map(|target| schema.pointer(target.trim_start_matches('#')).unwrap().clone());
+            node = target.unwrap_or(property);
+        }
+        for word in node["oneOf"].as_array().into_iter().flatten() {
+            description += &format!(" - `{}`: {}", word["const"].as_str().unwrap(), word["description"].as_str().unwrap());
+        }
+        description
+    }
+
+    #[test]
+    fn the_file_of_defaults_describes_a_key_in_the_words_of_the_schema() {
+        let (mut path, mut comment, mut compared) = (Vec::new(), String::new(), Vec::new());
+        for line in DEFAULTS.lines() {
+            let text = line.trim_start();
+            if let Some(words) = text.strip_prefix("# ") {
+                comment += &format!("{words} ");
+                continue;
+            }
+            if let Some((name, _)) = text.split_once(':') {
+                path.truncate((line.len() - text.len()) / 2);
+                path.push(name);
+                let said: Vec<_> = comment.split_whitespace().collect();
+                if !said.is_empty() {
+                    let path = path.join(".");
+                    let description = description(&path).split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+                    assert_eq!(said.join(" ").to_lowercase(), description, "{path}");
+                    compared.push(path);
+                }
+            }
+            comment.clear();
+        }
+        // A liveness probe has the keys of a readiness probe, and each hook those of the first.
+        let repeats =
+            |path: &str| path.starts_with("workload.liveness.") || path.matches('.').count() == 2 && path.starts_with("hooks.");
+        let bare = KEYS.iter().map(|key| &key.path).filter(|path| !compared.contains(path) && !repeats(path));
+        assert_eq!(bare.collect::<Vec<_>>(), Vec::<&String>::new());
     }
 
     #[test]

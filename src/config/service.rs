@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Service {
-    /// The EndpointSlice in which the leader publishes its own address, in the Lease's namespace. It has to exist. With several
-    /// slots, that of the second is called NAME-slot-1. Null: none.
+    /// The name of the EndpointSlice in which the leader publishes its address (POD_IPS, else POD_IP). It has to exist. With
+    /// several slots, that of the second is called `NAME-slot-1`. null: none.
     pub endpoint_slice: Option<String>,
-    /// The ports of the workload that are published.
+    /// The ports of the workload, named as in the Service: `[{ name: http, port: 8080, protocol: TCP }]`. If there is only one,
+    /// it may have no name. The protocol is TCP unless it is UDP or SCTP.
     pub ports: Vec<ServicePort>,
 }
 
@@ -46,6 +47,6 @@ pub enum Protocol {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Events {
-    /// Transitions are told as Events about the Lease; needs the right to create them.
+    /// true reports transitions as Events about the Lease. This needs the right to create Events.
     pub enabled: bool,
 }

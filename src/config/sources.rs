@@ -1,6 +1,6 @@
 //! Reads the layers: the file, the environment, the flags.
 //!
-//! Owns how a value is found and written in each, and its [`Origin`]. Whether it is good is judged elsewhere.
+//! Owns how a value is found and written in each layer, and its [`Origin`]. Other files judge whether it is good.
 
 use std::{
     ffi::OsString,
@@ -17,12 +17,12 @@ use super::{
     keys::{self, Found, Key, Shape},
     load::{Origin, Problem},
 };
-use crate::cli::{ConfigFlags, Preset};
+use crate::cli::{ConfigFlags, Preset, Task};
 
-/// Read where no other file is named, if it exists.
+/// The file that is read if none is named and this one exists.
 const DEFAULT_FILE: &str = "/etc/tenure/tenure.yaml";
 const FILE_VARIABLE: &str = "TENURE_CONFIG";
-/// More than any sensible file, and an end for a device that has none.
+/// More than any sensible file. A limit is needed for devices that never end.
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// A value at one place.
@@ -30,22 +30,22 @@ const LARGEST_FILE: u64 = 1 << 20;
 pub(super) struct Entry {
     /// Its key.
     pub(super) key: &'static Key,
-    /// Its entry, where the key is a map.
+    /// The name of the entry, where the key is a map.
     pub(super) entry: Option<String>,
-    /// What was written there.
+    /// The value as it was written.
     pub(super) value: Value,
-    /// Where.
+    /// The place of the value.
     pub(super) origin: Origin,
 }
 
-/// What one source says, and what is wrong with how it says it.
+/// The values of one source, and what is wrong with their form.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    /// Values.
+    /// The values of keys.
     pub(super) entries: Vec<Entry>,
-    /// Everything that is no value of a key.
+    /// Everything that cannot be the value of a key.
     pub(super) problems: Vec<Problem>,
-    /// Nobody knows what it says as a whole.
+    /// True if the source could not be read as a whole.
     pub(super) unread: bool,
 }
 
@@ -63,7 +63,7 @@ impl Layer {
         self.problems.push(Problem { origin, path: path.into(), message: message.into() });
     }
 
-    /// A map as its entries; an empty one as itself, so that it counts as said.
+    /// Adds the entries of a map. An empty map is added itself, so that it has an origin.
     fn map(&mut self, key: &'static Key, entries: Vec<(String, Value, Origin)>, origin: Origin) {
         if entries.is_empty() {
             return self.value(key, Dict::new().into(), origin);
@@ -74,7 +74,17 @@ impl Layer {
         }));
     }
 
-    /// A value that was written where there is only text.
+    /// Takes in `KEY=text`, as `--set` has it.
+    fn set(&mut self, path: &str, text: &str, origin: Origin) {
+        match keys::named(path) {
+            (Found::Key(key), None) => self.text(key, text, origin),
+            (Found::Key(key), Some(entry)) => self.map(key, vec![(entry.into(), text.into(), origin.clone())], origin),
+            (Found::Section(below), _) => self.problem(origin, "", section(below)),
+            (Found::Unknown(meant), _) => self.problem(origin, "", unknown(meant)),
+        }
+    }
+
+    /// Adds a value from a place that holds only text.
     fn text(&mut self, key: &'static Key, text: &str, origin: Origin) {
         let read = match key.shape {
             Shape::Text => return self.value(key, text.into(), origin),
@@ -89,23 +99,23 @@ impl Layer {
             (Shape::Map, _) => ("a map", r#"{"a": "b"}"#),
             (Shape::List, _) if key.path == "service.ports" => ("a list", r#"[{"port": 8080}]"#),
             (Shape::List, _) => ("a list", r#"["sleep", "10"]"#),
-            // As text, what is nothing or has parts is refused like any other.
+            // Nothing, or a value with parts, is refused later, as text.
             (Shape::Text | Shape::Truth | Shape::Integer, Ok(Content::Scalar(value))) if !matches!(value, Value::Empty(..)) => {
                 return self.value(key, value.clone(), origin);
             }
             (Shape::Text | Shape::Truth | Shape::Integer, _) => return self.value(key, text.into(), origin),
         };
         let reason = read.err().map(|malformed| format!(" ({})", malformed.message)).unwrap_or_default();
-        self.problem(origin, &key.path, format!("is {form}: write it in YAML or JSON, such as {example}{reason}"));
+        self.problem(origin, &key.path, format!("this key is {form}: write it in YAML or JSON, such as {example}{reason}"));
     }
 }
 
-/// None where `null` is written as a text and the key may be null.
+/// Turns the text `null` into none, where the key may be null.
 fn none_or(key: &Key, value: Value) -> Value {
     if key.nullable && value.as_str() == Some("null") { Empty::None.into() } else { value }
 }
 
-/// The file that is to be read, and who named it.
+/// Reads the file that a flag or a variable names, else the default one.
 pub(super) fn file(flags: &ConfigFlags, variables: &[(OsString, OsString)]) -> Layer {
     let variable = || variables.iter().find(|(name, path)| name == FILE_VARIABLE && !path.is_empty());
     match (&flags.config, variable()) {
@@ -132,7 +142,7 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
     layer
 }
 
-/// What the file that is `shown` under this name says.
+/// Reads the text of a file, which errors call by the name `shown`.
 pub(super) fn text_of(shown: String, text: &str) -> Layer {
     let mut layer = Layer::default();
     match document::yaml(text) {
@@ -145,7 +155,7 @@ pub(super) fn text_of(shown: String, text: &str) -> Layer {
     layer
 }
 
-/// Takes in everything that stands below `path`.
+/// Adds everything below `path`.
 fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     let origin = |line| Origin::File { path: file.into(), line: Some(line) };
     let Content::Map(children) = &node.value else {
@@ -159,7 +169,7 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     for (name, child) in children {
         let here = origin(name.referenced.line());
         let path = if path.is_empty() { name.value.clone() } else { format!("{path}.{}", name.value) };
-        // How a workload is asked: there `{}` says something.
+        // Below a probe, `{}` has a meaning.
         let asks = path.starts_with("workload.readiness.") || path.starts_with("workload.liveness.");
         match keys::find(&path) {
             Found::Section(_) | Found::Key(_) if name.value.contains('.') => {
@@ -167,7 +177,7 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
                 layer.problem(here, &path, format!("there is no such key: write {last} below {above}"));
             }
             Found::Section(below) if asks && is_empty(&child.value) => {
-                layer.problem(here, &path, format!("says nothing: write what is asked below it, such as {below}"));
+                layer.problem(here, &path, format!("this section is empty: write a key below it, such as {below}"));
             }
             Found::Key(key) if asks && key.shape == Shape::Truth && is_empty(&child.value) => layer.value(key, true.into(), here),
             Found::Section(_) => walk(layer, file, &path, child),
@@ -186,29 +196,35 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     }
 }
 
-/// `{}`.
+/// True for `{}`.
 fn is_empty(value: &Content) -> bool {
     matches!(value, Content::Map(entries) if entries.is_empty())
 }
 
-/// The variables that name a key. Those without two underscores together are somebody else's: service links of Kubernetes, or
-/// what an outer tenure told its workload.
+/// Reads the variables that name a key. A variable without two underscores together belongs to somebody else, unless it only lacks
+/// them: it is a service link of Kubernetes, or comes from an outer tenure.
 pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
     for (name, value) in variables {
         let name = name.to_string_lossy();
-        if !name.starts_with(keys::PREFIX) || !name.contains("__") {
+        if !name.starts_with(keys::PREFIX) {
             continue;
         }
         let origin = Origin::Variable(name.clone().into_owned());
+        if !name.contains("__") {
+            if let Some(path) = keys::folded(&name) {
+                layer.problem(origin, "", format!("this variable sets nothing: write {}", keys::variable(path)));
+            }
+            continue;
+        }
         match (keys::of_variable(&name), value.to_str()) {
             (Found::Key(key), Some(text)) => layer.text(key, text, origin),
-            (Found::Key(key), None) => layer.problem(origin, &key.path, "its value is not UTF-8"),
+            (Found::Key(key), None) => layer.problem(origin, &key.path, "the value is not UTF-8: write it in UTF-8"),
             (Found::Section(below), _) => layer.problem(origin, "", section(&keys::variable(below))),
             (Found::Unknown(meant), _) => {
                 let remedy = keys::map_of_variable(&name).map(|map| {
                     let variable = keys::variable(&map.path);
-                    format!("there is no such key: all entries go into one variable, such as {variable}={{\"a\": \"b\"}}")
+                    format!("there is no such key: write all entries into one variable, such as {variable}={{\"a\": \"b\"}}")
                 });
                 layer.problem(origin, "", remedy.unwrap_or_else(|| unknown(meant.map(keys::variable).as_deref())));
             }
@@ -218,60 +234,59 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     layer
 }
 
-/// The flags, and the workload's command.
+/// Reads the flags, and the workload's command. A flag for one key is an alias of `--set KEY=`.
 pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
     let mut layer = Layer::default();
     let argument = if flags.preset == Preset::Run { "LEASE" } else { "NAME" };
-    let named = [
+    let task = if let Preset::Task(task) = &flags.preset { task } else { &Task::default() };
+    let aliases = [
         ("--lease", "lease.name", &flags.lease),
         (argument, "lease.name", &flags.lease_argument),
         ("--namespace", "lease.namespace", &flags.namespace),
         ("--slots", "lease.slots", &flags.slots),
         ("--identity", "lease.identity", &flags.identity),
         ("--lease-duration", "lease.duration", &flags.lease_duration),
+        ("--schedule", "task.schedule", &task.schedule),
+        ("--time-zone", "task.timeZone", &task.time_zone),
         ("--log-level", "log.level", &flags.log_level),
         ("--log-format", "log.format", &flags.log_format),
     ];
-    for (flag, path, value) in named {
-        if let (Some(value), Found::Key(key)) = (value, keys::find(path)) {
-            layer.text(key, value, Origin::Flag(flag.into()));
-        }
+    for (flag, path, text) in aliases {
+        text.iter().for_each(|text| layer.set(path, text, Origin::Flag(flag.into())));
     }
-    if let (Some(election), Found::Key(key)) = (&flags.leader_election, keys::find("lease.enabled")) {
-        let origin = Origin::Flag("--leader-election".into());
-        match election.as_str() {
-            "on" => layer.value(key, true.into(), origin),
-            "off" => layer.value(key, false.into(), origin),
-            other => layer.problem(origin, "", format!("{other:?} is neither on nor off")),
-        }
+    let election = Origin::Flag("--leader-election".into());
+    match flags.leader_election.as_deref() {
+        Some("on") => layer.set("lease.enabled", "true", election),
+        Some("off") => layer.set("lease.enabled", "false", election),
+        Some(other) => layer.problem(election, "", format!("{other:?} is neither on nor off")),
+        None => {}
     }
     if let (false, Found::Key(key)) = (command.is_empty(), keys::find("workload.command")) {
         layer.value(key, command.to_vec().into(), Origin::Flag("the command line".into()));
     }
     for set in &flags.set {
-        let Some((path, text)) = set.split_once('=') else {
-            layer.problem(Origin::Flag(format!("--set {set}")), "", "write a key, = and a value, such as lease.duration=30s");
-            continue;
-        };
-        let origin = Origin::Flag(format!("--set {path}"));
-        match keys::named(path) {
-            (Found::Key(key), None) => layer.text(key, text, origin),
-            (Found::Key(key), Some(entry)) => layer.map(key, vec![(entry.into(), text.into(), origin.clone())], origin),
-            (Found::Section(below), _) => layer.problem(origin, "", section(below)),
-            (Found::Unknown(meant), _) => layer.problem(origin, "", unknown(meant)),
+        match set.split_once('=') {
+            Some((path, text)) => layer.set(path, text, Origin::Flag(format!("--set {path}"))),
+            None => {
+                layer.problem(Origin::Flag(format!("--set {set}")), "", "write a key, = and a value, such as lease.duration=30s")
+            }
         }
     }
     refuse_twice(&mut layer);
     layer
 }
 
-/// Two flags for one key contradict each other, whatever their order; so do two names for one signal.
+/// Refuses a second value for one key. Two flags for one key contradict each other in any order, and so do two names of one signal.
 fn refuse_twice(layer: &mut Layer) {
     let same = |a: &Entry, b: &Entry| a.key.path == b.key.path && (a.entry == b.entry || a.key.shape != Shape::Map);
     let mut twice = Vec::new();
     for (at, entry) in layer.entries.iter().enumerate() {
         if let Some(first) = layer.entries.iter().take(at).find(|first| same(first, entry)) {
-            twice.push((entry.origin.clone(), &entry.key.path, format!("is also set by {}: set it only once", first.origin)));
+            twice.push((
+                entry.origin.clone(),
+                &entry.key.path,
+                format!("this key is also set by {}: set it only once", first.origin),
+            ));
         }
     }
     for (origin, path, message) in twice {

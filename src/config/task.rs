@@ -1,78 +1,148 @@
-//! A task that runs at most once per interval: its keys, and what its command line says.
+//! The keys and the flags of a task, which runs at most once per interval, or per fire of its schedule.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OnExit, OnLoss, WorkloadConfig, humane, rules::Judgement};
+use super::{Cron, OnExit, OnLoss, Schedule, WorkloadConfig, Zone, duration, rules::Validation};
 use crate::cli;
 
-/// The API's longest duration, in seconds, and one.
+/// The longest duration in the API, in seconds, plus one.
 const TOO_LONG: u64 = 1 << 31;
 
 /// A task, with `tenure task` only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TaskConfig {
+    /// When the task is due, in place of --every: five fields of cron, such as `0 2 * * *` (minute, hour, day of month, month, day
+    /// of week). null: none.
+    #[schemars(with = "Option<String>")]
+    pub schedule: Option<Cron>,
+    /// The time zone of the schedule, such as `Europe/Berlin`. The zones are part of tenure.
+    #[schemars(with = "String")]
+    pub time_zone: Zone,
+    /// Decides what becomes of a fire of the schedule that no replica could run at its time.
+    pub missed: Missed,
     /// When the next run is due after one whose replica crashed.
     pub after_crash: AfterCrash,
-    /// What is written after a run that failed.
+    /// Decides what tenure writes after a run that failed.
     pub on_failure: OnFailure,
+}
+
+/// Decides what becomes of a fire of the schedule that no replica could run at its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Missed {
+    /// A run makes up for it as soon as one can begin. A single run makes up for several.
+    #[default]
+    Run,
+    /// No run does, once `lease.duration` has passed since that fire.
+    Skip,
 }
 
 /// When the next run is due after one whose replica crashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AfterCrash {
-    /// One interval after that one began.
+    /// One interval after that run began, or at the next fire of the schedule.
     #[default]
     Wait,
-    /// As soon as whatever ran is dead for certain.
+    /// As soon as every process of that run is dead.
     Run,
 }
 
-/// What is written after a run that failed.
+/// Decides what tenure writes after a run that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnFailure {
-    /// That the Lease rests until the interval is over, as after any run.
+    /// That the Lease rests until the next run is due, as after any run.
     #[default]
     Rest,
-    /// That it is free: another replica may run the task at once, this one sits out one duration.
+    /// That the Lease is free. Another replica may run the task at once; this one leaves it to the others for one
+    /// `lease.duration`, and for twice as long after each further failure, up to the interval or five minutes.
     Release,
+}
+
+/// When a task is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trigger {
+    /// An interval after the last run began.
+    Every(Duration),
+    /// At each fire of a schedule.
+    Schedule(Schedule),
+}
+
+impl Trigger {
+    /// The schedule, if it is one.
+    #[must_use]
+    pub const fn schedule(&self) -> Option<&Schedule> {
+        match self {
+            Self::Every(_) => None,
+            Self::Schedule(schedule) => Some(schedule),
+        }
+    }
 }
 
 /// How a task runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The interval.
-    pub every: Duration,
+    /// When it is due.
+    pub trigger: Trigger,
     /// How long a run may take.
     pub limit: Option<Duration>,
-    /// One run, and then it is over; with this exit code if the Lease is held, or the run not due.
+    /// Set if tenure ends after one run. The exit code if the Lease is held, or no run is due.
     pub once: Option<u8>,
 }
 
 impl Task {
-    /// What the command line says; what of it cannot be is refused.
-    pub(super) fn of(said: &cli::Task, workload: &mut WorkloadConfig, judgement: &mut Judgement) -> Self {
+    /// Reads the command line beside the keys, and refuses impossible values.
+    pub(super) fn of(
+        said: &cli::Task,
+        TaskConfig { schedule, time_zone, .. }: &TaskConfig,
+        workload: &mut WorkloadConfig,
+        validation: &mut Validation,
+    ) -> Self {
         (workload.on_exit, workload.on_loss) =
             if said.once { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };
         let mut span = |flag: &str, written: &str| {
-            let span = humane::parse(written).unwrap_or_else(|message| {
-                judgement.refuse(&[flag], message);
+            let span = duration::parse(written).unwrap_or_else(|message| {
+                validation.refuse(&[flag], message);
                 Duration::from_secs(1)
             });
-            if span.as_secs() == 0 || span.as_secs() >= TOO_LONG || flag == "--every" && span.subsec_nanos() > 0 {
-                judgement.refuse(&[flag], format!("{written:?} is not between 1s and {}s in whole seconds", TOO_LONG - 1));
+            let (parts, what) =
+                if flag == "--every" { (span.subsec_nanos(), "a whole number of seconds") } else { (0, "a duration") };
+            if span.as_secs() == 0 || span.as_secs() >= TOO_LONG || parts > 0 {
+                let most = TOO_LONG - 1;
+                validation.refuse(&[flag], format!("{written:?} is not {what} from 1s to {most}s: write one such as 1h"));
             }
             span
         };
-        Self {
-            every: span("--every", &said.every),
-            limit: said.limit.as_ref().map(|limit| span("--limit", limit)),
-            once: said.once.then_some(said.conflict_exit_code),
-        }
+        let every = said.every.as_ref().map(|every| span("--every", every));
+        let limit = said.limit.as_ref().map(|limit| span("--limit", limit));
+        let trigger = match (every, schedule) {
+            (Some(every), None) => Trigger::Every(every),
+            (None, Some(cron)) => {
+                let shortest = Duration::from_micros(cron.shortest().unsigned_abs());
+                if limit.is_some_and(|limit| limit > shortest) {
+                    let between = duration::format(shortest);
+                    let message = format!("a run may take longer than the {between} between two fires of {cron:?}: shorten one");
+                    validation.refuse(&["--limit", "task.schedule"], message);
+                }
+                Trigger::Schedule(Schedule { cron: cron.clone(), zone: time_zone.clone() })
+            }
+            (Some(every), Some(_)) => {
+                validation.refuse(&["task.schedule", "--every"], "--every says when the task is due too: remove one");
+                Trigger::Every(every)
+            }
+            (None, None) => {
+                validation.refuse(
+                    &["task.schedule"],
+                    "a task needs to know when it is due: write --every 1h or --schedule \"0 2 * * *\"",
+                );
+                Trigger::Every(Duration::from_secs(1))
+            }
+        };
+        Self { trigger, limit, once: said.once.then_some(said.conflict_exit_code) }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Candidate, Probe,
-    humane::{MaybeSpan, Span},
+    duration::{MaybeSpan, Span},
     scalars::Signal,
 };
 
@@ -15,40 +15,45 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct WorkloadConfig {
-    /// Program and arguments, no shell; or after -- on the command line.
+    /// The program and its arguments, without a shell. They may also stand after `--` on the command line.
     pub command: Vec<String>,
-    /// When it runs.
+    /// When the workload runs.
     pub runs: Runs,
-    /// With `runs: always`, and required there: what proves that it took its role.
+    /// The proof that the workload took its role. It is required with `runs: always`.
     pub acknowledge: Option<Acknowledge>,
-    /// When it is ready.
+    /// When the workload is ready. Set one of notify, exec, http, tcp and file; otherwise nothing is asked.
     pub readiness: Probe,
-    /// When it is live: a leader that is not hands over.
+    /// When the workload is live, with the same keys. If it is not, a leader hands over (reason not-live), and a standby is
+    /// started again. With notify it has to say WATCHDOG=1 once in failureThreshold times period, which it is told as
+    /// WATCHDOG_USEC.
     pub liveness: Probe,
-    /// A leader that is not ready within this long hands over.
+    /// The time in which a leader has to get ready after its start or promotion. If it does not, it hands over (reason
+    /// not-ready). EXTEND_TIMEOUT_USEC on NOTIFY_SOCKET gives it longer. null: no limit.
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<String>")]
     pub start_timeout: Option<Duration>,
-    /// With `runs: always` or `frozen`, which standbys campaign.
+    /// Which standbys campaign, with `runs: always` or `frozen`.
     pub candidate: Candidate,
-    /// With `candidate: ready`: a Lease that nobody took for this long is taken by one that is not ready.
+    /// With `candidate: ready`, the time after which a standby that is not ready acquires a Lease that no ready one took.
     #[serde(with = "Span")]
     pub unready_after: Duration,
-    /// Who of it is believed on NOTIFY_SOCKET.
+    /// Whose messages on NOTIFY_SOCKET count.
     pub notify_access: NotifyAccess,
-    /// Added to its environment.
+    /// Variables that are added to the workload's environment.
     pub env: BTreeMap<String, String>,
-    /// -1000 to 1000, added to tenure's own score, of at most 1000; above 0, so that the kernel takes the workload before its
-    /// guard; no use where it kills the whole container (memory.oom.group, which kubelet 1.28 and later set on cgroup v2).
+    /// A number from -1000 to 1000 that is added to tenure's own OOM score; the sum is at most 1000. Above 0 the kernel kills the
+    /// workload before tenure. It has no effect where the kernel kills the whole container (memory.oom.group, which kubelet 1.28
+    /// and later set on cgroup v2).
     #[schemars(range(min = -1000, max = 1000))]
     pub oom_score_adjust: i16,
-    /// What happens when it ends by itself.
+    /// Decides what tenure does when the workload ends by itself.
     pub on_exit: OnExit,
-    /// What happens when the Lease is lost.
+    /// Decides what tenure does when the Lease is lost.
     pub on_loss: OnLoss,
-    /// How it is stopped.
+    /// How the workload is stopped.
     pub stop: Stop,
-    /// How it is started again, with `onExit: restart`; with `follow`, the delays pace a standby of `runs: always` that fails.
+    /// How the workload is started again, with `onExit: restart`. The delays also apply to `standby.command`, to a frozen
+    /// workload that ends, and, with `onExit: follow` and `runs: always`, to a standby that fails.
     pub restart: Restart,
 }
 
@@ -75,21 +80,21 @@ impl Default for WorkloadConfig {
 }
 
 impl WorkloadConfig {
-    /// Whether it is given a NOTIFY_SOCKET.
+    /// True if the workload is given a NOTIFY_SOCKET.
     #[must_use]
     pub fn notifies(&self) -> bool {
         self.acknowledge == Some(Acknowledge::Notify) || self.readiness.notify || self.liveness.notify
     }
 }
 
-/// Whose notifications count (systemd's NotifyAccess).
+/// Whose messages on NOTIFY_SOCKET count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum NotifyAccess {
-    /// Those of the main process and of its descendants.
+    /// Those of the main process and its descendants.
     #[default]
     All,
-    /// Those of the main process alone.
+    /// Those of the main process.
     Main,
 }
 
@@ -100,45 +105,48 @@ pub enum Runs {
     /// While this replica leads.
     #[default]
     Leading,
-    /// On every replica, told its role.
+    /// On every replica. It is told its role, and has to acknowledge it.
     Always,
-    /// On every replica, stopped by SIGSTOP once it is ready, until it leads.
+    /// On every replica. Once it is ready, SIGSTOP stops all of it, until this replica leads.
     Frozen,
 }
 
-/// What counts as the workload's word that it took its role.
+/// The proof that the workload took its role. It is required with `runs: always`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Acknowledge {
-    /// The hook's exit 0: `afterLead` for the promotion, `beforeFollow` for the demotion.
+    /// Exit 0 of both hooks, `afterLead` for the promotion and `beforeFollow` for the demotion.
     Hook,
-    /// `X_TENURE_ROLE=leader` or `standby` on NOTIFY_SOCKET, the former within one `lease.duration` or the hook's timeout.
+    /// X_TENURE_ROLE=leader or X_TENURE_ROLE=standby on NOTIFY_SOCKET. The promotion has one `lease.duration`, or the hook's
+    /// timeout.
     Notify,
-    /// It is enough that the workload takes the signal, and nobody checks what it does then.
+    /// That it takes the signal. Nobody checks what it does then. A workload that is stopped, dumps core, ignores the signal or
+    /// has lost its main thread does not take it.
     None,
 }
 
-/// What happens when the workload ends by itself.
+/// Decides what tenure does when the workload ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnExit {
-    /// Release, exit with its code.
+    /// Release the Lease, and exit with the workload's code.
     #[default]
     Exit,
-    /// Release, sit out one duration, campaign again.
+    /// Release the Lease, leave it to the others for one `lease.duration` (after failures for up to five minutes), and then
+    /// campaign again.
     Follow,
-    /// Start it again as `restart` says; what that does not cover is `exit`.
+    /// Start the workload again, as `restart` says. What that does not cover is `exit`.
     Restart,
 }
 
-/// What happens when the Lease is lost.
+/// Decides what tenure does when the Lease is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnLoss {
-    /// Stop it, campaign again.
+    /// Stop the workload, and campaign again.
     #[default]
     Follow,
-    /// Stop it, exit with 76.
+    /// Stop the workload, and exit with 76.
     Exit,
 }
 
@@ -146,17 +154,20 @@ pub enum OnLoss {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Stop {
-    /// Any that can be caught; SIGCONT goes with it (without a Lease, where it is stopped).
+    /// The stop signal: any signal that can be caught. tenure sends SIGCONT with it; without a Lease, only to a workload that is
+    /// stopped.
     pub signal: Signal,
-    /// From the stop signal to SIGKILL when the stop is planned.
+    /// The time from the stop signal to SIGKILL in a planned stop. The pod's terminationGracePeriodSeconds has to be longer:
+    /// `tenure check` says by how much.
     #[serde(with = "Span")]
     pub grace: Duration,
-    /// From the stop signal to SIGKILL when the Lease is lost; part of its duration.
+    /// The time from the stop signal to SIGKILL when the Lease is lost. It is a part of `lease.duration`.
     #[serde(with = "Span")]
     pub loss_grace: Duration,
-    /// Who gets the stop signal and what is forwarded; SIGKILL always goes to all.
+    /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
+    /// that are left when the main process ends by itself.
     pub kill_mode: KillMode,
-    /// From SIGKILL until every process is gone, on a busy machine; 2s under a tight CPU limit.
+    /// The time from SIGKILL until every process is gone, on a busy machine: at least 100ms. Set 2s under a tight CPU limit.
     #[serde(with = "Span")]
     pub kill_margin: Duration,
 }
@@ -173,7 +184,8 @@ impl Default for Stop {
     }
 }
 
-/// Who gets the stop signal (systemd's KillMode) and what is forwarded; SIGKILL always goes to every process.
+/// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
+/// that are left when the main process ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum KillMode {
@@ -188,18 +200,18 @@ pub enum KillMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Restart {
-    /// After which ends.
+    /// After which ends the workload is started again.
     pub policy: RestartPolicy,
-    /// Before the first restart; doubles with each. Not 0 where nothing else limits them: `onExit: follow` with `runs: always`.
+    /// The time before the first restart. It doubles with each. It must not be 0s if a standby is started again without a limit.
     #[serde(with = "Span")]
     pub delay: Duration,
     /// The longest delay.
     #[serde(with = "Span")]
     pub max_delay: Duration,
-    /// This many restarts within the interval; one more is `exit`.
+    /// The number of restarts within the interval. After that the next end counts as `onExit: exit`.
     #[schemars(range(min = 1))]
     pub burst: u32,
-    /// In which restarts are counted.
+    /// The time in which restarts are counted.
     #[serde(with = "Span")]
     pub interval: Duration,
 }
@@ -223,6 +235,6 @@ pub enum RestartPolicy {
     /// A status other than 0, or a signal.
     #[default]
     OnFailure,
-    /// Any end.
+    /// Any.
     Always,
 }

@@ -1,69 +1,68 @@
-//! What all phases of an election share: what they want done, the request in flight, what was seen of the Lease, and the pace.
+//! The parts that all phases of an election share: the actions, the request in flight, the observation of the Lease, and the
+//! pace.
 
 use std::{collections::VecDeque, time::Duration};
 
-use pacing::Pacing;
-pub(crate) use pacing::doubled;
+use backoff::Backoff;
+pub(crate) use backoff::doubled;
 use reports::Reports;
-pub(crate) use reports::oddity;
+pub(crate) use reports::warning;
 use requests::Requests;
 pub(crate) use requests::{Asked, Attempt};
-pub(crate) use watching::News;
-use watching::Watch;
+use watch_policy::Watch;
+pub(crate) use watch_policy::WatchEvent;
 
 use super::{
     Action, Event,
     elector::Next,
     observation::Observation,
-    patience::Patience,
     record::LeaseRecord,
     recorder::Recorder,
     trace::TraceContext,
+    wait_limit::WaitLimit,
     writes::{LeaseWriter, Stamps},
 };
 use crate::{
-    config::{AfterCrash, Candidate, HttpReady, OnFailure, Release},
+    config::{Candidate, SharedConfig, Trigger},
     law::Timing,
-    link::{InitialState, LastSeen, Slot, Term, Then, ToInit},
+    link::{InitialState, LastSeen, LeaseBackoff, Slot, Term, Then, ToInit},
     time::{Instant, Now},
 };
 
-mod pacing;
+mod backoff;
 mod reports;
 mod requests;
-mod watching;
+mod watch_policy;
 
-/// Carries a nanosecond into all bits of a span's id.
+/// Spreads a nanosecond over all bits of a span's id.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) slot: Slot,
-    /// A follower may write: it is not the turn of another slot.
+    /// A follower may write: no other slot has its turn.
     pub(crate) may_write: bool,
     pub(crate) writer: LeaseWriter,
+    pub(crate) config: SharedConfig,
     pub(crate) timing: Timing,
-    pub(crate) release: Release,
-    /// The interval of a task.
-    pub(crate) every: Option<Duration>,
-    pub(crate) on_failure: OnFailure,
+    /// When runs of a task are due.
+    pub(crate) trigger: Option<Trigger>,
     pub(crate) last_term: Term,
     pub(crate) shutdown: bool,
-    /// None: what is waited for is waited for for ever.
-    pub(crate) patience: Option<Patience>,
+    /// None: the wait for the Lease has no limit.
+    pub(crate) wait_limit: Option<WaitLimit>,
     /// A first read succeeded.
     pub(crate) ready: bool,
-    /// The workload is ready, or not meant to run, as init last said.
-    pub(crate) is_fit: bool,
-    /// How much longer than others it leaves a free Lease alone while it is not.
-    unfit_delay: Option<Duration>,
-    /// `/readyz` answers for the replica alone.
-    pub(crate) answers_unfit: bool,
+    /// The workload is ready, or not meant to run, as init said last.
+    pub(crate) is_workload_ready: bool,
+    /// Since when the workload has been ready, if it is.
+    pub(crate) ready_since: Instant,
     pub(crate) observation: Observation,
-    /// What the next elector would be told.
+    /// The observation that init holds for the next elector.
     handed_on: LastSeen,
     pub(crate) requests: Requests,
-    pub(crate) pacing: Pacing,
+    pub(crate) backoff: Backoff,
+    pub(crate) lease_backoff: LeaseBackoff,
     watch: Watch,
     reports: Reports,
     pub(crate) recorder: Recorder,
@@ -75,45 +74,35 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(initial: &InitialState, slot: Slot, seed: u64, now: Now) -> Self {
-        let config = &initial.config;
+        let config = SharedConfig::from(initial.config.clone());
         let nothing = || LastSeen { duration: config.lease.duration, held: None, named: false, not_before: Instant::BOOT };
         let last_seen = initial.last_seen.get(&slot).cloned().unwrap_or_else(nothing);
         let (identity, timing) = (initial.identity.clone(), config.timing());
-        let every = initial.preset.task().map(|task| task.every);
-        let crash_wait = every.filter(|_| config.task.after_crash == AfterCrash::Wait);
-        let is_fit = config.workload.readiness.means().is_none();
-        let mut recorder = Recorder::new(initial.resume.as_ref(), is_fit, now);
+        let trigger = initial.preset.task().map(|task| task.trigger.clone());
+        let is_workload_ready = config.workload.readiness.handler().is_none();
+        let mut recorder = Recorder::new(initial.resume.as_ref(), is_workload_ready, now);
         if initial.preset.is_once() {
             recorder.waits();
         }
         Self {
             slot,
             may_write: true,
-            observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease, crash_wait),
-            writer: LeaseWriter {
-                identity,
-                name: config.lease.name.clone(),
-                namespace: config.lease.namespace.clone(),
-                kind: initial.preset.kind(),
-                labels: config.lease.labels.clone(),
-                annotations: config.lease.annotations.clone(),
-                status: String::new(),
-            },
+            observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config, trigger.clone()),
+            writer: LeaseWriter { identity, config: config.clone(), kind: initial.preset.kind(), status: String::new() },
+            config,
             timing,
-            release: config.lease.release,
-            every,
-            on_failure: config.task.on_failure,
+            trigger,
             last_term: initial.last_term,
             shutdown: initial.shutdown,
-            patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
-            // Its predecessor has read the Lease.
+            wait_limit: initial.preset.wait_limit().map(|bound| WaitLimit::new(bound, initial.began)),
+            // With a term in progress, the predecessor has read the Lease.
             ready: initial.resume.is_some(),
-            is_fit,
-            unfit_delay: Some(config.workload.unready_after).filter(|_| config.workload.candidate == Candidate::Ready),
-            answers_unfit: config.http.ready == HttpReady::Always,
+            is_workload_ready,
+            ready_since: now.boot,
             handed_on: last_seen,
             requests: Requests::default(),
-            pacing: Pacing::new(now),
+            backoff: Backoff::new(now),
+            lease_backoff: initial.backoff.unwrap_or_default(),
             watch: Watch::new(),
             reports: Reports::default(),
             recorder,
@@ -124,9 +113,10 @@ impl Core {
         }
     }
 
-    /// How long a free Lease is left to those whose workload is ready, if it is.
-    pub(crate) fn deference(&self) -> Option<Duration> {
-        self.unfit_delay.filter(|_| !self.is_fit)
+    /// Returns how long a free Lease is left to replicas whose workload is ready; none if this one's is.
+    pub(crate) fn yield_delay(&self) -> Option<Duration> {
+        let is_asked = self.config.workload.candidate == Candidate::Ready;
+        (is_asked && !self.is_workload_ready).then_some(self.config.workload.unready_after)
     }
 
     pub(crate) fn next_action(&mut self) -> Option<Action> {
@@ -141,7 +131,7 @@ impl Core {
         self.act(Action::Report(event));
     }
 
-    /// Reports what the recorder, told `what`, finds to be over.
+    /// Tells the recorder `what`, and reports the event that it returns.
     pub(crate) fn report_recorded(&mut self, what: impl FnOnce(&mut Recorder) -> Option<Event>) {
         what(&mut self.recorder).into_iter().for_each(|event| self.report(event));
     }
@@ -150,26 +140,26 @@ impl Core {
         self.actions.push_back(action);
     }
 
-    /// The id of the next StepDown.
+    /// Returns the id of the next StepDown.
     pub(crate) const fn next_step_down(&mut self) -> u64 {
         self.step_downs += 1;
         self.step_downs
     }
 
-    /// The time of the next write, above that of every earlier one and above `previous`.
+    /// Returns the time of the next write, later than those of all earlier ones and than `previous`.
     pub(crate) fn next_time(&mut self, now: Now, previous: Option<&str>) -> String {
         self.stamps.next(now.wall, previous)
     }
 
-    /// The span of a campaign that begins `now`. A copy of this replica, as of a restored snapshot, has the same random numbers and
-    /// wakes in the same millisecond, but not in the same nanosecond: by this their acquisitions are told apart (law 6).
+    /// Makes the span of a campaign that begins `now`. A copy of this replica, from a restored snapshot, has the same random
+    /// numbers and wakes in the same millisecond, but not in the same nanosecond. So their acquiring writes differ (law 6).
     pub(crate) fn next_campaign(&mut self, parent: Option<TraceContext>, now: Now) -> TraceContext {
         let context = self.next_context(parent);
         let span_id = context.span_id ^ now.boot.as_nanos().wrapping_mul(SPREAD);
         TraceContext { span_id: span_id.max(1), ..context }
     }
 
-    /// A span of a new trace, or of the trace of `parent`.
+    /// Makes a span of a new trace, or of the trace of `parent`.
     pub(crate) fn next_context(&mut self, parent: Option<TraceContext>) -> TraceContext {
         let trace_id = match parent {
             Some(parent) => parent.trace_id,
@@ -178,49 +168,51 @@ impl Core {
         TraceContext { trace_id, span_id: self.random.u64(1..) }
     }
 
-    /// Takes in the record of a reply, which is always believed. If the watch has overtaken it, another read is due.
-    pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
+    /// Observes the record of a reply, which is always believed. If the watch has overtaken it, another read is due.
+    pub(crate) fn observed(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(self.observation.is_past(&record), now);
-        self.report_oddity(&record);
-        self.report_seen(Some(&record));
-        self.watch.resumes_from(Some(record.resource_version()));
+        self.report_warning(&record);
+        self.report_observed(Some(&record));
+        self.watch.caught_up();
         self.observation.read(record, now);
         self.hand_on();
         self.tick_watch(now);
     }
 
-    /// A reply said that the Lease does not exist.
-    pub(crate) fn saw_absence(&mut self, now: Now) {
+    /// Observes that the Lease does not exist, as a reply said.
+    pub(crate) fn observed_absence(&mut self, now: Now) {
         self.succeeded(false, now);
-        self.watch.resumes_from(None);
+        self.watch.caught_up();
         self.observation.absent(now.boot);
-        self.report_seen(None);
+        self.report_observed(None);
         self.hand_on();
         self.tick_watch(now);
     }
 
-    /// Tells init that `term` is over. What comes next depends on whether init ends.
-    pub(crate) fn leave(&mut self, term: Term, then: Then, backoff: Option<Instant>) -> Next {
+    /// Tells init that `term` is over, and returns the next phase. The other replicas go first until `until`.
+    pub(crate) fn leave(&mut self, term: Term, then: Then, until: Option<Instant>) -> Next {
         self.requests.forget_all();
+        self.lease_backoff.until = self.lease_backoff.until.max(until.unwrap_or_default());
+        let backoff = Some(self.lease_backoff).filter(|backoff| *backoff != LeaseBackoff::default());
         self.tell(ToInit::Ended { term, backoff });
         self.report_recorded(Recorder::ended);
         match then {
-            Then::Follow => Next::Follow { backoff },
+            Then::Follow => Next::Follow,
             Then::Exit => Next::Finish,
         }
     }
 
-    /// Tells init what must outlive this elector: the Lease may be gone before the next one sees it.
+    /// Tells init the part of the observation that must outlive this elector: the Lease may be gone before the next one reads it.
     fn hand_on(&mut self) {
         let last_seen = self.observation.last_seen();
         if last_seen != self.handed_on {
             self.handed_on = last_seen.clone();
-            self.tell(ToInit::Saw { slot: self.slot, last_seen });
+            self.tell(ToInit::Observed { slot: self.slot, last_seen });
         }
     }
 
     fn succeeded(&mut self, wants_another: bool, now: Now) {
-        self.pacing.succeeded(wants_another, now.boot);
+        self.backoff.succeeded(wants_another, now.boot);
         if !self.ready {
             self.ready = true;
             self.report(Event::Ready);

@@ -8,8 +8,9 @@ use super::{
     releasing::Releasing,
 };
 use crate::{
+    config::HttpReady,
     law::Deadlines,
-    link::{InitialState, Slot, Term, ToElector, ToInit},
+    link::{InitialState, LeaseBackoff, Slot, Term, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -30,67 +31,68 @@ enum Phase {
     Finished,
 }
 
-/// What follows a phase that is over.
+/// The phase that follows one that is over.
 #[derive(Clone, Debug)]
 pub(crate) enum Next {
     /// A term begins.
     Lead(Box<Leading>),
-    /// Its workload is proved gone, and the Lease is given back.
+    /// The workload of the term is proved gone: give the Lease back.
     Release(Box<Releasing>),
-    /// It is over.
-    Follow {
-        /// Until then the others go first: it was given up voluntarily.
-        backoff: Option<Instant>,
-    },
-    /// Nothing is left to do.
+    /// The term is over: follow again.
+    Follow,
+    /// Nothing is left to do: init may end.
     Finish,
 }
 
-/// What probes and telemetry see of an election.
+/// The state of an election, for probes and telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// A first read succeeded.
     pub ready: bool,
-    /// The workload is ready too, if it runs here and `http.ready` asks for that.
+    /// The workload is ready, or `http.ready` does not ask for that.
     pub workload: bool,
     /// The term that is held, until the release begins.
-    pub leading: Option<Led>,
+    pub leading: Option<LeaderView>,
+    /// For how long this replica leaves the Lease to the others.
+    pub backoff: LeaseBackoff,
+    /// The next fire of a task's schedule, in microseconds of the wall clock.
+    pub next_fire: Option<i64>,
 }
 
-/// A term that is held.
+/// The term that this replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Led {
-    /// Which.
+pub struct LeaderView {
+    /// The number of the term.
     pub term: Term,
     /// When the last confirmed write was answered.
     pub confirmed: Instant,
-    /// Until when it is valid.
+    /// S, H and E.
     pub deadlines: Deadlines,
-    /// It is ending.
+    /// A stop has begun.
     pub ending: bool,
 }
 
 impl Elector {
-    /// The election as init hands it to a new elector; a term in progress continues. `seed` feeds jitter and trace ids.
+    /// Begins from the state that init hands to a new elector. A term in progress continues. `seed` feeds jitter and trace ids.
     #[must_use]
     pub fn new(initial: InitialState, seed: u64, now: Now) -> Self {
         Self::of_slot(initial, Slot::default(), seed, now)
     }
 
-    /// The election for one of several Leases, whose name `initial` tells.
+    /// The election for one of several Leases. `initial` names the Lease.
     pub(super) fn of_slot(initial: InitialState, slot: Slot, seed: u64, now: Now) -> Self {
         let mut core = Core::new(&initial, slot, seed, now);
         let phase = match initial.resume {
             Some(resume) => Phase::Leading(Box::new(Leading::resume(&mut core, resume, now))),
-            None => Phase::Following(Following::until(initial.backoff)),
+            None => Phase::Following(Following::default()),
         };
         let mut elector = Self { core, phase };
         elector.tick(now);
         elector
     }
 
-    /// Takes in what arrived at `now`. What init said is only taken in: more may wait in the link, such as the proof that disarms
-    /// S and H. Once it is drained, [`Self::handle_timeout`] acts on it (law 9).
+    /// Takes in an input that arrived at `now`. A message of init is only noted, because more may wait in the link, such as the
+    /// proof that disarms S and H. Once the link is drained, [`Self::handle_timeout`] acts (law 9).
     pub fn handle(&mut self, input: Input, now: Now) {
         self.core.recorder.turn(now);
         match input {
@@ -127,12 +129,12 @@ impl Elector {
         self.tick(now);
     }
 
-    /// The next thing to do, in order.
+    /// Returns the next action, in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.core.next_action()
     }
 
-    /// When [`Elector::handle_timeout`] is due; an instant in the past means at once.
+    /// Returns when [`Elector::handle_timeout`] is due. An instant in the past means at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
@@ -143,11 +145,11 @@ impl Elector {
         }
     }
 
-    /// What probes see.
+    /// Returns the state for probes and telemetry.
     #[must_use]
     pub fn view(&self) -> View {
         let leading = match &self.phase {
-            Phase::Leading(leading) => Some(Led {
+            Phase::Leading(leading) => Some(LeaderView {
                 term: leading.term,
                 confirmed: leading.confirmed_at(),
                 deadlines: leading.deadlines(),
@@ -155,12 +157,19 @@ impl Elector {
             }),
             Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,
         };
-        View { ready: self.core.ready, workload: self.core.is_fit || self.core.answers_unfit, leading }
+        let workload = self.core.is_workload_ready || self.core.config.http.ready == HttpReady::Always;
+        View {
+            ready: self.core.ready,
+            workload,
+            leading,
+            backoff: self.core.lease_backoff,
+            next_fire: self.core.observation.next_fire(),
+        }
     }
 
-    /// The name of its Lease.
+    /// Returns the name of the Lease.
     pub(super) fn lease(&self) -> &str {
-        &self.core.writer.name
+        &self.core.config.lease.name
     }
 
     pub(super) const fn slot(&self) -> Slot {
@@ -171,7 +180,7 @@ impl Elector {
         self.core.last_term
     }
 
-    /// Whether no other slot may be written: this one is held, or a write to it is not settled.
+    /// Returns whether this slot keeps the others from being written: it is held, or a write to it is not settled.
     pub(super) fn is_busy(&self) -> bool {
         match &self.phase {
             Phase::Following(following) => following.may_hold(&self.core),
@@ -184,7 +193,7 @@ impl Elector {
         matches!(self.phase, Phase::Finished)
     }
 
-    /// When it would write, if it may.
+    /// Returns when this slot would be written, and with which priority among the slots.
     pub(super) fn candidacy(&self) -> Option<(Instant, Candidacy)> {
         match &self.phase {
             Phase::Following(following) => following.candidacy(&self.core),
@@ -192,20 +201,37 @@ impl Elector {
         }
     }
 
-    /// A read that it wants is never sent.
-    pub(super) fn forgo_read(&mut self) {
+    /// Drops the read that it has asked for, before it is sent.
+    pub(super) fn cancel_read(&mut self) {
         self.core.requests.forgo_answer();
     }
 
-    /// Whether it may write as a follower from now on; `last_term` is the last that any slot began.
-    pub(super) const fn set_turn(&mut self, may_write: bool, last_term: Term) {
-        (self.core.may_write, self.core.last_term) = (may_write, last_term);
+    /// Whether the last read or event said that the Lease is absent.
+    pub(super) const fn finds_none(&self) -> bool {
+        self.core.observation.is_absent()
     }
 
-    /// Reads the Lease soon.
+    /// Returns the instant before which a follower creates no Lease, because a creation was forbidden.
+    pub(super) const fn creates_at(&self) -> Instant {
+        match &self.phase {
+            Phase::Following(following) => following.creates_at(),
+            Phase::Leading(_) | Phase::Releasing(_) | Phase::Finished => Instant::BOOT,
+        }
+    }
+
+    /// Sets whether a follower may write from now on, and from when on it may create a Lease. `last_term` is the last term that any
+    /// slot began.
+    pub(super) fn set_turn(&mut self, may_write: bool, last_term: Term, creates_at: Instant) {
+        (self.core.may_write, self.core.last_term) = (may_write, last_term);
+        if let Phase::Following(following) = &mut self.phase {
+            following.create_at(creates_at);
+        }
+    }
+
+    /// Reads the Lease as soon as possible.
     pub(super) fn look_again(&mut self, now: Now) {
         match &mut self.phase {
-            Phase::Following(_) => self.core.pacing.want_read(),
+            Phase::Following(_) => self.core.backoff.want_read(),
             Phase::Leading(leading) => leading.look_again(now),
             Phase::Releasing(_) | Phase::Finished => {}
         }
@@ -218,7 +244,9 @@ impl Elector {
             self.core.shutdown = true;
         }
         if let ToElector::Health { unready, status } = &message {
-            self.core.is_fit = unready.is_none();
+            if !std::mem::replace(&mut self.core.is_workload_ready, unready.is_none()) {
+                self.core.ready_since = now.boot;
+            }
             self.core.writer.status.clone_from(status);
         }
         match &mut self.phase {
@@ -243,12 +271,9 @@ impl Elector {
         }
     }
 
-    /// The others go first until then: this replica gave up another slot voluntarily.
-    pub(super) fn sit_out(&mut self, until: Instant) {
-        match &mut self.phase {
-            Phase::Following(following) => following.sit_out(until),
-            Phase::Leading(_) | Phase::Releasing(_) | Phase::Finished => {}
-        }
+    /// Lets the other replicas go first for so long, because of a term in another slot.
+    pub(super) const fn back_off(&mut self, backoff: LeaseBackoff) {
+        self.core.lease_backoff = backoff;
     }
 
     fn enter(&mut self, next: Option<Next>) {
@@ -256,7 +281,7 @@ impl Elector {
         self.phase = match next {
             Next::Lead(leading) => Phase::Leading(leading),
             Next::Release(releasing) => Phase::Releasing(releasing),
-            Next::Follow { backoff } => Phase::Following(Following::until(backoff)),
+            Next::Follow => Phase::Following(Following::default()),
             Next::Finish => {
                 self.core.tell(ToInit::Done);
                 Phase::Finished

@@ -1,7 +1,7 @@
-//! A phase of the election: somebody else leads, or nobody does.
+//! The phase in which another replica leads, or none does.
 //!
-//! Owns observation and the campaign: what was not given back is first held by nobody; then one compare-and-swap write on what was
-//! seen, once the law allows it, and the reads that find out what became of a write without an answer (law 6, 11 to 14).
+//! Owns the campaign. A Lease that was not given back is first written as held by nobody. Once the law allows it, one
+//! compare-and-swap write takes the Lease. If that write has no answer, reads find out what became of it (law 6, 11 to 14).
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{
     elector::Next,
     leading::Leading,
     observation::Eligibility,
-    patience::Patience,
-    record::LeaseRecord,
+    record::{LeaseRecord, LeaseState},
     recorder::Recorder,
     trace::TraceContext,
-    writes::TRACEPARENT,
+    wait_limit::WaitLimit,
+    writes::{STEP_DOWN_TO, TRACEPARENT},
 };
 use crate::{
     law::RETRY_PAUSE,
@@ -23,54 +23,46 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// A forbidden creation is retried after about R, then after twice as long each time, up to about this long; until then the
-/// Lease is only read.
+/// The longest pause before a forbidden creation is tried again. The first pause is about R, each next one twice as long;
+/// meanwhile the Lease is only read.
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Following {
-    /// No campaign before this: the Lease was given up voluntarily, and nobody else has led since.
-    backoff: Option<Instant>,
     campaign: Option<Campaign>,
     writes: Paced,
-    /// Creations that were forbidden since there was a Lease: somebody else must create it.
+    /// Creations that were forbidden since there was last a Lease.
     creations: Paced,
 }
 
-/// The order in which slots are written.
+/// The order in which slots are written, the first first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Candidacy {
     Released,
     Expired,
     Free,
-    /// Nobody's to be first.
+    /// Not free yet: the Lease must first be written as held by nobody (law 14).
     Vacant,
 }
 
-/// What is tried again and again, later each time.
-#[derive(Clone, Copy, Debug)]
+/// The pace of repeated attempts: each pause is longer than the one before.
+#[derive(Clone, Copy, Debug, Default)]
 struct Paced {
     times: u32,
     not_before: Instant,
 }
 
-/// An attempted transition: all its writes share a span.
+/// An attempt to lead. All its writes share a span.
 #[derive(Clone, Debug)]
 struct Campaign {
     context: TraceContext,
-    /// The sight that its last write was based on.
-    sight: u64,
-    /// Its last write is in flight, or had no answer: only a read tells.
+    /// The number of changes that its last write was based on.
+    changes: u64,
+    /// The last write is in flight, or had no answer: only a read tells whether it is stored.
     is_unsettled: bool,
-    /// The Lease was acquired by this very record, but S had passed by then, or something later had been seen: it begins no term,
-    /// and is written again (law 12).
+    /// The record that acquired the Lease after S had passed, or after a later version was seen. It begins no term, and is
+    /// written again (law 12).
     outdated: Option<LeaseRecord>,
-}
-
-impl Default for Paced {
-    fn default() -> Self {
-        Self { times: 0, not_before: Instant::BOOT }
-    }
 }
 
 impl Paced {
@@ -80,13 +72,12 @@ impl Paced {
 }
 
 impl Following {
-    /// Follows; until `backoff`, where a term was given up voluntarily, the others go first.
-    pub(crate) fn until(backoff: Option<Instant>) -> Self {
-        Self { backoff, ..Self::default() }
+    pub(crate) const fn creates_at(&self) -> Instant {
+        self.creations.not_before
     }
 
-    pub(crate) const fn sit_out(&mut self, until: Instant) {
-        self.backoff = Some(until);
+    pub(crate) const fn create_at(&mut self, at: Instant) {
+        self.creations.not_before = at;
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
@@ -100,19 +91,22 @@ impl Following {
             self.creations = Paced::default();
         }
         if core.observation.is_led_by_another() {
-            (self.backoff, self.writes) = (None, Paced::default());
+            self.writes = Paced::default();
+            if core.lease_backoff.failures == 0 {
+                core.lease_backoff.until = Instant::BOOT;
+            }
         }
         if core.requests.is_awaiting() {
             return None;
         }
         if !core.shutdown
-            && let Some((code, message)) = core.gives_up(&self.eligibility(core), self.is_unsettled(), now)
+            && let Some((code, message)) = core.give_up(&self.eligibility(core), self.is_unsettled(), now)
         {
             core.shutdown = true;
             core.tell(ToInit::GaveUp { code, message });
             return self.tick(core, now);
         }
-        if now.boot < core.pacing.retry_at() {
+        if now.boot < core.backoff.retry_at() {
             return None;
         }
         if self.is_unsettled() {
@@ -129,6 +123,8 @@ impl Following {
             (Eligibility::Vacant { .. } | Eligibility::Open { .. } | Eligibility::Closed, _) => {
                 if core.next_read() <= now.boot {
                     core.get(now);
+                } else if self.preempts_at(core).is_some_and(|at| at <= now.boot) {
+                    preempt(core, now);
                 }
             }
         }
@@ -140,20 +136,21 @@ impl Following {
         if core.requests.is_awaiting() {
             return watch;
         }
-        let retry = core.pacing.retry_at();
+        let retry = core.backoff.retry_at();
         let act = match self.act_at(core) {
             _ if self.is_unsettled() => retry,
             Some(at) if core.may_write => at.max(retry).min(core.next_read()),
             Some(_) | None => core.next_read(),
         };
-        let patience = core.patience.as_ref().filter(|_| !core.shutdown).and_then(Patience::due);
-        [watch, patience].into_iter().flatten().chain([act]).min()
+        let preemption = self.preempts_at(core).map(|at| at.max(retry));
+        let wait_limit = core.wait_limit.as_ref().filter(|_| !core.shutdown).and_then(WaitLimit::due);
+        [watch, wait_limit, preemption].into_iter().flatten().chain([act]).min()
     }
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        let before = core.observation.sight();
+        let before = core.observation.changes();
         core.watched(watched, now);
-        if core.observation.sight() != before && !self.is_unsettled() {
+        if core.observation.changes() != before && !self.is_unsettled() {
             self.lose(core);
         }
     }
@@ -164,27 +161,29 @@ impl Following {
             (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
                 (Some(record), None) => return self.read(core, record, now),
                 (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
-                    let wait = core.observation.wait_for_nobody(record.duration().unwrap_or_default());
-                    core.report(Event::HeldByNobody { wait });
-                    core.saw(record, now);
+                    if record.state() == LeaseState::Nobody {
+                        let wait = core.observation.wait_for_nobody(record.duration().unwrap_or_default());
+                        core.report(Event::HeldByNobody { wait });
+                    }
+                    core.observed(record, now);
                 }
                 (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => {
                     return self.acquired(core, record, &attempt, now);
                 }
                 (Some(record), attempt) => {
-                    core.saw(record, now);
+                    core.observed(record, now);
                     unknown(core, attempt, operation, NOT_WHAT_WAS_SENT.into(), None, now);
                 }
                 (None, attempt) => unknown(core, attempt, operation, UNREADABLE.into(), None, now),
             },
             (_, Answer::NotFound) => {
                 core.requests.forget_all();
-                core.saw_absence(now);
+                core.observed_absence(now);
                 self.settle(core);
             }
-            // An unanswered write of its own may be the cause: the read tells.
+            // An own write without an answer may be the cause: a read tells.
             (Some(_), Answer::Conflict) => core.get(now),
-            // A server that answers a read with 409 would do so again at once.
+            // A server that answers a read with 409 would do so again, so the next one comes after a pause.
             (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
             (attempt, Answer::Refused { refusal, message }) => {
                 if attempt.is_some() {
@@ -212,51 +211,64 @@ impl Following {
         core.observation.eligibility(self.campaign.as_ref().and_then(|campaign| campaign.outdated.as_ref()))
     }
 
-    /// When the next write is due, and how it compares with those of other slots.
+    /// Returns when the next write is due, and how it compares with the writes of other slots.
     pub(crate) fn candidacy(&self, core: &Core) -> Option<(Instant, Candidacy)> {
         let candidacy = match self.eligibility(core) {
-            Eligibility::Open { why: AcquireReason::Released | AcquireReason::Due, .. } => Candidacy::Released,
+            Eligibility::Open { why: AcquireReason::Released | AcquireReason::Died | AcquireReason::Due, .. } => {
+                Candidacy::Released
+            }
             Eligibility::Open { why: AcquireReason::Expired, .. } => Candidacy::Expired,
             Eligibility::Open { why: AcquireReason::Nobody | AcquireReason::Cleared, .. } => Candidacy::Free,
             Eligibility::Vacant { .. } => Candidacy::Vacant,
             Eligibility::Unknown | Eligibility::Closed => return None,
         };
-        Some((self.act_at(core)?.max(core.pacing.retry_at()), candidacy))
+        Some((self.act_at(core)?.max(core.backoff.retry_at()), candidacy))
     }
 
-    /// When the next write is due; none: never, unless something changes.
+    /// Returns when the next write is due. None: not until something changes.
     fn act_at(&self, core: &Core) -> Option<Instant> {
         match self.eligibility(core) {
             Eligibility::Unknown => Some(Instant::BOOT),
             Eligibility::Closed => None,
             Eligibility::Vacant { from: None, .. } => Some(self.writes.not_before.max(self.creations.not_before)),
             Eligibility::Vacant { from: Some(_), .. } => Some(self.writes.not_before),
-            // Many replicas know when it is due, and one of them may have taken it: a read costs less than a write in vain.
-            Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.pacing.has_asked_since(at) => None,
-            Eligibility::Open { at, .. } => {
-                let at = at + core.deference().unwrap_or_default();
-                // The pace of nobody's hold holds up no takeover that need not wait.
+            // All replicas wait for the same due time, and another may have been faster. A read costs less than a write that
+            // fails.
+            Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.backoff.has_asked_since(at) => None,
+            Eligibility::Open { at, from, .. } => {
+                let at = at + core.yield_delay().unwrap_or_default();
+                // The pace of the writes for nobody does not delay a takeover.
                 let retry = if self.campaign.is_some() { self.writes.not_before } else { Instant::BOOT };
-                Some(at.max(retry).max(self.backoff.unwrap_or(Instant::BOOT)))
+                let is_named = from.annotation(STEP_DOWN_TO) == Some(&core.writer.identity);
+                let others_until = if is_named { Instant::BOOT } else { core.lease_backoff.until };
+                Some(at.max(retry).max(others_until))
             }
         }
     }
 
-    /// Only a read tells what became of the last write.
+    /// Returns when this replica asks the holder to hand over (`lease.preempt`): once both have been what they are for that long.
+    fn preempts_at(&self, core: &Core) -> Option<Instant> {
+        let after = core.config.lease.preempt.filter(|_| core.is_workload_ready && !self.is_unsettled())?;
+        let at = core.observation.preempts_at(core.config.lease.priority, after)?;
+        Some(at.max(core.ready_since + after).max(core.lease_backoff.until))
+    }
+
+    /// Returns whether only a read can tell what became of the last write.
     fn is_unsettled(&self) -> bool {
         self.campaign.as_ref().is_some_and(|campaign| campaign.is_unsettled)
     }
 
-    /// The Lease may name this replica, and is then to be given back: by a term that ends as it begins.
+    /// Returns whether the Lease may name this replica. If so, it has to be given back before the elector ends: by a term that
+    /// ends as it begins.
     pub(crate) fn may_hold(&self, core: &Core) -> bool {
         let is_open = || matches!(self.eligibility(core), Eligibility::Open { .. });
         self.campaign.as_ref().is_some_and(|campaign| campaign.is_unsettled || campaign.outdated.is_some() && is_open())
     }
 
-    /// What was not given back is waited for like any other holder (law 14).
+    /// Writes a Lease that was not given back as held by nobody, who is then waited for like any other holder (law 14).
     fn hold_for_nobody(&mut self, core: &mut Core, from: Option<&LeaseRecord>, duration: Duration, now: Now) {
         self.pace(core, now);
-        // Equal bytes would look unbroken to whoever saw the former and not what came between.
+        // To a replica that missed a version in between, equal bytes would look like an unchanged Lease.
         let latest = core.observation.latest_time().map(str::to_owned);
         let time = core.next_time(now, latest.as_deref());
         let object = core.writer.nobody(from, duration, &time);
@@ -269,7 +281,7 @@ impl Following {
     fn campaign(&mut self, core: &mut Core, why: AcquireReason, from: &LeaseRecord, now: Now) {
         self.pace(core, now);
         let campaign = self.campaign.get_or_insert_with(|| {
-            if core.deference().is_some() {
+            if core.yield_delay().is_some() {
                 let message = "no replica with a ready workload has taken the Lease: this one does, whose own is not ready";
                 core.report(Event::Odd { message: message.into() });
             }
@@ -277,56 +289,58 @@ impl Following {
             let context = core.next_campaign(other.filter(|_| why == AcquireReason::Released), now);
             core.recorder.campaigning(why, context, other);
             core.report(Event::Campaigning { why, context, other });
-            Campaign { context, sight: 0, is_unsettled: true, outdated: None }
+            Campaign { context, changes: 0, is_unsettled: true, outdated: None }
         });
-        (campaign.sight, campaign.is_unsettled) = (core.observation.sight(), true);
-        let context = campaign.context;
-        // If the holder stays the same its renewTime must rise, whoever wrote the last one.
+        (campaign.changes, campaign.is_unsettled) = (core.observation.changes(), true);
+        let (context, outdated) = (campaign.context, campaign.outdated.clone());
+        // If the Lease already names this replica, renewTime must still rise.
         let own = Some(from).filter(|record| record.is_held_by(&core.writer.identity));
         let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
-        core.replace(core.writer.acquire(from, core.timing, &time, context), Some(context), now);
+        let fires = core.observation.fires(from, outdated.as_ref(), now.wall);
+        let object = core.writer.acquire(from, core.timing, core.trigger.is_some(), fires, &time, context);
+        core.replace(object, Some(context), now);
     }
 
     fn pace(&mut self, core: &Core, now: Now) {
         self.writes = self.writes.after(doubled(RETRY_PAUSE, self.writes.times, core.timing.renew_period), now);
     }
 
-    /// A quorum read: it proves an unanswered write of this replica, or shows the current state (law 6).
+    /// Takes in a quorum read. It proves an unanswered write of this replica, or shows the current state (law 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
         if let Some(attempt) = core.requests.proved_by(&record).cloned() {
             return self.acquired(core, record, &attempt, now);
         }
         core.requests.forget_overtaken(&record);
-        core.saw(record, now);
+        core.observed(record, now);
         self.settle(core);
         None
     }
 
-    /// The Lease is this replica's, by `attempt`: a term begins, unless that would be too late (law 12, 15).
+    /// Begins a term, because `attempt` has acquired the Lease; unless it is too late for that (law 12, 15).
     fn acquired(&mut self, core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Option<Next> {
         core.requests.forget_all();
         let is_overtaken = core.observation.is_past(&record);
-        core.saw(record.clone(), now);
+        core.observed(record.clone(), now);
         let context = attempt.acquires?;
         if !is_overtaken && now.boot < core.timing.deadlines(attempt.sent).soft {
             return Some(Next::Lead(Box::new(Leading::begin(core, record, attempt.sent, context, now))));
         }
         self.writes = Paced::default();
-        let sight = core.observation.sight();
-        self.campaign = Some(Campaign { context, sight, is_unsettled: false, outdated: Some(record) });
+        let changes = core.observation.changes();
+        self.campaign = Some(Campaign { context, changes, is_unsettled: false, outdated: Some(record) });
         None
     }
 
-    /// It is known what became of the last write: nothing. The Lease may have changed since it was sent.
+    /// Notes that the last write was not stored. If the Lease has changed since that write was sent, the campaign is lost.
     fn settle(&mut self, core: &mut Core) {
         let Some(campaign) = &mut self.campaign else { return };
         campaign.is_unsettled = false;
-        if campaign.sight != core.observation.sight() {
+        if campaign.changes != core.observation.changes() {
             self.lose(core);
         }
     }
 
-    /// The Lease is no longer what was campaigned for. If it is an own write that had no answer, a read will tell.
+    /// Ends the campaign, because the Lease has changed. If the change may be an own write that had no answer, a read decides.
     fn lose(&mut self, core: &mut Core) {
         let shows_own = core.observation.record().is_some_and(|record| core.requests.may_be(record));
         if !shows_own && self.campaign.take().is_some() {
@@ -340,7 +354,16 @@ pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
-/// Of the writes without an answer only acquisitions are remembered (law 14).
+/// Asks the holder to hand over. The write repeats the version and the spec that were read, so even a late one changes neither
+/// the holder nor its times.
+fn preempt(core: &mut Core, now: Now) {
+    let Some(record) = core.observation.record() else { return };
+    let (object, holder) = (core.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
+    core.report(Event::Preempts { holder });
+    core.replace(object, None, now);
+}
+
+/// Takes in that a request has no answer. Only acquiring writes are remembered (law 14).
 fn unknown(
     core: &mut Core,
     attempt: Option<Attempt>,

@@ -1,13 +1,11 @@
-//! A phase of the election: this replica holds the Lease.
+//! The phase in which this replica holds the Lease.
 //!
 //! Owns renewal, the term's deadlines as the elector knows them, loss, and the stop that precedes every end of a term (law 1, 3 to
-//! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::armed`]).
-
-use std::time::Duration;
+//! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::guard_deadline`]).
 
 use super::{
     Event, Watched,
-    core::{Core, News},
+    core::{Core, WatchEvent},
     elector::Next,
     record::{LeaseRecord, later},
     trace::TraceContext,
@@ -22,9 +20,8 @@ use crate::{
 mod answers;
 mod ending;
 
-/// Specs are a few hundred bytes. One that somebody has bloated is not sent over the link, which it could break: the next elector
-/// does without it.
-const LONGEST_SPEC: usize = 16 * 1024;
+/// A longer name of a preferred holder could break the link, so it is not sent: the next elector does without it.
+const LONGEST_HOLDER: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leading {
@@ -32,15 +29,15 @@ pub(crate) struct Leading {
     info: TermInfo,
     /// The last version that a write of this term proved.
     confirmed: Proved,
-    /// What the next write is based on; none until a fresh elector has read it.
+    /// The version that the next write replaces. None until a fresh elector has read one.
     base: Option<LeaseRecord>,
-    /// In force; never, once nothing runs that they could end.
+    /// The deadlines in force; `NEVER` once nothing of the term runs.
     deadlines: Deadlines,
     serial: u64,
     is_acknowledged: bool,
     renewal: Renewal,
-    /// The known preferred holder. One that was already recorded when the Lease was taken has had its time: yielding to it now
-    /// would make the replicas take turns for as long as it does not come.
+    /// The preferred holder that is known. A holder that was preferred when the Lease was taken has had its chance. If the leader
+    /// stepped down for it now, the replicas would take turns until it came.
     preference: Option<String>,
     stage: Stage,
 }
@@ -49,24 +46,25 @@ pub(crate) struct Leading {
 struct Proved {
     resource_version: String,
     at: Instant,
-    /// The renewTime of that write, or of a later one that was refused, in microseconds; none: it was an earlier elector's.
+    /// The renewTime of that write, or of a later one that was refused, in microseconds. None if an earlier elector sent the
+    /// write.
     time: Option<i64>,
 }
 
-/// When the next request is sent, and which.
+/// When the next request is sent, and whether it is a read or a write.
 #[derive(Clone, Debug)]
 struct Renewal {
     due: Instant,
     is_read_wanted: bool,
-    /// So that the Lease is looked at whatever a write proves meanwhile.
+    /// The Lease is read even if a write is proved meanwhile.
     is_gone: bool,
-    /// Consecutive conflicts: the first is retried at once, later ones are paced.
+    /// Consecutive conflicts. The first is retried at once, later ones after a pause.
     conflicts: u32,
     /// Consecutive writes without an answer.
     unanswered: u32,
 }
 
-/// How far a term is on the way to its end.
+/// How far the term is on the way to its end.
 #[derive(Clone, Debug)]
 enum Stage {
     Held,
@@ -82,16 +80,16 @@ struct Ending {
     reason: Reason,
     request: u64,
     context: TraceContext,
-    /// A previous elector had announced the release: E is void, and whatever has happened to the Lease since is no loss.
+    /// A previous elector had announced the release. E is void, and a change of the Lease since then is no loss.
     was_released: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Proof {
     then: Then,
-    /// Of a task that ran: the Lease rests until it is over.
-    interval: Option<Duration>,
-    /// When it was known here.
+    /// A task ran: the Lease rests until the next run is due.
+    rests: bool,
+    /// When this elector heard of the proof.
     at: Instant,
 }
 
@@ -102,7 +100,7 @@ impl Renewal {
 }
 
 impl Leading {
-    /// The term that an acquisition sent at `sent` has won, proved by `record` before S.
+    /// Begins the term of an acquiring write that was sent at `sent` and proved by `record` before S.
     pub(crate) fn begin(core: &mut Core, record: LeaseRecord, sent: Instant, context: TraceContext, now: Now) -> Self {
         core.last_term = Term(core.last_term.0.saturating_add(1));
         let info = TermInfo {
@@ -132,9 +130,9 @@ impl Leading {
         leading
     }
 
-    /// Resumes the term of a previous elector, whose constants are this elector's (law 1, 6).
+    /// Resumes the term of a previous elector. D, rho, G and killMargin are the same for all electors of an init (law 1, 6).
     pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
-        let Confirmed { resource_version, spec, deadlines, .. } = resume.confirmed;
+        let Confirmed { resource_version, preferred_holder, deadlines } = resume.confirmed;
         // Init disarms H with the proof.
         let is_over = resume.released || deadlines.hard == Instant::NEVER;
         let mut leading = Self {
@@ -146,7 +144,7 @@ impl Leading {
             serial: 0,
             is_acknowledged: true,
             renewal: Renewal::at(now.boot),
-            preference: preferred_in(&spec),
+            preference: preferred_holder,
             stage: Stage::Held,
         };
         let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
@@ -156,7 +154,7 @@ impl Leading {
         leading
     }
 
-    /// When the last write was confirmed: too long ago means unhealthy (client-go's HealthzAdaptor).
+    /// Returns when the last write was confirmed. Probes report an old one as unhealthy, as client-go's HealthzAdaptor does.
     pub(crate) const fn confirmed_at(&self) -> Instant {
         self.confirmed.at
     }
@@ -203,20 +201,19 @@ impl Leading {
 
     pub(crate) fn told(&mut self, core: &mut Core, message: ToElector, now: Now) {
         match message {
-            ToElector::Acknowledged { term, serial } if term == self.term && serial == self.serial => self.is_acknowledged = true,
+            ToElector::Acknowledged { term, serial } => self.is_acknowledged |= (term, serial) == (self.term, self.serial),
             ToElector::Stopping { term, reason, .. } if term == self.term => {
                 if reason.is_loss() {
-                    self.lose(core, reason);
+                    self.lose(core, reason)
                 } else {
-                    self.end(core, reason);
+                    self.end(core, reason)
                 }
             }
             ToElector::Stopped { term, request, stop, then } if term == self.term => self.stopped(core, request, stop, then, now),
             ToElector::Unproved { term, .. } if term == self.term => {
                 core.report(Event::Odd { message: "nothing is released until the workload is proved gone".into() });
             }
-            ToElector::Acknowledged { .. }
-            | ToElector::Stopping { .. }
+            ToElector::Stopping { .. }
             | ToElector::Stopped { .. }
             | ToElector::Unproved { .. }
             | ToElector::InitialState(_)
@@ -233,7 +230,7 @@ impl Leading {
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
         match core.watched(watched, now) {
-            Some(News::Changed(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
+            Some(WatchEvent::Changed(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
                 if core.requests.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
                     return;
                 }
@@ -243,23 +240,23 @@ impl Leading {
                     self.base = Some(record);
                 }
             }
-            Some(News::Deleted(record))
+            Some(WatchEvent::Deleted(record))
                 if record.uid() == self.info.uid && later(record.resource_version(), &self.confirmed.resource_version) =>
             {
                 self.lose(core, Reason::LostDeleted);
             }
-            Some(News::Changed(_) | News::Deleted(_)) | None => {}
+            Some(WatchEvent::Changed(_) | WatchEvent::Deleted(_)) | None => {}
         }
     }
 
-    /// The watch no longer shows the Lease: it is gone, or only its label. A read tells.
+    /// Reads the Lease at once. The watch shows it no longer: it is deleted, or has only lost its label.
     pub(crate) const fn look_again(&mut self, now: Now) {
         (self.renewal.is_read_wanted, self.renewal.is_gone) = (true, true);
         self.renewal.due = now.boot;
     }
 
-    /// A renewal needs init's acknowledgement of the last extension, and a term that is not lost, proved dead or released (law 4, 7,
-    /// 8, 10). At S it is lost.
+    /// Returns whether the term may be renewed: init has acknowledged the last extension, and the term is not lost, proved dead
+    /// or released (law 4, 7, 8, 10). At S it is lost.
     fn may_renew(&self) -> bool {
         let goes_on = match self.stage {
             Stage::Held => true,
@@ -270,11 +267,9 @@ impl Leading {
     }
 
     fn confirmed_for_init(&self) -> Confirmed {
-        let spec = self.base.as_ref().and_then(|base| serde_json::to_string(base.spec()).ok());
         Confirmed {
-            uid: self.info.uid.clone(),
             resource_version: self.confirmed.resource_version.clone(),
-            spec: spec.filter(|spec| spec.len() <= LONGEST_SPEC).unwrap_or_default(),
+            preferred_holder: self.preference.clone().filter(|holder| holder.len() <= LONGEST_HOLDER),
             deadlines: self.deadlines,
         }
     }
@@ -289,9 +284,4 @@ impl Proved {
         let time = record.renew_time().and_then(micros);
         Self { resource_version: record.resource_version().to_owned(), at: now.boot, time }
     }
-}
-
-fn preferred_in(spec: &str) -> Option<String> {
-    let spec: serde_json::Value = serde_json::from_str(spec).ok()?;
-    spec.get("preferredHolder")?.as_str().map(str::to_owned)
 }

@@ -1,11 +1,11 @@
 //! Decides who leads, as the law says.
 //!
-//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) it reads and writes; the deadlines are
-//! [`crate::law`]'s. Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time
-//! at which they arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`], and whenever
-//! it has read all that waited on the link.
+//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) that it reads and writes. The deadlines come from
+//! [`crate::law`]. Never reads a clock, does IO, or knows tokio or kube. The elector process feeds it [`Input`]s with the time at
+//! which they arrived, and carries out each [`Action`] at once and in order. It wakes the machine at [`Elector::poll_timeout`],
+//! and whenever it has drained the link.
 //!
-//! At most one request is in flight at a time. What the edge must do after a request failed is documented at [`Answer`].
+//! At most one request is in flight at a time. [`Answer`] tells what the edge must do after a failure.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -16,7 +16,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    link::{Reason, Slot, ToElector, ToInit},
+    link::{LeaseBackoff, Reason, Slot, ToElector, ToInit},
     words::worded,
 };
 
@@ -25,50 +25,52 @@ use self::{
     transition::{Anchor, LostCampaign, Margin, Phase, TermPhase, Transition},
 };
 
-pub(crate) use self::core::oddity;
-pub use self::elector::{Elector, Led, View};
-pub use self::pool::Pool;
+pub(crate) use self::core::warning;
+pub use self::elector::{Elector, LeaderView, View};
+pub use self::slots::Slots;
 
-pub mod armed;
 mod core;
 mod elector;
 mod following;
+pub mod guard_deadline;
 mod leading;
+pub mod obituary;
 mod observation;
-mod patience;
-mod pool;
+pub mod publication;
 pub mod record;
 mod recorder;
 mod releasing;
+mod slots;
 pub mod trace;
-pub mod traffic;
 pub mod transition;
+pub mod turn;
+mod wait_limit;
 pub mod writes;
 
 /// Matches an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What a machine wants done.
+/// An action that the machine asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Send this request, within the attempt timeout, and report its outcome as [`Input::Answered`]. Retry and add nothing.
+    /// Send this request once and unchanged, within the attempt timeout, and report its outcome as [`Input::Answered`].
     Request {
-        /// For which Lease; [`Request::List`] is for all.
+        /// The Lease; [`Request::List`] is for all of them.
         slot: Slot,
-        /// Returned in the answer.
+        /// The answer names it.
         id: RequestId,
-        /// What to send.
+        /// The request.
         request: Request,
     },
-    /// Watch the Lease, or all of several slots, from this version on; replaces any earlier watch.
+    /// Watch the Lease, or the Leases of all slots, from this version on, in place of any earlier watch.
     Watch {
-        /// The version of the last object read; none: start from the current state.
+        /// The version of the last object read. None: start from the current state.
         resource_version: Option<String>,
     },
     /// Tell init.
     Tell(ToInit),
-    /// Something that people and telemetry want to know.
+    /// Report an event to people and telemetry.
     Report(Event),
 }
 
@@ -93,7 +95,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// What it asks for.
+    /// Returns the operation, as in RBAC.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         match self {
@@ -107,12 +109,12 @@ impl Request {
 }
 
 worded! {
-    /// What the API server is asked to do, named as in RBAC.
+    /// An operation of the API server, named as in RBAC.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Operation {
         /// A read.
         Get = "get",
-        /// A read of several.
+        /// A read of several objects.
         List = "list",
         /// POST.
         Create = "create",
@@ -120,7 +122,7 @@ worded! {
         Update = "update",
         /// DELETE.
         Delete = "delete",
-        /// The one that keeps streaming after its answer.
+        /// A read whose answer streams further events.
         Watch = "watch",
     }
 }
@@ -132,9 +134,9 @@ pub enum Answer {
     Object(Arc<Value>),
     /// 2xx of a LIST.
     Listed {
-        /// Those that could be read, of whatever name.
+        /// The objects that could be read, under any name.
         objects: Vec<Arc<Value>>,
-        /// That of the list.
+        /// The version of the list.
         resource_version: String,
     },
     /// 2xx of a DELETE.
@@ -143,34 +145,34 @@ pub enum Answer {
     NotFound,
     /// 409, AlreadyExists included.
     Conflict,
-    /// It was certainly not done: the server said so (401, 403, 422, 429, 404 for namespace or API group), or nothing was sent.
+    /// Certainly not done: the server said so (401, 403, 422, 429, 404 for namespace or API group), or nothing was sent.
     Refused {
-        /// What kind of refusal.
+        /// The kind of refusal.
         refusal: Refusal,
-        /// What the server said, or why nothing was sent.
+        /// The server's words, or why nothing was sent.
         message: RequestError,
     },
     /// Unknown outcome (timeout, reset, refused connection, 5xx, a body that cannot be read). The edge has dropped its
     /// connections, so that the next attempt uses a new one.
     Unknown {
-        /// What happened.
+        /// The failure.
         message: RequestError,
         /// From a Retry-After header.
         retry_after: Option<Duration>,
     },
 }
 
-/// Why a request failed: words for people, and the status by which the edges and the log tell one failure from another.
+/// Why a request failed: words for people, and the status by which edges and log tell failures apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestError {
     /// The HTTP status, if the API server answered.
     pub status: Option<u16>,
-    /// What it said, or what happened if it did not answer; one line.
+    /// The server's words, or the failure if there was no answer; one line.
     pub words: String,
 }
 
 impl RequestError {
-    /// Whether the API server denied it (403).
+    /// Returns whether the API server denied it (403).
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.status == Some(403)
@@ -187,15 +189,9 @@ impl Display for RequestError {
     }
 }
 
-impl From<String> for RequestError {
-    fn from(words: String) -> Self {
-        Self { status: None, words }
-    }
-}
-
-impl From<&str> for RequestError {
-    fn from(words: &str) -> Self {
-        Self::from(words.to_owned())
+impl<T: Into<String>> From<T> for RequestError {
+    fn from(words: T) -> Self {
+        Self { status: None, words: words.into() }
     }
 }
 
@@ -218,23 +214,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// How long the server asks to wait before a retry.
+    /// Returns the pause that the server asks for.
     pub(crate) const fn retry_after(self) -> Option<Duration> {
-        match self {
-            Self::TooManyRequests { retry_after } => retry_after,
-            Self::Unauthorized | Self::Forbidden | Self::NoSuchPlace | Self::Invalid => None,
-        }
+        if let Self::TooManyRequests { retry_after } = self { retry_after } else { None }
     }
 }
 
-/// What arrived.
+/// An input of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The answer to a request.
     Answered {
-        /// Which.
+        /// The id of the request.
         id: RequestId,
-        /// What it is.
+        /// The answer.
         answer: Answer,
     },
     /// From the watch.
@@ -243,7 +236,7 @@ pub enum Input {
     Told(ToElector),
 }
 
-/// What the watch brought.
+/// An event of the watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
     /// ADDED or MODIFIED.
@@ -252,7 +245,7 @@ pub enum Watched {
     Deleted(Arc<Value>),
     /// BOOKMARK: no further event up to this version.
     Bookmark(String),
-    /// It ended, or could not start.
+    /// The watch ended, or could not start.
     Ended(WatchEnd),
 }
 
@@ -261,71 +254,72 @@ pub enum Watched {
 pub enum WatchEnd {
     /// Normally: no event was missed.
     Closed,
-    /// 403: there is no permission to watch.
+    /// 403: the replica may not watch.
     Forbidden(RequestError),
-    /// By an error, or because the version to watch from is gone: events may have been missed.
+    /// With an error, or because the version to watch from is gone. Events may have been missed.
     Failed(RequestError),
 }
 
-/// What people and telemetry want to know; nothing waits for it.
+/// An event for people and telemetry. Nothing waits for its report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A first read succeeded: the replica is ready.
+    /// The first read has succeeded: the replica is ready.
     Ready,
-    /// Somebody else holds the Lease now (client-go's OnNewLeader); reported once per holder, never for a Lease without one.
+    /// Another replica holds the Lease now (client-go's OnNewLeader). Reported once per holder.
     NewLeader {
         /// Which Lease.
         slot: Slot,
-        /// Its identity.
+        /// The identity of the holder.
         holder: String,
     },
     /// The Lease names another term than before, or none: the history that `/` shows.
     HolderChanged {
         /// Which Lease.
         slot: Slot,
-        /// Who has it; none: nobody has taken it.
+        /// The new holder; none: nobody has taken it.
         holder: Option<String>,
         /// leaseTransitions.
         term: i32,
-        /// When, in microseconds by a wall clock: that of who has it; if nobody has, this one's, when that was seen.
+        /// When the term began by the holder's wall clock, in microseconds. Without a holder, when that was observed by this wall
+        /// clock.
         at: i64,
-        /// What became of the term before, if there was one.
+        /// The end of the last term, if there was one.
         before: Option<TermEnd>,
     },
     /// A campaign began: the Lease may be taken.
     Campaigning {
-        /// Why it is free.
+        /// Why the Lease is free.
         why: AcquireReason,
         /// The transition's own span.
         context: TraceContext,
-        /// The old leader's span, if annotated: after a proper release the remote parent, so that one trace spans both replicas;
-        /// otherwise a link.
+        /// The old leader's span, if it is annotated. After a release it is the remote parent, so that one trace spans both
+        /// replicas; otherwise a link.
         other: Option<TraceContext>,
     },
-    /// Somebody else took or changed it first.
+    /// Another client took or changed the Lease first.
     CampaignLost(Box<LostCampaign>),
-    /// What was not given back is now held by nobody, and waited for (law 14).
+    /// The Lease was not given back, is now held by nobody, and is waited for (law 14).
     HeldByNobody {
-        /// For how long.
+        /// The time that it is waited for.
         wait: Duration,
     },
     /// A renewal was confirmed.
     Renewed {
-        /// From the send to the answer.
+        /// The time from the send to the answer.
         latency: Duration,
-        /// What was left before S.
+        /// The time that was left before S.
         margin: Margin,
     },
-    /// A request failed; for metrics, and for one log line per state.
+    /// A request failed. For metrics, and for one log line per state.
     Failed {
-        /// Which.
+        /// The operation.
         operation: Operation,
         /// Why.
         message: RequestError,
     },
-    /// What had failed succeeds again.
+    /// An operation that had failed succeeds again.
     Recovered {
-        /// Which; others may still be failing.
+        /// The operation. Others may still be failing.
         operation: Operation,
     },
     /// The term ends.
@@ -335,22 +329,29 @@ pub enum Event {
         /// The transition's own span.
         context: TraceContext,
     },
+    /// A term of this replica failed, and it leaves the Lease to the others for a while.
+    BacksOff(LeaseBackoff),
+    /// This replica asks a holder of a lower priority to hand over.
+    Preempts {
+        /// The identity of the holder.
+        holder: String,
+    },
     /// This replica leads, or stands by again.
     Transitioned(Box<Transition>),
-    /// Something within a term is over, outside its transitions.
+    /// A part of a term, outside its transitions, is over.
     WithinTerm(Box<TermPhase>),
-    /// What runs once waits for the Lease no longer.
+    /// A lock or a task with `--once` waits for the Lease no longer.
     WaitedInVain {
-        /// Its span.
+        /// The span of the wait.
         context: TraceContext,
-        /// Ties it to the wall clock.
+        /// The clocks at its end.
         anchor: Anchor,
-        /// From when until when, and for whom.
+        /// The wait, with the holder that it was for.
         wait: Phase,
     },
-    /// Something unusual about the Lease, reported once per state.
+    /// A warning about the Lease, reported once per state.
     Odd {
-        /// One line.
+        /// The warning, on one line.
         message: String,
     },
 }
@@ -359,15 +360,17 @@ worded! {
     /// How a term ended, as far as the Lease shows it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum TermEnd {
-        /// It was given back.
+        /// The holder gave it back.
         Released = "released",
-        /// It was over when the next one began.
+        /// Its holder died, and the witness gave it back (law 20).
+        Died = "died",
+        /// Its duration was over when the next term began.
         Expired = "expired",
-        /// The next one began before it was over: what was between them was not seen.
+        /// The next term began before its duration was over. The change between them was not observed.
         Replaced = "replaced",
-        /// Somebody emptied the Lease.
+        /// The Lease was emptied.
         Cleared = "cleared",
-        /// Somebody deleted it.
+        /// The Lease was deleted.
         Deleted = "deleted",
     }
 }
@@ -376,34 +379,36 @@ worded! {
     /// Why a Lease is free.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum AcquireReason {
-        /// Its holder gave it back.
+        /// The holder released it.
         Released = "released",
-        /// Its holder has not renewed it in time.
+        /// Its holder died, and the witness gave it back (law 20).
+        Died = "died",
+        /// The holder has not renewed it in time.
         Expired = "expired",
-        /// It was not given back, and whoever had it is dead by now (law 14).
+        /// The Lease was not released, and an earlier holder is dead by now (law 14).
         Nobody = "nobody",
-        /// The interval of its task is over, and whatever ran is dead.
+        /// The interval of its task is over, and the last run is dead.
         Due = "due",
-        /// It was not given back, and nobody is to be waited for: `lease.creationWait` is 0.
+        /// The Lease was not released, and `lease.creationWait: 0s` skips the wait.
         Cleared = "cleared",
     }
 }
 
 worded! {
-    /// How a Lease was given back.
+    /// The outcome of a release.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ReleaseResult {
-        /// It names no holder.
+        /// The holder is empty.
         Clear = "clear",
-        /// It is deleted.
+        /// The Lease is deleted.
         Delete = "delete",
-        /// It waits to be due.
+        /// The Lease rests until its task is due.
         Rest = "rest",
-        /// Not at all: configured so.
+        /// No write was sent: `lease.release: keep`.
         Keep = "keep",
-        /// Not at all: it no longer belonged to this term.
+        /// Not written: the Lease no longer belonged to this term.
         NotOurs = "not-ours",
-        /// It is unknown whether it was.
+        /// Unknown: no answer came.
         Unknown = "unknown",
     }
 }

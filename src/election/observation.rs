@@ -1,19 +1,21 @@
-//! What a follower has seen of the Lease, and when it may take it.
+//! A follower's observation of the Lease, and when it may take the Lease.
 //!
-//! Owns law 11, 13, 14 and 17 for the follower: the unbroken observation of one (uid, spec), the wait for the record's own
-//! duration, what nobody has given back and is first held by nobody, the memory of who may still run although the record no longer
-//! names it, and what must not be taken although it is free. A time in the record is compared with a clock only to tell when a task is
-//! due whose last run is proved dead, or waited out like any holder: a wrong clock shifts a run, and lets no two run at once.
+//! Owns law 11, 13, 14 and 17 for the follower: the wait for the record's duration while (uid, spec) does not change; the hold of
+//! nobody for a Lease that was not given back; the memory of holders that may still run although the record no longer names them;
+//! and the cases in which a free Lease must not be taken. A time in the record is compared with a clock only to tell when the
+//! next run of a task is due. The last run is proved dead by then, or its duration was waited for. So a wrong clock shifts a run,
+//! and lets no two run at once. Of a schedule, the Lease records the last fire that a run was for, and only a later one is due:
+//! so whatever the clocks show, no fire is run twice.
 
 use std::time::Duration;
 
 use super::{
     AcquireReason,
     record::{LeaseRecord, LeaseState, later},
-    writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO, micros},
+    writes::{FIRE, HOLDER, OBITUARY, STEP_DOWN, STEP_DOWN_TO, micros},
 };
 use crate::{
-    config::{ForeignRelease, LeaseConfig},
+    config::{AfterCrash, Config, ForeignRelease, Missed, Schedule, Trigger},
     law::Timing,
     link::LastSeen,
     time::{Instant, Now},
@@ -22,67 +24,74 @@ use crate::{
 /// The basis and the prime of the hash FNV-1a.
 const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 
-/// By how much one priority goes before the next: longer than a watch and a write take.
+/// The delay from one priority to the next: longer than a watch event and a write take.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What was last seen of the Lease.
+/// The last observation of the Lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     me: String,
     timing: Timing,
-    /// If the user has set it.
+    /// `lease.creationWait`; none: not set.
     creation_wait: Option<Duration>,
     foreign_release: ForeignRelease,
-    /// From the start of a run whose replica crashed to the next.
-    crash_wait: Option<Duration>,
-    /// So long it is left to replicas of a higher priority.
-    precedence: Duration,
-    seen: Seen,
-    /// The clocks when that was last confirmed, before it was due.
-    seen_at: Now,
-    /// uid of the Lease that was held when it was last seen held, unless that is known to be gone.
+    /// When runs of a task are due.
+    trigger: Option<Trigger>,
+    after_crash: AfterCrash,
+    missed: Missed,
+    /// The Lease is left to replicas of a higher priority for so long.
+    priority_delay: Duration,
+    observed: Observed,
+    /// The clocks when (uid, spec) was last read unchanged before the next run was due.
+    observed_at: Now,
+    /// The next fire of the schedule by the Lease, in microseconds of the wall clock.
+    next_fire: Option<i64>,
+    /// uid of the Lease that was last observed held, unless that Lease is known to be gone.
     held: Option<String>,
-    /// The holder that was last seen, if one was, had its name in [`HOLDER`] too.
+    /// The last observed holder had its name in [`HOLDER`] too.
     was_named: bool,
-    /// That of the Lease last seen, even if it is gone: watch events must be later.
+    /// The version last observed, even if that Lease is gone: watch events must be later.
     version: Option<String>,
-    /// o: since when (uid, spec) has been unchanged, or the Lease absent.
+    /// o, client-go's observedTime: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
-    /// How often that has begun anew.
-    sights: u64,
-    /// The duration of the last held record that had one, or a longer one recorded since while nobody led: "last seen D". Own D, if
-    /// there was none.
+    /// Since when the Lease has named this holder, in this term of its.
+    led_since: Instant,
+    /// How often (uid, spec) has changed.
+    changes: u64,
+    /// The "last seen D" of law 11: the duration of the last held record that had one, or a longer one recorded since by a Lease
+    /// without a leader. Own D, if there was none.
     last_duration: Duration,
-    /// The latest renewTime that was seen. Nobody's next one has to differ from all that others may still be watching.
+    /// The latest renewTime observed. The next write for nobody must differ from all records that other replicas may still be
+    /// waiting for.
     latest_time: Option<String>,
-    /// The memory: until then holders may run that the Lease does not name, whoever has held it since (law 14).
+    /// The memory of law 14: until then holders may run that the Lease no longer names.
     not_before: Instant,
 }
 
 #[derive(Clone, Debug)]
-enum Seen {
+enum Observed {
     Nothing,
     Absent,
     Lease(LeaseRecord),
 }
 
-/// What may be done about the Lease.
+/// The actions on the Lease that the law allows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Eligibility {
-    /// Nothing has been seen yet.
+    /// The Lease has not been read yet.
     Unknown,
-    /// Not until something changes: it is paused, being deleted, or its coordinator's to give.
+    /// Must not be taken until something changes: it is paused, being deleted, or its coordinator has not appointed this replica.
     Closed,
-    /// It was not given back: it is first written as held by nobody for `duration` (law 14).
+    /// Was not given back: it must first be written as held by nobody for `duration` (law 14).
     Vacant {
-        /// The record to replace; none: there is no Lease.
+        /// The record to replace. None: there is no Lease.
         from: Option<LeaseRecord>,
-        /// The longest known.
+        /// The longest duration known.
         duration: Duration,
     },
-    /// It may be taken at `at`.
+    /// May be taken at `at`.
     Open {
-        /// When.
+        /// The instant from which the law allows it.
         at: Instant,
         /// Why it is free.
         why: AcquireReason,
@@ -92,36 +101,35 @@ pub(crate) enum Eligibility {
 }
 
 impl Observation {
-    /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
-    pub(crate) fn after(
-        last_seen: LastSeen,
-        me: String,
-        timing: Timing,
-        config: &LeaseConfig,
-        crash_wait: Option<Duration>,
-    ) -> Self {
+    /// Begins without a read of the Lease, with the part of earlier electors' observations that still counts.
+    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, config: &Config, trigger: Option<Trigger>) -> Self {
+        let Config { lease, task, .. } = config;
         let LastSeen { duration, held, named, not_before } = last_seen;
         Self {
             me,
             timing,
-            creation_wait: config.creation_wait,
-            foreign_release: config.foreign_release,
-            crash_wait,
-            precedence: STEP * u32::from(config.priority.unsigned_abs()),
-            seen: Seen::Nothing,
-            seen_at: Now { boot: Instant::BOOT, wall: 0 },
+            creation_wait: lease.creation_wait,
+            foreign_release: lease.foreign_release,
+            trigger,
+            after_crash: task.after_crash,
+            missed: task.missed,
+            priority_delay: STEP * u32::from(lease.priority.unsigned_abs()),
+            observed: Observed::Nothing,
+            observed_at: Now { boot: Instant::BOOT, wall: 0 },
+            next_fire: None,
             held,
             was_named: named,
             version: None,
             since: Instant::BOOT,
-            sights: 0,
+            led_since: Instant::BOOT,
+            changes: 0,
             last_duration: duration,
             latest_time: None,
             not_before,
         }
     }
 
-    /// What counts of what was seen for the next elector, which may find the Lease gone.
+    /// Returns the part of the observation that counts for the next elector, which may find the Lease gone.
     pub(crate) fn last_seen(&self) -> LastSeen {
         let (duration, held, named) = (self.last_duration, self.held.clone(), self.was_named);
         LastSeen { duration, held, named, not_before: self.not_before }
@@ -131,12 +139,12 @@ impl Observation {
     pub(crate) fn read(&mut self, record: LeaseRecord, clocks: Now) {
         let now = clocks.boot;
         self.note_time(&record);
-        let (before, is_first_sight) = (self.longest(), !self.shows(&record));
+        let (before, has_changed) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
         let state = self.state_of(&record);
         let recorded = record.duration().unwrap_or(self.last_duration);
         self.last_duration = match state {
-            // A reply that the watch has overtaken tells of an earlier holder.
+            // A reply that the watch has overtaken shows an earlier holder.
             LeaseState::Held if !self.is_past(&record) => recorded,
             LeaseState::Held | LeaseState::Nobody | LeaseState::Free => self.last_duration.max(recorded),
             LeaseState::Resting | LeaseState::Released => self.last_duration,
@@ -146,10 +154,13 @@ impl Observation {
             LeaseState::Held => record.annotation(HOLDER).is_some_and(|name| !record.is_held_by(name)),
             LeaseState::Resting | LeaseState::Released => false,
         };
-        if is_first_sight {
-            self.begin_sight(now);
+        if has_changed {
+            self.begin_anew(now);
         }
-        if is_another || is_first_sight && was_displaced {
+        if self.record().is_none_or(|seen| !seen.is_of_the_term_of(&record)) {
+            self.led_since = now;
+        }
+        if is_another || has_changed && was_displaced {
             self.remember(before.max(self.longest()), now);
         }
         if is_another || record.holder().is_some() {
@@ -159,15 +170,18 @@ impl Observation {
             self.was_named = record.annotation(HOLDER).is_some();
         }
         self.version = Some(record.resource_version().to_owned());
-        // A clock that is set meanwhile moves what is due, but not what has been.
-        if is_first_sight || self.due_at().is_none_or(|due| now < due) {
-            self.seen_at = clocks;
+        // If a clock is set, a run that is not due yet moves. A run that was already due stays due, unless it is to be skipped.
+        let is_skipped = self.missed == Missed::Skip && self.next_fire.is_some_and(|fire| fire <= self.tolerated(clocks.wall));
+        if has_changed || is_skipped || self.due_at().is_none_or(|due| now < due) {
+            self.observed_at = clocks;
         }
-        self.seen = Seen::Lease(record);
+        self.next_fire = self.schedule().map(|schedule| self.fire_after(schedule, &record));
+        self.observed = Observed::Lease(record);
     }
 
-    /// Takes in a version from the watch; false if it is no later than what was seen, of this Lease or of an earlier one that is
-    /// gone (law 16). Such a one still tells for how long somebody may have it; and one of another Lease, that its holder may run.
+    /// Takes in a version from the watch. Returns false if it is no later than the last observed version, of this Lease or of an
+    /// earlier one that is gone (law 16). An older version still tells for how long its holder may run, and one of another uid
+    /// that its holder may run at all.
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Now) -> bool {
         let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         if is_news {
@@ -176,25 +190,25 @@ impl Observation {
             self.note_time(&record);
             self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
             if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
-                // It was gone before what is seen now was there.
+                // That Lease was gone before the current one was created.
                 self.remember(record.duration().unwrap_or_else(|| self.longest()), self.since);
             }
         }
         is_news
     }
 
-    /// The Lease does not exist.
+    /// Takes in that the Lease does not exist.
     pub(crate) fn absent(&mut self, now: Instant) {
-        if !matches!(self.seen, Seen::Absent) {
-            self.begin_sight(now);
-            (self.seen, self.held) = (Seen::Absent, None);
+        if !matches!(self.observed, Observed::Absent) {
+            self.begin_anew(now);
+            (self.observed, self.held) = (Observed::Absent, None);
             self.remember(self.longest(), now);
         }
     }
 
-    /// The watch says that this Lease was deleted; false if it is not the one last seen, or the event is older.
+    /// Takes in a deletion event. Returns false if it is about another uid, or older than the last observation.
     pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
-        let current = matches!(&self.seen, Seen::Lease(seen)
+        let current = matches!(&self.observed, Observed::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
         if current {
             self.version = Some(record.resource_version().to_owned());
@@ -203,46 +217,59 @@ impl Observation {
         current
     }
 
-    /// The version last seen.
-    pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
-        match &self.seen {
-            Seen::Lease(record) => Some(record),
-            Seen::Nothing | Seen::Absent => None,
-        }
+    /// Whether the Lease was absent when it was last observed.
+    pub(crate) const fn is_absent(&self) -> bool {
+        matches!(self.observed, Observed::Absent)
     }
 
-    /// Whether (uid, spec) of `record` is what was last seen.
+    /// Returns the version last observed.
+    pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
+        if let Observed::Lease(record) = &self.observed { Some(record) } else { None }
+    }
+
+    /// Returns whether uid and spec of `record` are those last observed.
     pub(crate) fn shows(&self, record: &LeaseRecord) -> bool {
         self.record().is_some_and(|seen| seen.says_the_same_as(record))
     }
 
-    /// Whether something later than `record` was seen, which a reply then does not know of.
+    /// Returns whether a later version than `record` was observed.
     pub(crate) fn is_past(&self, record: &LeaseRecord) -> bool {
         self.version.as_ref().is_some_and(|version| later(version, record.resource_version()))
     }
 
-    /// Which sight this is: another number means that (uid, spec) has changed since, if only for a moment.
-    pub(crate) const fn sight(&self) -> u64 {
-        self.sights
+    /// Returns how often (uid, spec) has changed, so that a caller can tell whether it has changed meanwhile, if only for a
+    /// moment.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 
-    /// The latest renewTime that was seen.
+    /// Returns the latest renewTime observed.
     pub(crate) fn latest_time(&self) -> Option<&str> {
         self.latest_time.as_deref()
     }
 
-    /// Whether somebody else leads.
+    /// Returns whether another replica holds the Lease.
     pub(crate) fn is_led_by_another(&self) -> bool {
         self.record().is_some_and(|record| record.state() == LeaseState::Held && !record.is_held_by(&self.me))
     }
 
-    /// What the law allows. `proved` is an acquisition of this replica that is stored, but began no term: as long as the Lease says
-    /// just that, it need not be waited for (law 12).
+    /// Returns when this replica may ask a holder of a lower priority to hand over: once it has led for `after`, and not before a
+    /// standby of a yet higher priority.
+    pub(crate) fn preempts_at(&self, priority: i8, after: Duration) -> Option<Instant> {
+        let holders = self.record().filter(|_| self.is_led_by_another())?.preemptible_priority()?;
+        if holders >= priority {
+            return None;
+        }
+        Some(self.led_since + after + self.priority_delay)
+    }
+
+    /// Returns what the law allows. `proved` is an acquiring write of this replica that is stored, but began no term. As long as
+    /// the Lease is unchanged since that write, it need not be waited for (law 12).
     pub(crate) fn eligibility(&self, proved: Option<&LeaseRecord>) -> Eligibility {
-        let record = match &self.seen {
-            Seen::Nothing => return Eligibility::Unknown,
-            Seen::Absent => return Eligibility::Vacant { from: None, duration: self.longest() },
-            Seen::Lease(record) => record,
+        let record = match &self.observed {
+            Observed::Nothing => return Eligibility::Unknown,
+            Observed::Absent => return Eligibility::Vacant { from: None, duration: self.longest() },
+            Observed::Lease(record) => record,
         };
         let state = self.state_of(record);
         let is_mine = state == LeaseState::Held && record.is_held_by(&self.me);
@@ -258,11 +285,16 @@ impl Observation {
             }
             LeaseState::Resting => {
                 let wait = record.duration().unwrap_or_else(|| self.longest());
-                (self.due(record, record.renew_time(), wait), AcquireReason::Due, candidate)
+                let due = self.schedule().map_or_else(|| self.due(record, record.renew_time(), wait), |_| self.since);
+                (due, AcquireReason::Due, candidate)
             }
             LeaseState::Held => {
                 let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
-                let due = self.crash_wait.map(|wait| self.due(record, record.acquire_time(), wait)).filter(|due| *due > expired);
+                let wait = match self.trigger {
+                    Some(Trigger::Every(wait)) if self.after_crash == AfterCrash::Wait => Some(wait),
+                    Some(Trigger::Every(_) | Trigger::Schedule(_)) | None => None,
+                };
+                let due = wait.map(|wait| self.due(record, record.acquire_time(), wait)).filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
                 (at, why, candidate.filter(|_| was_asked))
@@ -276,41 +308,108 @@ impl Observation {
             LeaseState::Nobody | LeaseState::Free => {
                 return Eligibility::Vacant { from: Some(record.clone()), duration: self.longest() };
             }
+            LeaseState::Released if record.annotation(OBITUARY).is_some() => (self.since, AcquireReason::Died, candidate),
             LeaseState::Released => (self.since, AcquireReason::Released, candidate),
         };
-        // The others leave it to a named candidate for one D (law 17).
+        let fires = self.next_fire.filter(|_| !self.is_to_be_repeated(record, proved));
+        let fires = fires.map(|fire| self.shown_at(fire) + self.moment(record));
+        let (at, why) = fires.filter(|fires| *fires > at).map_or((at, why), |fires| (fires, AcquireReason::Due));
+        // A named candidate goes first for one D (law 17).
         let at = match candidate {
             Some(candidate) if candidate == self.me => at,
             Some(_) => self.timing.takeable(at, self.timing.duration),
-            None => at + self.precedence,
+            None => at + self.priority_delay,
         };
         Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
     }
 
-    /// How long what is held by nobody is waited for, if this is the duration that it says.
+    /// Returns how long a Lease that nobody holds for `duration` is waited for.
     pub(crate) fn wait_for_nobody(&self, duration: Duration) -> Duration {
         self.creation_wait.unwrap_or(duration)
     }
 
-    /// When the next run is due, before which nobody takes the Lease; none if nothing but its holder is waited for.
+    /// Returns when the next run of a task is due. None if only a holder is waited for.
     pub(crate) fn due_at(&self) -> Option<Instant> {
-        match self.eligibility(None) {
-            Eligibility::Open { at, why: AcquireReason::Due, .. } => Some(at),
-            Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } | Eligibility::Open { .. } => None,
-        }
+        let Eligibility::Open { at, why: AcquireReason::Due, .. } = self.eligibility(None) else { return None };
+        Some(at)
     }
 
-    /// When `wait` has passed since `time` by the wall clock, or since what is seen was first seen: no date in the future blocks
-    /// anybody for ever. And a moment later, another one for each replica: not all come at once.
+    /// Returns the two ends of the quiet time of a task's Lease: from the end of a run until the next one is due.
+    pub(crate) fn quiet(&self) -> Option<[Instant; 2]> {
+        let due = self.due_at()?;
+        let record = self.record().filter(|record| record.state() == LeaseState::Held);
+        let since = record.map_or(Instant::BOOT, |record| {
+            self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()))
+        });
+        Some([since, due])
+    }
+
+    /// Returns when `wait` has passed since `time` by the wall clock. At the latest when it has passed since (uid, spec) was
+    /// first observed, so that a date in the future blocks nobody for ever.
     fn due(&self, record: &LeaseRecord, time: Option<&str>, wait: Duration) -> Instant {
-        let passed = self.seen_at.wall.saturating_sub(time.and_then(micros).unwrap_or_default());
-        let left = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX).saturating_sub(passed);
+        let wait_micros = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
+        let due = self.shown_at(time.and_then(micros).unwrap_or_default().saturating_add(wait_micros));
+        due.min(self.timing.takeable(self.since, wait)) + self.moment(record)
+    }
+
+    /// Returns when the wall clock shows this time.
+    fn shown_at(&self, wall: i64) -> Instant {
+        let left = wall.saturating_sub(self.observed_at.wall);
         let span = Duration::from_micros(left.unsigned_abs());
-        let due = if left < 0 { self.seen_at.boot.before(span) } else { self.seen_at.boot + span };
+        if left < 0 { self.observed_at.boot.before(span) } else { self.observed_at.boot + span }
+    }
+
+    /// Returns a delay that differs between replicas, so that not all write at once.
+    fn moment(&self, record: &LeaseRecord) -> Duration {
         let bytes = record.renew_time().unwrap_or_default().bytes().chain(self.me.bytes());
         let hash = bytes.fold(FNV.0, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV.1));
-        let moment = self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0);
-        due.min(self.timing.takeable(self.since, wait)) + moment
+        self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0)
+    }
+
+    fn schedule(&self) -> Option<&Schedule> {
+        self.trigger.as_ref()?.schedule()
+    }
+
+    /// Returns the next fire of the schedule by the Lease, in microseconds of the wall clock.
+    pub(crate) fn next_fire(&self) -> Option<i64> {
+        self.next_fire.filter(|fire| *fire < i64::MAX)
+    }
+
+    /// Returns the fire that a run which begins at `wall` is for, and the one after it: the latest, as a single run makes up for
+    /// all that were missed.
+    pub(crate) fn fires(&self, record: &LeaseRecord, proved: Option<&LeaseRecord>, wall: i64) -> [Option<i64>; 2] {
+        let Some(schedule) = self.schedule() else { return [None; 2] };
+        let recorded = record.annotation(FIRE).and_then(micros);
+        let due = if self.is_to_be_repeated(record, proved) { recorded } else { self.next_fire };
+        let fire = schedule.latest(last_fire(record), wall).or(due);
+        [fire, schedule.next(fire.unwrap_or(wall))]
+    }
+
+    /// Returns the first fire that is due by this record, or the end of all times if there is none.
+    fn fire_after(&self, schedule: &Schedule, record: &LeaseRecord) -> i64 {
+        let last = last_fire(record);
+        let after = match self.missed {
+            Missed::Run => last,
+            Missed::Skip => last.max(self.tolerated(self.observed_at.wall)),
+        };
+        schedule.next(after).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the time until which fires are to be skipped: a takeover takes D.
+    fn tolerated(&self, wall: i64) -> i64 {
+        wall.saturating_sub(i64::try_from(self.timing.duration.as_micros()).unwrap_or_default())
+    }
+
+    /// Returns whether the recorded fire is still to be run: its run was given back undone, crashed and is to be made up for, or is
+    /// the one of this replica's own acquisition.
+    fn is_to_be_repeated(&self, record: &LeaseRecord, proved: Option<&LeaseRecord>) -> bool {
+        match self.state_of(record) {
+            LeaseState::Released => record.annotation(FIRE).is_some(),
+            LeaseState::Held => {
+                self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
+            }
+            LeaseState::Resting | LeaseState::Nobody | LeaseState::Free => false,
+        }
     }
 
     fn note_time(&mut self, record: &LeaseRecord) {
@@ -318,31 +417,38 @@ impl Observation {
         self.latest_time = time.map(str::to_owned).or_else(|| self.latest_time.take());
     }
 
-    const fn begin_sight(&mut self, now: Instant) {
+    const fn begin_anew(&mut self, now: Instant) {
         self.since = now;
-        self.sights += 1;
+        self.changes += 1;
     }
 
-    /// The longest duration known.
+    /// Returns the longest duration known.
     fn longest(&self) -> Duration {
         self.last_duration.max(self.timing.duration)
     }
 
-    /// A mark that follows a hold of one second proves nothing: its duration may be that one's (law 14).
+    /// Returns the state of the record. A release mark after a hold of one second proves nothing: its duration may be that of the
+    /// hold (law 14).
     fn state_of(&self, record: &LeaseRecord) -> LeaseState {
         let is_foreign = || !self.was_named && record.annotation(HOLDER).is_none();
         match record.state() {
             LeaseState::Free if self.foreign_release == ForeignRelease::Trust && is_foreign() => LeaseState::Released,
             LeaseState::Released if self.last_duration == Duration::from_secs(1) => LeaseState::Free,
-            state @ (LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free) => {
-                state
+            LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => {
+                record.state()
             }
         }
     }
 
-    /// Somebody whom the Lease does not name may run for up to `duration`.
+    /// Remembers that a holder which the Lease does not name may run for up to `duration`.
     fn remember(&mut self, duration: Duration, now: Instant) {
         let until = self.timing.takeable(now, self.wait_for_nobody(duration));
         self.not_before = self.not_before.max(until);
     }
+}
+
+/// Returns the fire that the last run was for. The first fire of a schedule comes after the last run without one, or after the Lease
+/// was made.
+fn last_fire(record: &LeaseRecord) -> i64 {
+    [record.annotation(FIRE), record.acquire_time(), record.created()].into_iter().flatten().find_map(micros).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! A Lease as it was read: the whole object, and a typed view of what the law looks at.
+//! A Lease as it was read: the whole object, and a typed view of the fields that the law needs.
 //!
-//! Owns the reading of other people's JSON. Whatever is missing, null or of the wrong type counts as absent, never as an error:
-//! the real API server does not serve such Leases, others may. The whole object is kept, so that a write returns what it did not
-//! change: unknown fields, labels, annotations, owner references and finalizers of others. Only nulls in the spec are dropped, as
-//! the API server does: specs are compared without them.
+//! Owns the reading of JSON that others wrote. A field that is missing, null or of the wrong type counts as absent, and is no
+//! error: the real API server does not serve such Leases, another server may. The whole object is kept, so that a write preserves
+//! the fields, labels, annotations, owner references and finalizers of others. Only nulls in the spec are dropped, as the API
+//! server drops them, because specs are compared.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -12,36 +12,37 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::writes::{HOLDER, NOBODY, PAUSED, RESTS, micros, rests};
+use super::writes::{HOLDER, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
 
-/// One version of the Lease. Immutable, so that clones are cheap.
+/// A version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRecord(Arc<Value>);
 
 /// The longest duration in seconds that the API can express.
 const LONGEST: u64 = i32::MAX as u64;
 
-/// What is not a map counts as an empty spec.
+/// A spec that is not a map counts as empty.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
-/// Whether somebody holds the Lease.
+/// The state of the Lease, by its record alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// Somebody does.
+    /// Somebody holds it.
     Held,
-    /// It was given back until it is due: [`RESTS`] names this very renewTime and holder (law 14).
+    /// Given back until its task is due: [`RESTS`] names this very renewTime and holder (law 14).
     Resting,
-    /// It was not given back, and is waited for: held by [`NOBODY`] (law 14).
+    /// Held by [`NOBODY`]: it was not given back, and is waited for (law 14).
     Nobody,
     /// The mark that a proper release leaves: holder "", duration 1, acquireTime = renewTime, and no name beside it (law 14).
     Released,
-    /// In any other shape: `{}`, a null holder, cleared by hand, a mark beside the name of who has not given it back.
+    /// Free in any other shape: `{}`, a null holder, cleared by hand, a mark beside the name of a holder that has not given it
+    /// back.
     Free,
 }
 
 impl LeaseRecord {
-    /// The view of `object`; none without a uid, or without a resourceVersion that is an integer of any length: without them
-    /// nothing may be written to it, and without a number there is no fencing token.
+    /// Reads `object`. None without a uid, or if its resourceVersion is not an integer: without both nothing may be written to
+    /// it, and a fencing token is a number.
     #[must_use]
     pub fn read(mut object: Arc<Value>) -> Option<Self> {
         if spec_of(&object).values().any(Value::is_null)
@@ -53,13 +54,13 @@ impl LeaseRecord {
         (!record.uid().is_empty() && is_number(record.resource_version())).then_some(record)
     }
 
-    /// The object as it was read, except for nulls in its spec.
+    /// Returns the object as it was read, without nulls in its spec.
     #[must_use]
     pub fn object(&self) -> &Value {
         &self.0
     }
 
-    /// Its spec without nulls.
+    /// Returns the spec without nulls.
     #[must_use]
     pub fn spec(&self) -> &Map<String, Value> {
         spec_of(&self.0)
@@ -77,19 +78,25 @@ impl LeaseRecord {
         self.metadata("resourceVersion").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it is being deleted and only waits for its finalizers (law 17).
+    /// `metadata.creationTimestamp`, verbatim.
+    #[must_use]
+    pub fn created(&self) -> Option<&str> {
+        self.metadata("creationTimestamp")?.as_str()
+    }
+
+    /// Returns whether the Lease is being deleted, and only waits for its finalizers (law 17).
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|value| !value.is_null())
     }
 
-    /// Whether only the recorded holder may take it (law 17): [`PAUSED`] is anything but `false`.
+    /// Returns whether only the recorded holder may take the Lease (law 17): [`PAUSED`] is there and not `false`.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.annotation(PAUSED).is_some_and(|value| value != "false")
     }
 
-    /// One annotation.
+    /// Returns the value of an annotation.
     #[must_use]
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.metadata("annotations")?.get(name)?.as_str()
@@ -101,21 +108,31 @@ impl LeaseRecord {
         self.text("holderIdentity").filter(|holder| !holder.is_empty())
     }
 
-    /// Whether it is held by exactly this identity.
+    /// Returns whether the holder is exactly this identity.
     #[must_use]
     pub fn is_held_by(&self, identity: &str) -> bool {
         self.holder() == Some(identity)
     }
 
-    /// `spec.leaseDurationSeconds` if it is positive: missing, zero or negative is no duration (law 11), and one beyond what the API
-    /// can express is the longest that it can.
+    /// Returns the priority of the holder, if a replica of a higher one may ask it to hand over: nobody else has a say in who
+    /// leads next. A priority beside another name is that of an earlier holder.
+    #[must_use]
+    pub fn preemptible_priority(&self) -> Option<i8> {
+        let is_named = self.state() == LeaseState::Held && self.annotation(HOLDER) == self.holder();
+        let is_asked = [STEP_DOWN, STEP_DOWN_TO].into_iter().any(|name| self.annotation(name).is_some());
+        let is_left_alone = is_asked || self.is_paused() || self.is_being_deleted() || self.strategy().is_some();
+        self.annotation(PRIORITY)?.parse().ok().filter(|_| is_named && !is_left_alone)
+    }
+
+    /// `spec.leaseDurationSeconds` if it is positive. Missing, zero or negative is no duration (law 11). One beyond 32 bits is
+    /// the longest that the API can express.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let seconds = saturated(self.spec().get("leaseDurationSeconds")?)?;
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
     }
 
-    /// `spec.leaseTransitions`; absent or negative counts as 0, more than the API allows counts as its maximum.
+    /// `spec.leaseTransitions`. Absent or negative counts as 0, one beyond 32 bits as the maximum.
     #[must_use]
     pub fn transitions(&self) -> i32 {
         let transitions = self.spec().get("leaseTransitions").and_then(saturated).unwrap_or_default();
@@ -134,29 +151,29 @@ impl LeaseRecord {
         self.text("renewTime")
     }
 
-    /// Whether its duration, or `unknown` if none is recorded, is over by this wall clock in microseconds. A hint, on which nobody
-    /// takes anything (law 11).
+    /// Returns whether the duration, or `unknown` if none is recorded, has passed since renewTime by this wall clock in
+    /// microseconds. A hint, by which no Lease is taken (law 11).
     #[must_use]
     pub fn looks_expired(&self, unknown: Duration, wall: i64) -> bool {
         let duration = self.duration().unwrap_or(unknown);
         self.age(wall).is_none_or(|age| age > i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
     }
 
-    /// Whether it was renewed within its duration, or `unknown` if none is recorded, of this wall clock in microseconds. Not if its
-    /// renewTime is in the future by more: one of the two clocks is wrong then. A hint, on which nobody takes anything (law 11).
+    /// Returns whether renewTime is at most the duration, or `unknown` if none is recorded, away from this wall clock in
+    /// microseconds. If it is further in the future, one of the two clocks is wrong. A hint, by which no Lease is taken (law 11).
     #[must_use]
     pub fn looks_alive(&self, unknown: Duration, wall: i64) -> bool {
         let duration = self.duration().unwrap_or(unknown);
         !self.looks_expired(unknown, wall) && self.ahead(wall) <= duration
     }
 
-    /// For how long it has not been renewed by this wall clock, in microseconds; none without a renewTime.
+    /// Returns the time since the last renewal by this wall clock, in microseconds. None without a renewTime.
     #[must_use]
     pub fn age(&self, wall: i64) -> Option<i64> {
         Some(wall.saturating_sub(micros(self.renew_time()?)?))
     }
 
-    /// How far in the future its renewTime is by this wall clock.
+    /// Returns how far renewTime is in the future by this wall clock.
     #[must_use]
     pub fn ahead(&self, wall: i64) -> Duration {
         Duration::from_micros(self.age(wall).map_or(0, |age| u64::try_from(age.saturating_neg()).unwrap_or_default()))
@@ -174,7 +191,7 @@ impl LeaseRecord {
         self.text("preferredHolder").filter(|holder| !holder.is_empty())
     }
 
-    /// Whether somebody holds it.
+    /// Returns the state of the Lease.
     #[must_use]
     pub fn state(&self) -> LeaseState {
         match self.holder() {
@@ -194,10 +211,19 @@ impl LeaseRecord {
         if marked { LeaseState::Released } else { LeaseState::Free }
     }
 
-    /// Whether this is the same (uid, spec) as `other`: what a follower watches (law 11).
+    /// Returns whether uid and spec are those of `other`. A follower waits for them to stay the same (law 11).
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         self.uid() == other.uid() && self.spec() == other.spec()
+    }
+
+    /// Returns whether the Lease is in the same term as in `other`.
+    pub(super) fn is_of_the_term_of(&self, other: &Self) -> bool {
+        let is_same = |of: fn(&Self) -> Option<&str>| of(self) == of(other);
+        self.uid() == other.uid()
+            && is_same(Self::holder)
+            && is_same(Self::acquire_time)
+            && self.transitions() == other.transitions()
     }
 
     fn metadata(&self, name: &str) -> Option<&Value> {
@@ -209,26 +235,27 @@ impl LeaseRecord {
     }
 }
 
-/// A field of the metadata of an object.
+/// Returns a field of the metadata of an object.
 #[must_use]
 pub fn metadata_of<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
     object.get("metadata")?.get(name)
 }
 
-/// The spec of an object.
+/// Returns the spec of an object.
 #[must_use]
 pub fn spec_of(object: &Value) -> &Map<String, Value> {
     object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
-/// Whether resourceVersion `a` is later than `b`: integers of arbitrary length, as Kubernetes guarantees since 1.35.
+/// Returns whether resourceVersion `a` is later than `b`. They are integers of arbitrary length, as Kubernetes guarantees since
+/// 1.35.
 #[must_use]
 pub fn later(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     (a.len(), a) > (b.len(), b)
 }
 
-/// A whole number; one beyond 64 bits is the largest.
+/// Reads a whole number. One beyond 64 bits counts as the largest.
 fn saturated(number: &Value) -> Option<i64> {
     let beyond = || number.as_f64().filter(|number| *number >= 2_f64.powi(63)).map(|_| i64::MAX);
     number.as_i64().or_else(beyond)

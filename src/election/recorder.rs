@@ -1,8 +1,8 @@
-//! Records a term as it goes, for people and telemetry: what is over becomes an [`Event`].
+//! Records the course of a term for people and telemetry, and turns each finished part into an [`Event`].
 //!
-//! Owns the pairing: a campaign with the term that it won, a stop with its proof and its release. Decides nothing, so what it
-//! holds is no part of a machine's state. A term may be an earlier elector's, whose beginning nobody knows any more; the
-//! transition then says so, and nothing claims a leadership that never began.
+//! Owns the pairing of a campaign with the term that it won, and of a stop with its proof and its release. Decides nothing, so
+//! `Debug` shows none of it: the model tells states apart by `Debug`. If an earlier elector began the term, its beginning is
+//! unknown, and the transition says so. A term in which the workload never led is reported as such.
 
 use std::{fmt, mem};
 
@@ -23,27 +23,27 @@ use crate::{
 
 mod terms;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Recorder {
     now: Now,
     /// The last version of the Lease.
-    seen: Option<LeaseRecord>,
+    observed: Option<LeaseRecord>,
     campaign: Option<LostCampaign>,
-    /// Since when what runs once waits for the Lease, and for which holder last.
+    /// A lock or a task with `--once` waits for the Lease: since when, and for which holder last.
     wait: Option<(Instant, Option<String>)>,
     term: Option<RecordedTerm>,
     /// The Lease is held, and the workload does not lead yet.
     promotion: Option<Promotion>,
-    /// The workload is ready, or nothing is asked of it.
+    /// The workload is ready, or no probe asks it.
     ready: bool,
-    /// The workload leads since then, and has not been ready yet.
+    /// The workload has led since then, and has not been ready yet.
     unready_since: Option<Instant>,
-    /// The workload ended by itself and is started again.
+    /// The workload has ended by itself, and is started again.
     restart: Option<(Instant, Exit)>,
     /// When init began a stop by itself.
     stop_began: Option<Instant>,
     demotion: Option<Demotion>,
-    /// Those of the transition in progress.
+    /// Hooks of the transition in progress.
     hooks: Vec<Phase>,
     /// This replica's last transitions to leader and to standby.
     own: [Option<TraceContext>; 2],
@@ -65,7 +65,7 @@ struct Promotion {
     reason: TransitionReason,
     origin: Origin,
     anchor: Anchor,
-    /// When the acquiring write was sent and proved; none: by an elector that has ended.
+    /// When the acquiring write was sent and proved. None if an earlier elector sent it.
     acquired: Option<(Instant, Instant)>,
 }
 
@@ -75,13 +75,14 @@ struct Demotion {
     context: TraceContext,
     anchor: Anchor,
     from: Instant,
-    /// How nothing was left, when that was known here, and with how much margin.
+    /// The stop, when this elector heard of its proof, and the margin that was left.
     proved: Option<(Stop, Instant, Margin)>,
     release: Option<(Instant, ReleaseResult)>,
 }
 
 impl Recorder {
-    /// Nothing is recorded yet except, in a restarted elector, the term in progress. The workload is `ready` if nothing is asked of it.
+    /// Begins with the term in progress, if the elector was restarted in one. The workload is `ready` from the start if no probe
+    /// asks it.
     pub(super) fn new(resume: Option<&Resume>, ready: bool, now: Now) -> Self {
         let term = resume.map(|resume| RecordedTerm::new(&resume.info, resume.confirmed.deadlines.end));
         let pending = resume.filter(|resume| !resume.told && resume.stopping.is_none());
@@ -89,39 +90,32 @@ impl Recorder {
             |_| Promotion { reason: TransitionReason::Resumed, origin: Origin::None, anchor: Anchor(now), acquired: None };
         Self {
             now,
-            seen: None,
-            campaign: None,
-            wait: None,
             promotion: pending.map(resumed),
             own: [term.as_ref().map(|term| term.context), None],
             term,
             ready,
-            unready_since: None,
-            restart: None,
-            stop_began: None,
-            demotion: None,
-            hooks: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// What is recorded next happens at `now`.
+    /// Sets the time of the events that follow.
     pub(super) const fn turn(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// What runs once waits for the Lease.
+    /// Records that a lock or a task with `--once` begins to wait for the Lease.
     pub(super) fn waits(&mut self) {
         self.wait = Some((self.now.boot, None));
     }
 
-    /// This one leads now.
+    /// Records that this holder leads now.
     pub(super) fn led_by(&mut self, holder: &str) {
         if let Some((_, waited_for)) = &mut self.wait {
             *waited_for = Some(holder.to_owned());
         }
     }
 
-    /// It waits no longer, without the Lease.
+    /// Records that the wait is over without the Lease.
     pub(super) fn waited_in_vain(&mut self, context: TraceContext) -> Option<Event> {
         let wait = self.waited(self.now.boot)?;
         Some(Event::WaitedInVain { context, anchor: Anchor(self.now), wait })
@@ -132,7 +126,7 @@ impl Recorder {
         Some(Phase::new(PhaseKind::Wait { holder }, since, until))
     }
 
-    /// The Lease may be taken, whose last transition was `other`.
+    /// Records a campaign. `other` is the span of the Lease's last transition.
     pub(super) fn campaigning(&mut self, reason: AcquireReason, context: TraceContext, other: Option<TraceContext>) {
         let origin = match other.map(|context| Earlier { context, remote: !self.own.contains(&Some(context)) }) {
             Some(earlier) if reason == AcquireReason::Released => Origin::Handover(earlier),
@@ -142,13 +136,13 @@ impl Recorder {
         self.campaign = Some(LostCampaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot });
     }
 
-    /// Somebody else took the Lease, or changed it.
+    /// Records that another client took the Lease, or changed it.
     pub(super) fn lost(&mut self) -> Option<Event> {
         let campaign = self.campaign.take()?;
         Some(Event::CampaignLost(Box::new(LostCampaign { until: self.now.boot, ..campaign })))
     }
 
-    /// A term begins, valid until `end`, by a write that was sent at `sent`.
+    /// Records that a term begins, valid until `end`, by a write that was sent at `sent`.
     pub(super) fn acquired(&mut self, info: &TermInfo, sent: Instant, end: Instant) {
         self.term = Some(RecordedTerm::new(info, end));
         self.promotion = self.campaign.take().map(|LostCampaign { reason, origin, anchor, .. }| Promotion {
@@ -159,14 +153,14 @@ impl Recorder {
         });
     }
 
-    /// A renewal was proved.
+    /// Records that a renewal was proved.
     pub(super) const fn extended(&mut self, end: Instant) {
         if let Some(term) = &mut self.term {
             term.end = end;
         }
     }
 
-    /// Init said something.
+    /// Records a message of init.
     pub(super) fn heard(&mut self, message: &ToElector) -> Option<Event> {
         match message {
             ToElector::Started { pid, at, .. } => self.started(*pid, *at),
@@ -176,7 +170,7 @@ impl Recorder {
             }
             ToElector::Stopping { at, .. } => {
                 match &mut self.demotion {
-                    // Both sides began it, as at S.
+                    // Init and elector both begin the stop at S.
                     Some(demotion) => demotion.from = demotion.from.min(*at),
                     None => self.stop_began = Some(*at),
                 }
@@ -210,7 +204,7 @@ impl Recorder {
         self.within_term(Phase::new(PhaseKind::WorkloadStart { pid, after: Some(exit) }, from, at))
     }
 
-    /// A phase of the transition in progress, or of the term if it outlasted that.
+    /// Adds a phase to the transition in progress, or to the term if the hook outlasted the transition.
     fn hooked(&mut self, hook: HookKind, phase: Phase) -> Option<Event> {
         let of = |demotion: &Demotion| hook == HookKind::BeforeFollow || phase.from >= demotion.from;
         if self.promotion.is_some() || self.demotion.as_ref().is_some_and(of) {
@@ -220,10 +214,10 @@ impl Recorder {
         self.within_term(phase)
     }
 
-    /// A request failed that was sent at `sent`.
+    /// Records a failed request that was sent at `sent`.
     pub(super) fn failed(&self, operation: Operation, sent: Instant, error: &RequestError) -> Option<Event> {
         let is_proved = self.demotion.as_ref().is_some_and(|demotion| demotion.proved.is_some());
-        // A watch that fails costs a term nothing.
+        // A failed watch does not bring the end of a term nearer.
         if is_proved || operation == Operation::Watch {
             return None;
         }
@@ -237,7 +231,7 @@ impl Recorder {
         Some(Event::WithinTerm(Box::new(TermPhase { context, term: transitions, anchor: Anchor(self.now), phase })))
     }
 
-    /// The term ends, for this reason if for another before.
+    /// Records that the term ends. A later call replaces the reason.
     pub(super) fn stopping(&mut self, reason: Reason, context: TraceContext) -> Option<Event> {
         if let Some(demotion) = &mut self.demotion {
             demotion.reason = reason;
@@ -251,7 +245,7 @@ impl Recorder {
         self.promoted(promotion, None)
     }
 
-    /// The workload is proved gone.
+    /// Records that the workload is proved gone.
     pub(super) fn proved(&mut self, stop: Stop) {
         if let (Some(demotion), Some(term)) = (&mut self.demotion, &self.term) {
             let awaited_restart = self.restart.take().is_some() && stop.proved < demotion.from;
@@ -261,21 +255,21 @@ impl Recorder {
         }
     }
 
-    /// The release is over.
+    /// Records the outcome of the release.
     pub(super) const fn released(&mut self, how: ReleaseResult) {
         if let Some(demotion) = &mut self.demotion {
             demotion.release = Some((self.now.boot, how));
         }
     }
 
-    /// The term is over.
+    /// Records that the term is over.
     pub(super) fn ended(&mut self) -> Option<Event> {
         self.stop_began = None;
         let (term, demotion) = (self.term.take()?, self.demotion.take()?);
         Some(self.demoted(term, demotion))
     }
 
-    /// The transition to leader, with the workload's process and when it led, if it ever did.
+    /// Builds the transition to leader. `ran` is the workload's process and when it began to lead; none if it never led.
     fn promoted(&mut self, promotion: Promotion, ran: Option<(i32, Instant)>) -> Option<Event> {
         let Promotion { reason, origin, anchor, acquired } = promotion;
         let from = anchor.0.boot;
@@ -311,7 +305,7 @@ impl Recorder {
         })))
     }
 
-    /// The transition to standby.
+    /// Builds the transition to standby.
     fn demoted(&mut self, term: RecordedTerm, demotion: Demotion) -> Event {
         let Demotion { reason, context, anchor, from, proved, release } = demotion;
         let mut phases = mem::take(&mut self.hooks);
@@ -330,7 +324,7 @@ impl Recorder {
                 let last = stop.exited.or(stop.killed).unwrap_or_else(|| from.min(stop.proved));
                 phases.push(Phase::new(PhaseKind::WorkloadProof, last, stop.proved));
             }
-            // No request was sent for one that is kept.
+            // With `lease.release: keep` no request was sent.
             if let Some((until, how)) = release.filter(|(_, how)| *how != ReleaseResult::Keep) {
                 phases.push(Phase::new(PhaseKind::Release(how), known, until));
             }

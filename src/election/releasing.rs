@@ -1,9 +1,9 @@
-//! A phase of the election: the workload is proved gone, the Lease is given back.
+//! The phase in which the workload is proved gone and the Lease is given back.
 //!
-//! Owns the release (law 8): E is void in init before the first byte; then the version that the term last knew as its own is
-//! cleared by compare-and-swap. Only after a 409 or without an answer the Lease is read, and written again where it is still this
-//! term's: until the release is known to have succeeded, within two attempt timeouts, and no faster than a leader retries. Never
-//! writes to another's Lease, never creates one.
+//! Owns the release (law 8). Before its first byte E is void in init. Then one compare-and-swap clears the version that the term
+//! last knew as its own. Only after a 409 or without an answer the Lease is read, and written again if it is still this term's.
+//! Retries come no faster than a leader's, and end after two attempt timeouts. A Lease that is to be deleted is first cleared,
+//! and left to the others for a while. Never writes to another's Lease, never creates one.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     following::{NOT_WHAT_WAS_SENT, UNREADABLE},
     record::{LeaseRecord, LeaseState},
     trace::TraceContext,
-    writes::micros,
+    writes::{STEP_DOWN_TO, micros},
 };
 use crate::{
     config::Release,
@@ -26,29 +26,30 @@ use crate::{
 pub(crate) struct Releasing {
     pub(super) term: Term,
     pub(super) info: TermInfo,
-    /// The next one of the link.
+    /// The next serial of the link.
     pub(super) serial: u64,
     /// The span of the stop.
     pub(super) context: TraceContext,
     pub(super) then: Then,
-    /// The interval of a task that ran: the Lease rests until it is over.
-    pub(super) interval: Option<Duration>,
-    pub(super) step: Step,
-    /// Whatever is not done by then stays undone: the followers wait out D.
+    /// When the run of a task after this one is due by the wall clock, and how long the Lease rests at least, in microseconds.
+    pub(super) next_run: Option<[i64; 2]>,
+    pub(super) step: ReleaseStep,
+    /// Gives up then: the followers wait for D.
     pub(super) until: Instant,
     pub(super) due: Instant,
-    /// A release may have been sent, perhaps by a previous elector, and its outcome is unknown.
+    /// A release may have been sent, perhaps by a previous elector, and may be stored.
     pub(super) is_unknown: bool,
-    /// The first conflict is usually this replica's own late renewal and is retried at once; later ones are paced.
+    /// The first conflict is usually this replica's own late renewal, and is retried at once. Later ones are retried after a
+    /// pause.
     pub(super) has_conflicted: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Step {
-    /// Until init has voided E; then the version that was last known as this term's is cleared.
+pub(super) enum ReleaseStep {
+    /// Waits until init has voided E. Then clears this version, which was last known as the term's.
     Void(Option<LeaseRecord>),
     Clear(LeaseRecord),
-    /// Cleared, perhaps: the answer tells, or a read.
+    /// Cleared, perhaps: the answer or a read tells.
     Settle,
     Delete(LeaseRecord),
 }
@@ -56,57 +57,65 @@ pub(super) enum Step {
 impl Releasing {
     /// Begins `releasing` with the version that the term last proved, or saw as its own.
     pub(crate) fn begin(core: &mut Core, mut releasing: Self, base: Option<LeaseRecord>) -> Self {
-        // A read that the leader sent: its answer would come before init's.
+        // The answer to a read of the leader could come before the acknowledgement of init.
         core.requests.forgo_answer();
         core.tell(ToInit::Releasing { term: releasing.term, serial: releasing.serial });
         let base = base.filter(|record| releasing.is_this_terms(core, record));
-        releasing.step = Step::Void(base);
+        releasing.step = ReleaseStep::Void(base);
         releasing
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         if now.boot >= self.until {
             core.requests.forgo_answer();
-            let how = if matches!(self.step, Step::Delete(_)) { ReleaseResult::Clear } else { ReleaseResult::Unknown };
+            let how = if matches!(self.step, ReleaseStep::Delete(_)) { ReleaseResult::Clear } else { ReleaseResult::Unknown };
             return Some(self.done(core, how, now));
         }
         if core.requests.is_awaiting() || now.boot < self.due {
             return None;
         }
         match &self.step {
-            Step::Void(_) => {}
-            Step::Clear(record) => {
+            ReleaseStep::Void(_) => {}
+            ReleaseStep::Clear(record) => {
                 let time = core.next_time(now, record.renew_time());
                 let object = match self.left(now) {
                     Some(left) => core.writer.rest(record, left, &time, self.context),
                     None => core.writer.release(record, &time, self.context),
                 };
-                self.step = Step::Settle;
+                self.step = ReleaseStep::Settle;
                 core.replace(object, None, now);
             }
-            Step::Settle => core.get(now),
-            Step::Delete(record) => core.delete(record, now),
+            ReleaseStep::Settle => core.get(now),
+            ReleaseStep::Delete(record) => core.delete(record, now),
         }
         None
     }
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
         match self.step {
-            Step::Clear(_) | Step::Settle | Step::Delete(_) if !core.requests.is_awaiting() => Some(self.due.min(self.until)),
-            Step::Void(_) | Step::Clear(_) | Step::Settle | Step::Delete(_) => Some(self.until),
+            ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) if !core.requests.is_awaiting() => {
+                Some(self.due.min(self.until))
+            }
+            ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) => Some(self.until),
         }
     }
 
     pub(crate) fn told(&mut self, message: &ToElector) {
-        if let (ToElector::Acknowledged { term, serial }, Step::Void(base)) = (message, &mut self.step)
+        if let (ToElector::Acknowledged { term, serial }, ReleaseStep::Void(base)) = (message, &mut self.step)
             && (*term, *serial) == (self.term, self.serial)
         {
-            self.step = base.take().map_or(Step::Settle, Step::Clear);
+            self.step = base.take().map_or(ReleaseStep::Settle, ReleaseStep::Clear);
         }
     }
 
-    pub(crate) fn watched(&self, core: &mut Core, watched: Watched, now: Now) {
+    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
         core.watched(watched, now);
+        // Another replica has taken the Lease, so the deletion need not wait: it will meet a conflict.
+        if let ReleaseStep::Delete(record) = &self.step
+            && core.observation.is_past(record)
+        {
+            self.due = self.due.min(now.boot);
+        }
     }
 
     pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Next> {
@@ -122,24 +131,27 @@ impl Releasing {
             (None, Answer::Deleted) => return Some(self.done(core, ReleaseResult::Delete, now)),
             (_, Answer::Listed { .. }) | (Some(_), Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
             (_, Answer::NotFound) => {
-                core.saw_absence(now);
-                let how = if matches!(self.step, Step::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };
+                core.observed_absence(now);
+                let how =
+                    if matches!(self.step, ReleaseStep::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };
                 return Some(self.done(core, how, now));
             }
             (_, Answer::Conflict) => match self.step {
-                Step::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
-                Step::Void(_) | Step::Clear(_) | Step::Settle if std::mem::replace(&mut self.has_conflicted, true) => {
+                ReleaseStep::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
+                ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle
+                    if std::mem::replace(&mut self.has_conflicted, true) =>
+                {
                     self.retry(core, sent, None, now);
                 }
-                Step::Void(_) | Step::Clear(_) | Step::Settle => self.due = now.boot,
+                ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle => self.due = now.boot,
             },
             (_, Answer::Refused { refusal, message }) => {
                 core.report_failure(operation, sent, message);
-                // It is free already, and a Role without `delete` will not gain it.
-                if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
+                // The Lease is free already, and a Role without `delete` will not gain it.
+                if matches!((&self.step, &refusal), (ReleaseStep::Delete(_), Refusal::Forbidden)) {
                     return Some(self.done(core, ReleaseResult::Clear, now));
                 }
-                if refusal == Refusal::Unauthorized && core.pacing.are_first_refused() {
+                if refusal == Refusal::Unauthorized && core.backoff.note_refused_credentials() {
                     self.due = now.boot;
                 } else {
                     self.retry(core, sent, refusal.retry_after(), now);
@@ -153,14 +165,14 @@ impl Releasing {
         None
     }
 
-    /// A quorum read: this term's to clear, already cleared by a write whose answer was lost, or another's.
+    /// Takes in a quorum read. The Lease is still this term's, or cleared by a write whose answer was lost, or another's.
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
-        core.saw(record.clone(), now);
+        core.observed(record.clone(), now);
         if self.is_this_terms(core, &record) {
             if record.state() == LeaseState::Resting {
                 return self.cleared(core, record, now);
             }
-            self.step = Step::Clear(record);
+            self.step = ReleaseStep::Clear(record);
             None
         } else if self.is_unknown && self.is_of_this_term(&record) && record.holder().is_none() {
             self.cleared(core, record, now)
@@ -170,35 +182,39 @@ impl Releasing {
     }
 
     fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
-        core.saw(record.clone(), now);
+        core.observed(record.clone(), now);
         if record.state() == LeaseState::Resting {
             return Some(self.done(core, ReleaseResult::Rest, now));
         }
-        match core.release {
-            Release::Delete => {
-                self.step = Step::Delete(record);
-                self.due = now.boot;
+        // If this replica follows, or a candidate is named, one of them may take the Lease. After a deletion they would have to
+        // wait (law 14).
+        let is_wanted = self.then == Then::Follow || record.annotation(STEP_DOWN_TO).is_some();
+        match core.config.lease.release {
+            Release::Delete if !is_wanted => {
+                self.step = ReleaseStep::Delete(record);
+                self.due = now.boot + core.config.deletion_wait();
+                self.until = self.due + core.timing.attempt_timeout;
                 None
             }
-            Release::Clear | Release::Keep => Some(self.done(core, ReleaseResult::Clear, now)),
+            Release::Clear | Release::Delete | Release::Keep => Some(self.done(core, ReleaseResult::Clear, now)),
         }
     }
 
-    /// What is left of the interval, by the wall clock: it ends at the same time for everybody.
+    /// Returns the time until the next run by the wall clock, so that it is due at the same time for all replicas.
     fn left(&self, now: Now) -> Option<Duration> {
-        let passed = now.wall.saturating_sub(micros(&self.info.acquired_at)?);
-        let passed = Duration::from_micros(u64::try_from(passed).unwrap_or_default());
-        self.interval?.checked_sub(passed).filter(|left| !left.is_zero())
+        let ([due, least], began) = (self.next_run?, micros(&self.info.acquired_at)?);
+        let left = due.saturating_sub(now.wall.max(began)).max(least);
+        u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
     }
 
-    /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
+    /// Returns whether holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
     fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
         self.is_of_this_term(record)
             && record.is_held_by(&core.writer.identity)
             && record.acquire_time() == Some(self.info.acquired_at.as_str())
     }
 
-    /// Nobody has acquired the Lease since this term did.
+    /// Returns whether no replica has acquired the Lease since this term did.
     fn is_of_this_term(&self, record: &LeaseRecord) -> bool {
         record.uid() == self.info.uid && record.transitions() == self.info.transitions
     }
@@ -214,8 +230,13 @@ impl Releasing {
 
     fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
         core.recorder.released(how);
-        // Whoever has done its run need not let the others go first.
-        let backoff = core.timing.takeable(now.boot, core.timing.duration);
-        core.leave(self.term, self.then, Some(backoff).filter(|_| self.interval.is_none()))
+        let backoff = match (self.next_run, how) {
+            (None, _) => Some(core.timing.takeable(now.boot, core.timing.duration)),
+            // A replica that has done its run need not let the others go first.
+            (Some(_), ReleaseResult::Rest) => None,
+            // The Lease may not say that the run was done.
+            (Some(_), _) => self.left(now).map(|left| now.boot + left),
+        };
+        core.leave(self.term, self.then, backoff)
     }
 }

@@ -1,8 +1,8 @@
-//! What there is to tell of changes of leadership, once they are over.
+//! The changes of leadership, as they are reported once they are over.
 //!
-//! Owns the names and words that a trace may carry; they are a closed set, documented here. `tenure.reason` of a transition to
-//! leader is why the Lease could be taken, an [`AcquireReason`]; `resumed` if the elector that knew has ended since. Of a
-//! transition to standby it is why the term ended: a [`Reason`].
+//! Owns the names and words that a trace may carry: a closed set, documented here. `tenure.reason` of a transition to leader is
+//! the [`AcquireReason`]; it is `resumed` if the elector that knew the reason has ended. `tenure.reason` of a transition to
+//! standby is the [`Reason`] why the term ended.
 
 use std::time::Duration;
 
@@ -17,35 +17,35 @@ use crate::{
 /// A change of role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
-    /// What the replica is now, or was to be.
+    /// The role that the replica has now, or was to have.
     pub to: Role,
-    /// Why.
+    /// The reason.
     pub reason: TransitionReason,
-    /// Of several Leases, which.
+    /// The slot of the Lease.
     pub slot: Slot,
     /// leaseTransitions.
     pub term: i32,
     /// The fencing token of the term.
     pub token: String,
-    /// Its own span.
+    /// The transition's own span.
     pub context: TraceContext,
-    /// What went before it.
+    /// The transition before it.
     pub origin: Origin,
-    /// From the moment when the Lease could be taken, or when the stop began.
+    /// When the Lease could be taken, or when the stop began.
     pub from: Instant,
-    /// Until the workload led, or the Lease was given back.
+    /// When the workload led, or when the Lease was given back.
     pub until: Instant,
-    /// Ties the whole of it to the wall clock.
+    /// The clocks that tie all its instants to the wall clock.
     pub anchor: Anchor,
-    /// What was left of the term's validity when the workload led, or was proved gone.
+    /// The validity that the term had left when the workload led, or was proved gone.
     pub margin: Option<Margin>,
-    /// Its parts.
+    /// The parts of the transition.
     pub phases: Vec<Phase>,
     /// How the workload's main process ended, if it did.
     pub exit: Option<Exit>,
     /// How the Lease was given back, if it came to that.
     pub release: Option<ReleaseResult>,
-    /// How far it came.
+    /// How far the transition came.
     pub outcome: Outcome,
 }
 
@@ -61,10 +61,22 @@ pub enum Outcome {
 }
 
 impl Transition {
-    /// How long the phase of this name took, if there was one.
+    /// Returns how long the phase of this name took, if there was one.
     #[must_use]
     pub fn took(&self, name: &str) -> Option<Duration> {
-        self.phases.iter().find(|phase| phase.kind.as_str() == name).map(|phase| phase.until.since(phase.from))
+        self.phase(name).map(|phase| phase.until.since(phase.from))
+    }
+
+    fn phase(&self, name: &str) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.kind.as_str() == name)
+    }
+
+    /// Returns how long the main process had to stop before SIGKILL ended it. None: it ended in another way.
+    #[must_use]
+    pub fn grace_before_kill(&self) -> Option<Duration> {
+        let (stop, kill) = (self.phase("workload.stop")?, self.phase("workload.kill")?);
+        let ended_by_kill = self.exit == Some(Exit::Signal(libc::SIGKILL)) && stop.from <= kill.from && kill.from <= stop.until;
+        ended_by_kill.then(|| kill.from.since(stop.from))
     }
 }
 
@@ -73,33 +85,33 @@ impl Transition {
 pub struct LostCampaign {
     /// Why the Lease could be taken.
     pub reason: AcquireReason,
-    /// Its span.
+    /// The campaign's span.
     pub context: TraceContext,
-    /// What went before it.
+    /// The transition before it.
     pub origin: Origin,
-    /// Its beginning, tied to the wall clock.
+    /// The clocks when the campaign began.
     pub anchor: Anchor,
     /// When another replica had the Lease.
     pub until: Instant,
 }
 
-/// Something within a term, outside its transitions.
+/// A part of a term, outside its transitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TermPhase {
     /// The transition that began the term.
     pub context: TraceContext,
     /// leaseTransitions.
     pub term: i32,
-    /// Ties it to the wall clock.
+    /// The clocks that tie it to the wall clock.
     pub anchor: Anchor,
-    /// What it is.
+    /// The part.
     pub phase: Phase,
 }
 
 /// A part of a transition, or of a term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Which.
+    /// The kind.
     pub kind: PhaseKind,
     /// Its beginning.
     pub from: Instant,
@@ -107,56 +119,57 @@ pub struct Phase {
     pub until: Instant,
 }
 
-/// What a phase is.
+/// The kind of a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhaseKind {
-    /// What runs once waited for the Lease, before it could be taken.
+    /// The wait of a lock, or of a task with `--once`, until the Lease could be acquired.
     Wait {
-        /// For whom, last.
+        /// The last holder that it waited for.
         holder: Option<String>,
     },
-    /// From the moment when the Lease could be taken until it was held.
+    /// From the moment when the Lease could be acquired until it was held.
     Campaign,
-    /// The write that took the Lease, from its send to the proof.
+    /// The write that acquired the Lease, from its send to its confirmation.
     Acquire,
-    /// From init's order to start, or the end of the process before it, until the workload runs, or was promoted.
+    /// From the order to start until the workload runs, or is promoted. A restart counts from the end of the process before it.
     WorkloadStart {
-        /// The process.
+        /// The process id.
         pid: i32,
-        /// How the one before it ended, if it is started again.
+        /// How the last process ended, if the workload is started again.
         after: Option<Exit>,
     },
-    /// From when the workload led until it was first ready, where that is asked and it was not ready already. Its span may outlast
-    /// that of its transition.
+    /// From the moment when the workload led until it was first ready, if a probe asks it and it was not ready before. May end
+    /// later than its transition.
     WorkloadReady,
-    /// From the start of a hook until nothing of it was left.
+    /// From the start of a hook until no process of it was left.
     Hook {
-        /// Which.
+        /// The kind.
         hook: HookKind,
-        /// How it ended.
+        /// How the hook ended.
         exit: Exit,
     },
-    /// From the stop signal, or the workload's own end, until its main process was gone, or it was demoted.
+    /// From the stop signal until the main process was gone, or the workload was demoted. Begins with the workload's own end, if
+    /// that came first.
     WorkloadStop,
-    /// From the first SIGKILL until what it was sent to was gone.
+    /// From the first SIGKILL until the processes that got it were gone.
     WorkloadKill,
     /// From the end of the main process until no process was left.
     WorkloadProof,
-    /// From the proof until the Lease was given back.
+    /// From the proof until the Lease was released.
     Release(ReleaseResult),
     /// A renewal that failed.
     Renew {
-        /// The request that failed.
+        /// The operation that failed.
         operation: Operation,
-        /// What was left of the term's validity.
+        /// The validity that the term had left.
         margin: Margin,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
 }
 
 impl PhaseKind {
-    /// The name of its span.
+    /// Returns the name of the phase's span.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -186,14 +199,14 @@ impl Phase {
 pub enum TransitionReason {
     /// To leader: why the Lease could be taken.
     Acquired(AcquireReason),
-    /// To leader: the elector that knew why has ended since.
+    /// A new elector goes on with the term; the one that knew the reason has ended.
     Resumed,
     /// To standby: why the term ended.
     Ended(Reason),
 }
 
 impl TransitionReason {
-    /// The word in the span and the log.
+    /// Returns the word in the span and the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -207,20 +220,20 @@ impl TransitionReason {
 /// How a transition relates to what went before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// To nothing that is known.
+    /// No earlier transition is known.
     None,
     /// A handover: the old leader's transition is its parent.
     Handover(Earlier),
-    /// The old leader did not hand over, or it is this replica's own term that ends: a span link.
+    /// A span link: the old leader did not hand over, or this replica's own term ends.
     After(Earlier),
 }
 
 /// An earlier transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// Its span.
+    /// The span of that transition.
     pub context: TraceContext,
-    /// It was another replica's.
+    /// Another replica made it.
     pub remote: bool,
 }
 
@@ -234,13 +247,13 @@ impl Margin {
     }
 }
 
-/// Ties CLOCK_BOOTTIME to the wall clock; one for a whole transition, so that a step of the wall clock does not disorder its
+/// Ties CLOCK_BOOTTIME to the wall clock. A whole transition has one, so that a step of the wall clock does not disorder its
 /// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(pub Now);
 
 impl Anchor {
-    /// Nanoseconds since 1970.
+    /// Returns nanoseconds since 1970.
     #[must_use]
     pub fn wall(self, at: Instant) -> i128 {
         i128::from(self.0.wall) * 1000 + i128::from(at.as_nanos()) - i128::from(self.0.boot.as_nanos())

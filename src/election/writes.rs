@@ -1,7 +1,7 @@
-//! The objects that are written: what changes, and what stays as it was read.
+//! Makes the objects that are written: some fields change, all others stay as they were read.
 //!
-//! Owns record hygiene: times with six digits, a renewTime that rises, acquireTime and leaseTransitions that change
-//! only with the holder, and the fields of others left alone.
+//! Owns four rules of the record: times have six digits; renewTime rises; acquireTime and leaseTransitions change only with the
+//! holder; the fields of others are left alone.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,69 +13,72 @@ use super::{
     trace::TraceContext,
 };
 use crate::{
+    config::SharedConfig,
     law::{Timing, whole_seconds},
     link::TermInfo,
 };
 
-/// Annotation: its value, a full identity, is the holder that is asked to step down. Removed by any acquiring write (law 17).
+/// Annotation: the full identity of the holder that is asked to step down. The next acquisition removes it (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
-/// Annotation: the candidate to whom the others leave the Lease for one D.
+/// Annotation: the full identity of the replica to which the others leave the Lease for one D.
 pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
-/// Annotation: anything but `false` keeps everyone but the recorded holder from taking the Lease.
+/// Annotation: the `lease.priority` of the holder, if it is below 0. Standbys with `lease.preempt` compare it with their own.
+pub const PRIORITY: &str = "tenure.dev/priority";
+/// Annotation: unless it is `false`, only the recorded holder may acquire the Lease.
 pub const PAUSED: &str = "tenure.dev/paused";
 /// Annotation: the W3C trace context of the last transition.
 pub const TRACEPARENT: &str = "tenure.dev/traceparent";
-/// Annotation: who has acquired the Lease and not given it back; a release mark beside it is not that holder's. client-go's late
-/// release does not check the holder, so a client that was cut off may still empty another's Lease.
+/// Annotation: the holder that has not released the Lease. An empty holder beside this name is not that holder's release.
+/// client-go's release does not check the holder, so a client that was cut off may empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
-/// Label of Leases of which a replica holds one at most: the name of the first.
+/// Label of the Leases of all slots: the name of the first. A replica holds at most one of them.
 pub const SLOTS: &str = "tenure.dev/slots";
-/// Annotation: the renewTime of the record and its holder, once that is proved dead and the Lease only waits to be due (law 14).
+/// Annotation: the renewTime and the holder of the record, once that holder is proved dead and the Lease rests (law 14).
 pub const RESTS: &str = "tenure.dev/rests";
-/// Annotation: what the leading workload last said of itself, as of the last renewal; for people.
+/// Annotation: the fire of its schedule that a task's last run was for. Only a later one is due, unless the Lease was released.
+pub const FIRE: &str = "tenure.dev/fire";
+/// Annotation: the fire after that. For people.
+pub const NEXT_FIRE: &str = "tenure.dev/next-fire";
+/// Annotation: the full identity of the dead holder whose witness gave the Lease back (law 20). The next acquisition removes it.
+pub const OBITUARY: &str = "tenure.dev/obituary";
+/// Annotation: the last `STATUS` of the leader's workload, as of the last renewal. For people.
 pub const STATUS: &str = "tenure.dev/status";
-/// Annotation: what a candidate shows of itself (`lease.announce`); the end of its identity follows in the name.
+/// Prefix of an annotation: a standby announces itself (`lease.announce`). The end of its identity completes the name.
 pub const CANDIDATE: &str = "candidate.tenure.dev/";
-/// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
+/// Identity: holds a Lease that was not released, until an earlier holder is dead (law 14). No replica has this identity.
 pub const NOBODY: &str = "tenure.dev/nobody";
 
-/// Label: for which command the Lease was made, on those that are not `run`'s.
+/// Label: the command that the Lease was made for, `lock` or `task`. Leases of `run` do not have it.
 pub const KIND_LABEL: &str = "tenure.dev/kind";
 
 /// The API group and version of Leases.
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
-/// Their kind.
+/// The kind of Leases.
 pub const KIND: &str = "Lease";
 
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
-/// 9999-12-30, in microseconds: whatever the wall clock says, the API server can read the time.
+/// 9999-12-30 in microseconds, the latest time that is written: the API server cannot read a later one.
 const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
-/// Who writes, and what it adds to a Lease that it acquires.
+/// The writing replica, and the fields that it adds to a Lease.
 #[derive(Clone, Debug)]
 pub struct LeaseWriter {
     /// Full identity.
     pub identity: String,
-    /// Name of the Lease.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Of a Lease that it creates: its [`KIND_LABEL`].
+    /// Names the Lease, and the labels and annotations that it gets.
+    pub config: SharedConfig,
+    /// [`KIND_LABEL`] of a Lease that it creates.
     pub kind: Option<&'static str>,
-    /// Added to its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Added to its annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// [`STATUS`]; none where it is empty.
+    /// [`STATUS`]; empty: none.
     pub status: String,
 }
 
 impl LeaseWriter {
-    /// A Lease that was not given back, or does not exist: held by nobody for `duration`. acquireTime goes, leaseTransitions stays
-    /// as read (law 14).
+    /// Makes the Lease held by nobody for `duration`, because it was not given back or does not exist. acquireTime goes,
+    /// leaseTransitions stays as read (law 14).
     #[must_use]
     pub fn nobody(&self, from: Option<&LeaseRecord>, duration: Duration, time: &str) -> Value {
         let mut object = match from {
@@ -83,13 +86,14 @@ impl LeaseWriter {
             None => json!({
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                "metadata": {"name": self.name, "namespace": self.namespace},
+                "metadata": {"name": self.config.lease.name, "namespace": self.config.lease.namespace},
                 "spec": {},
             }),
         };
         if let (None, Some(kind)) = (from, self.kind) {
             map_of(metadata_of(&mut object), "labels").insert(KIND_LABEL.into(), kind.into());
         }
+        drop_candidates(&mut object);
         self.mark_held(&mut object, NOBODY);
         let spec = spec_of(&mut object);
         hold(spec, NOBODY, duration, time);
@@ -97,25 +101,41 @@ impl LeaseWriter {
         object
     }
 
-    /// A Lease that is taken, whether it was free or held. acquireTime and leaseTransitions change only with the holder: taking it
-    /// again after a loss while the record still names this replica counts no transition. After a rest that is another hold.
+    /// Takes a Lease, free or held. acquireTime and leaseTransitions change only with the holder: if the record still names this
+    /// replica after a loss, no transition is counted. After a rest, one is counted. With `is_run`, each term is a run of a task
+    /// whose start counts, so acquireTime is always that of the term. `fires` are those of [`FIRE`] and [`NEXT_FIRE`].
     #[must_use]
-    pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
+    pub fn acquire(
+        &self,
+        from: &LeaseRecord,
+        timing: Timing,
+        is_run: bool,
+        fires: [Option<i64>; 2],
+        time: &str,
+        context: TraceContext,
+    ) -> Value {
         let mut object = self.copy(from);
+        let annotations = annotations_of(&mut object);
+        for (name, fire) in [FIRE, NEXT_FIRE].into_iter().zip(fires) {
+            match fire.and_then(|fire| Timestamp::from_microsecond(fire).ok()) {
+                Some(fire) => annotations.insert(name.into(), fire.to_string().into()),
+                None => annotations.remove(name),
+            };
+        }
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
         hold(spec, &self.identity, timing.duration, time);
         let changes = !from.is_held_by(&self.identity) || from.state() == LeaseState::Resting;
-        if changes || from.acquire_time().is_none() {
+        if changes || is_run || from.acquire_time().is_none() {
             spec.insert("acquireTime".into(), time.into());
         }
         spec.insert("leaseTransitions".into(), from.transitions().saturating_add(changes.into()).into());
         object
     }
 
-    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. If somebody removed these, or its own
-    /// labels and annotations, they are restored. What is changed of the two stays: it may be another term's, and then this one is
-    /// not released (law 8).
+    /// Renews a Lease. Holder, acquireTime and leaseTransitions stay. If acquireTime, leaseTransitions, or the replica's labels
+    /// and annotations were removed, they are restored. A changed acquireTime or leaseTransitions is kept: it may be another
+    /// term's, and then the Lease is not released (law 8).
     #[must_use]
     pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
@@ -130,36 +150,47 @@ impl LeaseWriter {
         object
     }
 
-    /// A Lease that is given back, and taken again only after `left`: who looks at nothing but the spec sees it held until then.
+    /// Asks the holder to hand over to this replica, as `tenure step-down --to` does. The spec stays as read.
+    #[must_use]
+    pub fn preempt(&self, from: &LeaseRecord) -> Value {
+        let mut object = from.object().clone();
+        let annotations = annotations_of(&mut object);
+        annotations.insert(STEP_DOWN.into(), from.holder().unwrap_or_default().into());
+        annotations.insert(STEP_DOWN_TO.into(), self.identity.as_str().into());
+        object
+    }
+
+    /// Gives a Lease back that nobody takes before `left` has passed. A client that reads only the spec sees it held until then.
     #[must_use]
     pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {
-        let mut object = self.given_back(from, context);
+        let mut object = self.given_back(from, TRACEPARENT, context.to_string());
         annotations_of(&mut object).insert(RESTS.into(), rests(time, &self.identity).into());
         hold(spec_of(&mut object), &self.identity, left, time);
         object
     }
 
-    /// A Lease that is given back: the release mark.
+    /// Gives a Lease back, with the release mark.
     #[must_use]
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
-        let mut object = self.given_back(from, context);
-        let spec = spec_of(&mut object);
-        spec.insert("holderIdentity".into(), "".into());
-        spec.insert("leaseDurationSeconds".into(), 1.into());
-        spec.insert("acquireTime".into(), time.into());
-        spec.insert("renewTime".into(), time.into());
-        object
+        emptied(self.given_back(from, TRACEPARENT, context.to_string()), time)
     }
 
-    fn given_back(&self, from: &LeaseRecord, context: TraceContext) -> Value {
+    /// The release mark that the witness of a dead holder writes (law 20). The trace context stays that of the dead term.
+    #[must_use]
+    pub fn obituary(&self, from: &LeaseRecord, time: &str) -> Value {
+        emptied(self.given_back(from, OBITUARY, self.identity.clone()), time)
+    }
+
+    fn given_back(&self, from: &LeaseRecord, annotation: &str, value: String) -> Value {
         let mut object = self.copy(from);
         let annotations = annotations_of(&mut object);
         annotations.remove(HOLDER);
-        annotations.insert(TRACEPARENT.into(), context.to_string().into());
+        annotations.remove(PRIORITY);
+        annotations.insert(annotation.into(), value.into());
         object
     }
 
-    /// The object as read, without the status of whoever had it, with apiVersion, kind and namespace added if a proxy left them out.
+    /// Copies the object as read, without the last holder's status. Adds apiVersion, kind and namespace if a proxy left them out.
     fn copy(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         if let Some(object) = object.as_object_mut() {
@@ -167,10 +198,10 @@ impl LeaseWriter {
             object.entry("kind").or_insert_with(|| KIND.into());
         }
         if from.strategy().is_none() {
-            // Without one the API server refuses it.
+            // The API server refuses preferredHolder without a strategy.
             spec_of(&mut object).remove("preferredHolder");
         }
-        metadata_of(&mut object).entry("namespace").or_insert_with(|| self.namespace.as_str().into());
+        metadata_of(&mut object).entry("namespace").or_insert_with(|| self.config.lease.namespace.as_str().into());
         if from.annotation(STATUS).is_some() {
             annotations_of(&mut object).remove(STATUS);
         }
@@ -178,6 +209,7 @@ impl LeaseWriter {
     }
 
     fn mark_acquired(&self, object: &mut Value, context: TraceContext) {
+        drop_candidates(object);
         let annotations = annotations_of(object);
         annotations.remove(STEP_DOWN);
         annotations.remove(STEP_DOWN_TO);
@@ -187,20 +219,27 @@ impl LeaseWriter {
 
     fn mark_held(&self, object: &mut Value, holder: &str) {
         let labels = map_of(metadata_of(object), "labels");
-        // Another manager's label stays: otherwise the two would overwrite each other for ever.
+        // Another manager's label stays: two managers would overwrite each other without end.
         labels.entry(MANAGED_BY.0).or_insert_with(|| MANAGED_BY.1.into());
-        labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+        let added = |map: &BTreeMap<String, String>| map.clone().into_iter().map(|(name, value)| (name, value.into()));
+        labels.extend(added(&self.config.lease.labels));
         let annotations = annotations_of(object);
-        annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+        annotations.extend(added(&self.config.lease.annotations));
         annotations.insert(HOLDER.into(), holder.into());
+        if holder == self.identity && self.config.lease.priority < 0 {
+            annotations.insert(PRIORITY.into(), self.config.lease.priority.to_string().into());
+        } else {
+            annotations.remove(PRIORITY);
+        }
         annotations.remove(RESTS);
+        annotations.remove(OBITUARY);
     }
 }
 
-/// Times for the writes of one elector: no two are equal, and none is equal to one of another elector of the same init (law 1).
+/// The times in the writes of one elector. No two are equal, and none equals one of another elector of the same init (law 1).
 ///
-/// Each is at least one second later than the one before it, because client-go compares whole seconds; the wall clock may step
-/// back. The last three digits are the elector's number: its predecessor's writes, which it does not know, end in a different one.
+/// Each is at least one second later than the last, because client-go compares whole seconds and the wall clock may step back.
+/// The last three digits are the elector's number, so they differ from those of its predecessor, whose writes it does not know.
 #[derive(Clone, Debug)]
 pub struct Stamps {
     number: i64,
@@ -208,14 +247,14 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Stamps of the elector with this generation.
+    /// Makes the times of the elector with this generation.
     #[must_use]
     pub fn new(generation: u32) -> Self {
         Self { number: i64::from(generation) % MILLISECOND, last: 0 }
     }
 
-    /// The next time: `wall`, or later if needed to be a second above the last one and above `previous`. A `previous` near the end
-    /// of the range is ignored: no clock has shown it, and two writes would soon be equal.
+    /// Returns the next time: `wall`, or later if needed to be a second above the last time and above `previous`. A `previous`
+    /// near the end of the range is ignored: no clock has shown it, and two writes would soon be equal.
     pub fn next(&mut self, wall: i64, previous: Option<&str>) -> String {
         let previous = previous.and_then(micros).filter(|time| *time < LAST_TIME - A_YEAR).unwrap_or_default();
         let least = self.last.max(previous).saturating_add(SECOND).min(LAST_TIME);
@@ -226,25 +265,39 @@ impl Stamps {
     }
 }
 
-/// What [`RESTS`] says of a record with this renewTime and holder.
+/// Returns the value of [`RESTS`] for a record with this renewTime and holder.
 pub(crate) fn rests(time: &str, holder: &str) -> String {
     format!("{time} {holder}")
 }
 
-/// Who holds it for how long, and since when it is unchanged.
+/// Removes the announcements of candidates. Those of dead replicas would add up until the API server refuses every write; living
+/// replicas announce themselves again.
+fn drop_candidates(object: &mut Value) {
+    annotations_of(object).retain(|name, _| !name.starts_with(CANDIDATE));
+}
+
+/// Sets the holder, the duration and renewTime.
 fn hold(spec: &mut Map<String, Value>, holder: &str, duration: Duration, time: &str) {
     spec.insert("holderIdentity".into(), holder.into());
     spec.insert("leaseDurationSeconds".into(), whole_seconds(duration).into());
     spec.insert("renewTime".into(), time.into());
 }
 
-/// A time in a record, in microseconds.
+/// Makes the object held by nobody, with the release mark.
+fn emptied(mut object: Value, time: &str) -> Value {
+    let spec = spec_of(&mut object);
+    hold(spec, "", Duration::from_secs(1), time);
+    spec.insert("acquireTime".into(), time.into());
+    object
+}
+
+/// Reads a time of a record, in microseconds.
 pub(crate) fn micros(time: &str) -> Option<i64> {
     let time: Timestamp = time.parse().ok()?;
     Some(time.as_microsecond().clamp(0, LAST_TIME))
 }
 
-fn display(micros: i64) -> String {
+pub(crate) fn display(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| String::new(), |time| format!("{time:.6}"))
 }
 
@@ -264,7 +317,7 @@ fn map_of<'m>(map: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String
     as_map(map.entry(name).or_insert(Value::Null))
 }
 
-/// The map in `value`; anything else is replaced by an empty one.
+/// Returns the map in `value`. Anything else is replaced by an empty map.
 fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -1,7 +1,7 @@
 //! Credentials and connections: made when first needed, and anew when they fail or are in doubt.
 //!
-//! Owns when that is done, never more than once at a time. It is never tied to a request, whose deadline may be shorter than a
-//! credential plugin takes: the result is used whenever it comes, and the previous credentials until then.
+//! Owns when that is done, never more than once at a time. It is not tied to a request, because a credential plugin may take
+//! longer than a request may. The previous credentials are used until the new ones are there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,41 +18,41 @@ use crate::{
 };
 
 /// Finds the cluster. Called again when files and plugins may give a different answer.
-pub(super) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
+pub(crate) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
 
-/// From one renewal to the next while the last credentials still serve: plugins ask other people's servers.
+/// The least time between two renewals while the last credentials still work: plugins ask other people's servers.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Shared by the requests and the watch.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(crate) struct Access {
     discover: Discover,
     connect_timeout: Duration,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Credentials>>,
 }
 
 #[derive(Default)]
-struct State {
+struct Credentials {
     /// A credential plugin that hangs is awaited again, not run a second time in parallel.
     building: Option<JoinHandle<Result<Dialer, AccessError>>>,
-    /// When that, or the last one before it, began.
+    /// When the last build began.
     begun: Instant,
     built: Option<Dialer>,
     /// When to build anew.
     again: Option<Instant>,
-    /// What was built was refused: the next request waits for new credentials.
+    /// The server has refused the credentials: the next request waits for new ones.
     refused: bool,
-    /// The log says that they cannot be renewed.
+    /// The failure to renew them was logged.
     told: bool,
 }
 
 impl Access {
-    pub(super) fn new(discover: Discover, connect_timeout: Duration) -> Self {
+    pub(crate) fn new(discover: Discover, connect_timeout: Duration) -> Self {
         Self { discover, connect_timeout, state: Arc::default() }
     }
 
-    /// What the clients of requests are made with. Without any credentials, and once after they were refused, it takes as long as
-    /// a credential plugin does; cancel safe.
+    /// Returns the dialer for requests. Without credentials, and once after they were refused, this takes as long as a credential
+    /// plugin does. Cancel safe.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
@@ -80,7 +80,7 @@ impl Access {
             state.begun = now;
             self.build()
         });
-        // One request only: a server other than the one that refused them may still accept the old ones.
+        // Only one request waits: another server may still accept the old credentials.
         let waits = is_request && std::mem::take(&mut state.refused);
         if let Some(built) = state.built.as_ref().filter(|_| !waits && !building.is_finished()) {
             return Ok(built.clone());
@@ -95,7 +95,7 @@ impl Access {
                 state.told = false;
                 Ok(built.insert(dialer).clone())
             }
-            // Past their end too: only the server knows whether it still accepts them.
+            // Expired credentials are used as well: only the server knows whether it still accepts them.
             (Err(error), Some(built)) => {
                 if !std::mem::replace(&mut state.told, true) {
                     tracing::warn!(error = one_line(&error), "credentials cannot be renewed; the old ones are used on");
@@ -107,16 +107,16 @@ impl Access {
         }
     }
 
-    /// A request's credentials were refused: reads them again before the next one. If that fails, or takes longer than the request
-    /// may, the old ones stay in use.
+    /// Reads the credentials again before the next request, because a request's were refused. If that fails, or takes longer than
+    /// the request may, the old ones stay in use.
     pub(super) fn refused(&self) {
-        // Whoever holds the lock waits for new ones.
+        // If the lock is held, new credentials are already being waited for.
         let Ok(mut state) = self.state.try_lock() else { return };
         (state.refused, state.again) = (true, Some(Instant::BOOT));
     }
 
-    /// The server was not reached, or refused the credentials of the watch, on which nothing depends (law 16): soon reads the
-    /// server's address, its CA and the credentials again. Seldom enough for a long outage, and without delaying a request.
+    /// Reads the server's address, its CA and the credentials again soon, because the server was not reached, or refused the
+    /// watch (law 16). Delays no request, and is seldom enough for a long outage.
     pub(super) fn doubt(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let soon = state.begun + PAUSE;

@@ -1,7 +1,7 @@
-//! What a reply means for the Lease.
+//! The meaning of a reply for the Lease.
 //!
-//! The distinction that matters is between what was certainly not done and what is unknown (law 5, 6): a 404 is about the Lease
-//! only if it says so, and a 2xx counts only if it can be read.
+//! A request was either certainly not done, or its outcome is unknown (law 5, 6). A 404 is about the Lease only if it says so,
+//! and a 2xx counts only if it can be read.
 
 use std::sync::Arc;
 
@@ -14,16 +14,11 @@ use crate::{
     words::one_line,
 };
 
-/// The answer to `request` about this Lease.
+/// Returns the answer to `request` about this Lease.
 pub(super) fn classify(request: &Request, key: &LeaseKey, reply: Result<Reply, ExchangeError>) -> Answer {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(error @ ExchangeError::Credentials(_)) => {
-            return Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() };
-        }
-        Err(error @ (ExchangeError::Transport(_) | ExchangeError::Body(_) | ExchangeError::Timeout(_))) => {
-            return Answer::Unknown { message: one_line(&error).into(), retry_after: None };
-        }
+        Err(error) => return Answer::Unknown { message: one_line(&error).into(), retry_after: None },
     };
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
     match reply.status {
@@ -39,14 +34,14 @@ pub(super) fn classify(request: &Request, key: &LeaseKey, reply: Result<Reply, E
         StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
         StatusCode::FORBIDDEN => refused(Refusal::Forbidden),
         StatusCode::TOO_MANY_REQUESTS => refused(Refusal::TooManyRequests { retry_after: reply.retry_after }),
-        // The server, or a proxy before it, gave up waiting: it may have been done.
+        // The server, or a proxy before it, gave up waiting: the request may have been carried out.
         StatusCode::REQUEST_TIMEOUT => unknown(&reply),
         status if status.is_client_error() => refused(Refusal::Invalid),
         _ => unknown(&reply),
     }
 }
 
-/// The answer to a LIST of the Leases of all slots.
+/// Returns the answer to a LIST of the Leases of all slots.
 pub(super) fn classify_list(reply: Result<Reply, ExchangeError>) -> Answer {
     // No Lease has this name.
     let nameless = LeaseKey { namespace: String::new(), name: String::new() };
@@ -154,13 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_reply_only_what_was_never_sent_is_certainly_not_done() {
-        use ExchangeError::{Body, Credentials, Timeout, Transport};
-        let of = |error| classify(&Request::Get, &here(), Err(error));
+    fn without_a_reply_nobody_knows_what_was_done() {
+        use ExchangeError::{Body, Timeout, Transport};
         for error in [Transport("reset".into()), Body("broken off".into()), Timeout(Duration::from_secs(1))] {
-            assert!(matches!(of(error), Answer::Unknown { retry_after: None, .. }));
+            let answer = classify(&Request::Get, &here(), Err(error));
+            assert!(matches!(answer, Answer::Unknown { retry_after: None, .. }));
         }
-        assert_eq!(refusal(of(Credentials(Box::new(kube::client::AuthError::AuthExec("no".into()))))), Refusal::Unauthorized);
     }
 
     #[test]

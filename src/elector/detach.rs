@@ -1,7 +1,7 @@
-//! What makes the elector a process of its own: its session, its name, and that no signal ends it.
+//! Detaches the elector: its session, its name, and its signals, of which none ends it.
 //!
-//! Init decides its end. Signals are caught and dropped instead of blocked or ignored: credential plugins would inherit that, and
-//! could not be ended.
+//! Init decides its end. Signals are caught and dropped. If they were blocked or ignored, credential plugins would inherit that,
+//! and could not be ended.
 
 use std::{io, ptr};
 
@@ -16,7 +16,7 @@ use nix::{
 
 use crate::config;
 
-/// Detaches from the terminal, and is not ended by signals.
+/// Detaches from the terminal, and catches all signals.
 ///
 /// # Errors
 /// A signal cannot be caught.
@@ -25,18 +25,18 @@ pub(super) fn settle_in() -> io::Result<()> {
         catch(signal as i32)?;
     }
     for signal in config::Signal::REAL_TIME {
-        // Refused for those that the C library keeps to itself.
+        // The C library refuses the signals that it uses itself.
         let _ = catch(signal);
     }
     SigSet::empty().thread_set_mask()?;
-    // Started through /proc/self/exe, it would be called `exe` in ps and top.
+    // ps and top would show `exe`, because init starts it through /proc/self/exe.
     let _ = prctl::set_name(c"tenure-elector");
-    // Refused to a process group leader, which init may have made it.
+    // A process group leader cannot do this, and init may have made it one.
     let _ = setsid();
     Ok(())
 }
 
-/// Signals that stay as they are: those that cannot be caught, the elector's own faults, and those that do nothing anyway.
+/// Signals that are not caught: those that cannot be, the elector's own faults, and those that do nothing anyway.
 const KEPT: [Signal; 14] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,

@@ -1,8 +1,4 @@
-//! The loop: what wakes the elector, and in which order it acts.
-//!
-//! After every wake-up the link is drained first, then deadlines are acted on, then answers are taken in, then the machine's
-//! actions are carried out, in order (law 9). The time of a write is read before the machine makes it, and that of a sight after
-//! its last byte.
+//! The elector's loop: its wake-ups, and the [`Process`] around its [`Turn`].
 
 use std::{future::pending, io, time::Duration};
 
@@ -14,13 +10,24 @@ use tokio::{
 };
 
 use super::{
-    events::Events, guard::Guard, lease::Lease, link::Link, probe, register, remains::Init, slew::Slew, traffic::Traffic,
+    endpoint_slice::Traffic,
+    guard::Guard,
+    kubernetes_events::Events,
+    lease::Lease,
+    link::{self, Link},
+    register,
+    remains::Init,
+    slew::Slew,
+    workload_probe,
 };
 use crate::{
     alarm::Alarm,
     clock,
     config::WorkloadConfig,
-    election::{Action, Answer, Event, Input, Operation, Pool, Request, RequestId, Watched},
+    election::{
+        Answer, Event, Input, Operation, Request, RequestId, Watched,
+        turn::{Arrived, Process, Turn},
+    },
     http::Health,
     link::{FLUSH, InitialState, Slot, Term, ToElector, ToInit},
     process::memory,
@@ -33,14 +40,12 @@ use crate::{
 /// A burst of watch events waits in the connection, not in memory.
 const INBOX: usize = 16;
 
-/// Heartbeats in one D.
-const BEATS: u32 = 4;
-
-/// What the loop needs, beside its state machine.
+/// The edges of the loop.
 pub(super) struct Edges {
     pub(super) link: Link,
     pub(super) lease: Lease,
     pub(super) guard: Guard,
+    pub(super) init: Init,
     pub(super) health: Health,
     pub(super) telemetry: Telemetry,
     pub(super) traffic: Option<Traffic>,
@@ -49,242 +54,217 @@ pub(super) struct Edges {
 
 /// The elector's loop.
 pub(super) struct EventLoop {
-    edges: Edges,
-    elector: Pool,
+    turn: Turn,
+    process: Running,
     alarm: AsyncFd<Alarm>,
-    /// What the alarm is set to; [`Instant::NEVER`] once it has fired.
+    /// The instant that the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
-    arrive: mpsc::Sender<Arrived>,
-    arrived: mpsc::Receiver<Arrived>,
-    request: Option<Task>,
-    watch: Option<Task>,
-    watches: u64,
-    beat_every: Duration,
-    beat_due: Instant,
-    /// As init said last.
-    is_unready: bool,
     slew: Slew,
-    /// What is asked of it.
+}
+
+/// The process around a turn.
+struct Running {
+    edges: Edges,
+    arrive: mpsc::Sender<Handed>,
+    arrived: mpsc::Receiver<Handed>,
+    /// The message that has ended the last wait.
+    woken_by: Option<Handed>,
+    request: Option<AbortOnDrop>,
+    watch: Option<AbortOnDrop>,
+    watches: u64,
+    /// The probes.
     workload: WorkloadConfig,
 }
 
-/// What tasks hand to the loop.
-enum Arrived {
+/// A message of a task to the loop.
+enum Handed {
     Answer(RequestId, Operation, Answer, Duration),
     /// A watch whose answer took this long to begin, or failed with this status.
     WatchAnswered(Result<(), Option<u16>>, Duration),
     /// From the watch of this number.
     Watched(u64, Watched),
-    /// The workload was asked.
+    /// The answer of a probe.
     Probed(Box<ToInit>),
     /// The slice shows that this term is over.
     Withdrawn(Term),
-    /// Telemetry is flushed, or out of time: init may be told that all is done.
+    /// Telemetry is flushed, or out of time: init may be told `Done`.
     Flushed,
 }
 
 /// A task that is aborted when this is dropped.
-struct Task(AbortHandle);
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl EventLoop {
-    /// The loop of a machine that `start` makes once everything around it is set up.
+    /// Makes the loop. `start` makes its turn once all else is set up.
     ///
     /// # Errors
     /// There is no timer.
-    pub(super) fn new(mut edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Pool) -> io::Result<Self> {
-        let beat_every = initial.config.lease.duration / BEATS;
+    pub(super) fn new(mut edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Turn) -> io::Result<Self> {
         if let Some(resume) = &initial.resume {
             edges.guard.arm(resume.term, resume.confirmed.deadlines.hard);
         }
         let (arrive, arrived) = mpsc::channel(INBOX);
         Ok(Self {
-            edges,
+            process: Running {
+                edges,
+                arrive,
+                arrived,
+                woken_by: None,
+                request: None,
+                watch: None,
+                watches: 0,
+                workload: initial.config.workload.clone(),
+            },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
-            arrive,
-            arrived,
-            request: None,
-            watch: None,
-            watches: 0,
-            beat_every,
-            beat_due: Instant::BOOT,
-            is_unready: initial.config.workload.readiness.means().is_some(),
             slew: Slew::new(initial.config.timing().drift),
-            workload: initial.config.workload.clone(),
-            elector: start(initial),
+            turn: start(initial),
         })
     }
 
-    /// Runs until the link ends; returns how it ended.
-    pub(super) async fn run(mut self, init: &mut Init) -> Broken {
-        let broken = self.turns(init).await;
-        // It kills the descendants of init's pid, which may be reused now.
-        self.edges.guard.disarm();
-        broken
+    /// Runs until the link ends. Returns how it ended, and init as it was known.
+    pub(super) async fn run(mut self) -> (Broken, Init) {
+        let broken = self.turns().await;
+        // The guard kills the descendants of init's pid, which may be reused now.
+        self.process.edges.guard.disarm();
+        (broken, self.process.edges.init)
     }
 
-    async fn turns(&mut self, init: &mut Init) -> Broken {
-        let mut woken_by = None;
+    async fn turns(&mut self) -> Broken {
         loop {
-            if let Err(broken) = self.turn(init, woken_by.take()) {
+            if let Err(broken) = self.turn() {
                 return broken;
             }
-            woken_by = match self.wait().await {
-                Ok(arrived) => arrived,
-                Err(error) => return Broken::Socket(error),
-            };
+            if let Err(error) = self.wait().await {
+                return Broken::Socket(error);
+            }
         }
     }
 
-    /// One turn, in the order of law 9.
-    fn turn(&mut self, init: &mut Init, mut arrived: Option<Arrived>) -> Result<(), Broken> {
-        // Read before the link is drained, so that no deadline counts that passes only after that.
-        let now = clock::now();
-        while let Some(message) = self.edges.link.receive()? {
-            init.told(&message);
-            self.told(message, now);
-        }
-        self.elector.handle_timeout(now);
-        while let Some(next) = arrived.take().or_else(|| self.arrived.try_recv().ok()) {
-            self.take_in(next)?;
-        }
-        while let Some(action) = self.elector.poll_action() {
-            self.carry_out(action)?;
-        }
-        // Early, since the loop is awake anyway: one wake-up less.
-        if self.beat_due.before(self.beat_every / 4) <= clock::boot() {
-            self.beat()?;
-        }
-        self.edges.link.flush()?;
-        let view = self.elector.view();
-        self.edges.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
-        self.edges.health.update(view);
+    fn turn(&mut self) -> Result<(), Broken> {
+        self.turn.run(&mut self.process)?;
+        let edges = &mut self.process.edges;
+        edges.link.get_mut().flush()?;
+        let view = self.turn.election().view();
+        edges.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
+        edges.health.update(view);
         self.slew.look(clock::boot());
         Ok(())
     }
 
-    async fn wait(&mut self) -> io::Result<Option<Arrived>> {
-        let next = self.elector.poll_timeout().unwrap_or(Instant::NEVER).min(self.beat_due);
+    async fn wait(&mut self) -> io::Result<()> {
+        let next = self.turn.due();
         if self.alarm_at != next {
             self.alarm.get_ref().set(next)?;
             self.alarm_at = next;
         }
+        let Running { edges, arrived, woken_by, .. } = &mut self.process;
         tokio::select! {
-            ready = self.edges.link.ready() => ready.map(|()| None),
+            ready = link::ready(&edges.link) => ready?,
             ready = self.alarm.readable() => {
                 ready?.clear_ready();
-                // Not an error if it was set again since: then there is nothing to take in.
+                // If it was set again since, there is nothing to take in, which is no error.
                 let _ = self.alarm.get_ref().wait();
                 self.alarm_at = Instant::NEVER;
-                Ok(None)
             }
-            arrived = self.arrived.recv() => Ok(arrived),
-            term = withdrawn(&mut self.edges.traffic) => Ok(Some(Arrived::Withdrawn(term))),
+            handed = arrived.recv() => *woken_by = handed,
+            term = withdrawn(&mut edges.traffic) => *woken_by = Some(Handed::Withdrawn(term)),
         }
+        Ok(())
+    }
+}
+
+impl Process for Running {
+    type End = Broken;
+
+    fn now(&self) -> Now {
+        clock::now()
     }
 
-    fn told(&mut self, message: ToElector, now: Now) {
+    fn receive(&mut self) -> Result<Option<ToElector>, Broken> {
+        let Some(message) = self.edges.link.get_mut().receive()? else { return Ok(None) };
+        self.edges.init.told(&message);
         self.edges.guard.told(&message);
-        self.edges.health.heard(&message, now.boot);
+        self.edges.health.heard(&message, clock::boot());
         self.edges.telemetry.heard(&message);
         self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.edges.events.iter_mut().for_each(|events| events.heard(&message));
-        if let ToElector::Health { unready, .. } = &message
-            && std::mem::replace(&mut self.is_unready, unready.is_some()) != unready.is_some()
-        {
-            // Init waits for a sign before it says more of it.
-            self.beat_due = Instant::BOOT;
-        }
         if let ToElector::Probe { kind, began } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             spawn(async move {
-                let failure = probe::ask(kind, probe).await;
-                let _ = arrive.send(Arrived::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
+                let failure = workload_probe::ask(kind, probe).await;
+                let _ = arrive.send(Handed::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
             });
         }
-        self.elector.handle(Input::Told(message), now);
+        Ok(Some(message))
     }
 
-    fn take_in(&mut self, arrived: Arrived) -> Result<(), Broken> {
-        let input = match arrived {
-            Arrived::Answer(id, operation, answer, took) => {
-                self.edges.telemetry.requested(operation, &answer, took);
-                Input::Answered { id, answer }
-            }
-            Arrived::WatchAnswered(answer, took) => {
-                self.edges.telemetry.watched(answer, took);
-                return Ok(());
-            }
-            Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
-            // Of a watch that was replaced.
-            Arrived::Watched(..) => return Ok(()),
-            Arrived::Probed(answer) => return self.send_to_init(&answer),
-            Arrived::Withdrawn(term) => return self.send_to_init(&ToInit::Withdrawn { term }),
-            Arrived::Flushed => return self.send_to_init(&ToInit::Done),
-        };
-        self.elector.handle(input, clock::now());
-        Ok(())
-    }
-
-    fn carry_out(&mut self, action: Action) -> Result<(), Broken> {
-        match action {
-            Action::Request { slot, id, request } => self.request = Some(self.send(slot, id, request)),
-            Action::Watch { resource_version } => self.watch = Some(self.watch(resource_version)),
-            Action::Tell(message) => self.tell(message)?,
-            Action::Report(event) => {
-                if event == Event::Ready {
-                    // The start is over: configuration, certificates, the first handshake.
-                    memory::forget_start();
-                    memory::keep_what_is_used();
-                }
-                self.edges.health.event(&event);
-                self.edges.telemetry.report(&event, clock::boot());
-                self.edges.events.iter_mut().for_each(|events| events.event(&event));
+    fn arrived(&mut self) -> Option<Arrived> {
+        loop {
+            let handed = self.woken_by.take().or_else(|| self.arrived.try_recv().ok())?;
+            if let Some(arrived) = self.take_in(handed) {
+                return Some(arrived);
             }
         }
-        Ok(())
     }
 
-    fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
-        if let ToInit::Lead { info, .. } = &mut message {
+    fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
+        let (lease, arrive) = (self.edges.lease.clone(), self.arrive.clone());
+        let task = spawn(async move {
+            let sent = clock::boot();
+            let answer = lease.send(slot, &request).await;
+            let took = clock::boot().since(sent);
+            let _ = arrive.send(Handed::Answer(id, request.operation(), answer, took)).await;
+        });
+        self.request = Some(AbortOnDrop(task.abort_handle()));
+    }
+
+    fn watch(&mut self, resource_version: Option<String>) {
+        if self.watches > 0 {
+            self.edges.telemetry.watching_again();
+        }
+        self.watches += 1;
+        let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
+        let answered = {
+            let arrive = arrive.clone();
+            async move |answer| {
+                let _ = arrive.send(Handed::WatchAnswered(answer, clock::boot().since(sent))).await;
+            }
+        };
+        let task = spawn(self.edges.lease.watch(resource_version).run(answered, async move |watched| {
+            let _ = arrive.send(Handed::Watched(number, watched)).await;
+        }));
+        self.watch = Some(AbortOnDrop(task.abort_handle()));
+    }
+
+    fn telling(&mut self, message: &mut ToInit) {
+        if let ToInit::Lead { info, .. } = message {
             self.edges.telemetry.amend(info);
         }
-        if let ToInit::GaveUp { message, .. } = &mut message {
+        if let ToInit::GaveUp { message, .. } = message {
             *message = bounded(message).into_owned();
         }
-        self.edges.guard.telling(&message);
-        self.edges.traffic.iter_mut().for_each(|traffic| traffic.telling(&message));
-        self.edges.events.iter_mut().for_each(|events| events.telling(&message));
-        if message == ToInit::Done {
-            self.finish();
-            return Ok(());
-        }
-        self.send_to_init(&message)
+        self.edges.guard.telling(message);
+        self.edges.traffic.iter_mut().for_each(|traffic| traffic.telling(message));
+        self.edges.events.iter_mut().for_each(|events| events.telling(message));
     }
 
-    /// A heartbeat, unless earlier messages still wait to be sent.
-    fn beat(&mut self) -> Result<(), Broken> {
-        if self.edges.link.is_clogged() {
-            self.beat_due = clock::boot() + self.beat_every;
-            return Ok(());
-        }
-        self.send_to_init(&ToInit::Heartbeat)
+    fn send(&mut self, message: &ToInit) -> Result<(), Broken> {
+        self.edges.link.get_mut().send(message)
     }
 
-    /// Every message is a heartbeat.
-    fn send_to_init(&mut self, message: &ToInit) -> Result<(), Broken> {
-        self.beat_due = clock::boot() + self.beat_every;
-        self.edges.link.send(message)
+    fn is_clogged(&self) -> bool {
+        self.edges.link.get_ref().is_clogged()
     }
 
-    /// Init's end is the end of this process, so what telemetry still has, and a withdrawal that is under way, go out before init is
-    /// told that all is done.
+    /// Sends telemetry that is left, and finishes a withdrawal that is under way, before init is told `Done`: this process ends
+    /// with init.
     fn finish(&mut self) {
         let flushed = self.edges.telemetry.finish();
         let under_way = [self.edges.traffic.take().map(Traffic::finish), self.edges.events.take().map(Events::finish)];
@@ -296,37 +276,40 @@ impl EventLoop {
                 }
             });
             let _ = tokio::join!(flushed, others);
-            let _ = arrive.send(Arrived::Flushed).await;
+            let _ = arrive.send(Handed::Flushed).await;
         });
     }
 
-    fn send(&self, slot: Slot, id: RequestId, request: Request) -> Task {
-        let (lease, arrive) = (self.edges.lease.clone(), self.arrive.clone());
-        let task = spawn(async move {
-            let sent = clock::boot();
-            let answer = lease.send(slot, &request).await;
-            let took = clock::boot().since(sent);
-            let _ = arrive.send(Arrived::Answer(id, request.operation(), answer, took)).await;
-        });
-        Task(task.abort_handle())
-    }
-
-    fn watch(&mut self, resource_version: Option<String>) -> Task {
-        if self.watches > 0 {
-            self.edges.telemetry.watching_again();
+    fn report(&mut self, event: Event) {
+        if event == Event::Ready {
+            // Memory that only the start needed (configuration, certificates, the first handshake) is given back.
+            memory::forget_start();
+            memory::keep_what_is_used();
         }
-        self.watches += 1;
-        let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
-        let answered = {
-            let arrive = arrive.clone();
-            async move |answer| {
-                let _ = arrive.send(Arrived::WatchAnswered(answer, clock::boot().since(sent))).await;
+        self.edges.health.event(&event);
+        self.edges.telemetry.report(&event, clock::boot());
+        self.edges.events.iter_mut().for_each(|events| events.event(&event));
+    }
+}
+
+impl Running {
+    fn take_in(&mut self, handed: Handed) -> Option<Arrived> {
+        match handed {
+            Handed::Answer(id, operation, answer, took) => {
+                self.edges.telemetry.requested(operation, &answer, took);
+                Some(Arrived::Input(Input::Answered { id, answer }))
             }
-        };
-        let task = spawn(self.edges.lease.watch(resource_version).run(answered, async move |watched| {
-            let _ = arrive.send(Arrived::Watched(number, watched)).await;
-        }));
-        Task(task.abort_handle())
+            Handed::WatchAnswered(answer, took) => {
+                self.edges.telemetry.watched(answer, took);
+                None
+            }
+            Handed::Watched(number, watched) if number == self.watches => Some(Arrived::Input(Input::Watched(watched))),
+            // An event of a watch that was replaced.
+            Handed::Watched(..) => None,
+            Handed::Probed(answer) => Some(Arrived::ForInit(*answer)),
+            Handed::Withdrawn(term) => Some(Arrived::ForInit(ToInit::Withdrawn { term })),
+            Handed::Flushed => Some(Arrived::ForInit(ToInit::Done)),
+        }
     }
 }
 

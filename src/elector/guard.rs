@@ -1,8 +1,8 @@
-//! The second guard: SIGKILL at H where init does not do it (law 3).
+//! The second guard: SIGKILL at H if init does not send it (law 3).
 //!
 //! Owns a thread that does nothing else, on its own timer, so that a hanging loop, a blocking plugin or a starved runtime cannot
-//! delay it. After H it needs no network, no allocator and no lock except the one that whoever disarms it waits for; it kills
-//! repeatedly until it is disarmed. Init is the first guard; both know H as an absolute time, and neither asks the other.
+//! delay it. After H it needs no network, no allocator, and no lock but the one that the disarming call takes. It kills
+//! repeatedly until it is disarmed. Init is the first guard. Both know H as an absolute time, and neither asks the other.
 
 use std::{
     io,
@@ -17,22 +17,22 @@ use std::{
 use crate::{
     alarm::Alarm,
     clock,
-    election::armed::Armed,
+    election::guard_deadline::GuardDeadline,
     link::{Term, ToElector, ToInit},
     time::Instant,
 };
 
-/// Between two rounds of SIGKILL.
+/// The pause between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// What the loop has for a turn, in which it reads init's proof if that came before H.
+/// The time that the loop gets for a turn, in which it reads a proof that came before H.
 const TURN: Duration = Duration::from_millis(20);
 
 /// The guard's handle. The thread lives as long as the process.
 #[derive(Debug)]
 pub(super) struct Guard {
     shared: Arc<Shared>,
-    armed: Armed,
+    armed: GuardDeadline,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Guard {
         });
         let own = Arc::clone(&shared);
         thread::Builder::new().name("guard".into()).spawn(move || own.run(kill))?;
-        Ok(Self { shared, armed: Armed::disarmed() })
+        Ok(Self { shared, armed: GuardDeadline::disarmed() })
     }
 
     /// Follows the deadlines that init is told.
@@ -77,10 +77,10 @@ impl Guard {
 
     /// Stops killing.
     pub(super) fn disarm(&mut self) {
-        self.change(Armed::disarm);
+        self.change(GuardDeadline::disarm);
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Armed)) {
+    fn change(&mut self, change: impl FnOnce(&mut GuardDeadline)) {
         let before = self.armed.hard();
         change(&mut self.armed);
         if self.armed.hard() != before {
@@ -109,16 +109,16 @@ impl Shared {
             if is_late(self.hard(), clock::boot()) {
                 thread::sleep(TURN);
             }
-            while self.fires(&mut kill) {
+            while self.fire(&mut kill) {
                 thread::sleep(ROUND);
             }
         }
     }
 
-    /// One round, if it is time.
-    fn fires(&self, kill: &mut impl FnMut()) -> bool {
+    /// Kills one round, if it is time.
+    fn fire(&self, kill: &mut impl FnMut()) -> bool {
         let _round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = clock::boot() >= self.hard();
+        let is_time = GuardDeadline::is_time(self.hard(), clock::boot());
         if is_time {
             kill();
         }
@@ -130,8 +130,8 @@ impl Shared {
     }
 }
 
-/// Whether the whole process has stood still over H, so that the link may hold the proof: it is drained before anything is done
-/// about a deadline (law 9).
+/// Returns whether the whole process stood still over H. Then the link may hold the proof, and is drained before the guard acts
+/// (law 9).
 fn is_late(hard: Instant, now: Instant) -> bool {
     now >= hard + TURN
 }
@@ -157,7 +157,7 @@ mod tests {
 
     fn extend(hard: Instant) -> ToInit {
         let deadlines = Deadlines { soft: Instant::BOOT, hard, end: Instant::NEVER };
-        let confirmed = Confirmed { uid: "u".into(), resource_version: "1".into(), spec: "{}".into(), deadlines };
+        let confirmed = Confirmed { resource_version: "1".into(), preferred_holder: None, deadlines };
         ToInit::Extend { term: TERM, serial: 1, confirmed }
     }
 

@@ -1,6 +1,6 @@
 //! Requests for the Lease of each slot, and for all of them.
 //!
-//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the election asked for.
+//! Owns the URLs and headers of requests, and the connection that they share. Sends exactly what the election asked for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{
     access::Access,
     classify::{classify, classify_list},
-    watch::Watch,
+    watch_stream::Watch,
 };
 use crate::{
     api::{
@@ -30,17 +30,21 @@ use crate::{
 
 pub(super) const JSON: &str = "application/json";
 
-/// Where the Leases of all slots are: one at least.
+/// The places of the Leases of all slots, one at least.
 #[derive(Clone)]
-pub(super) struct Keys(Arc<[LeaseKey]>);
+pub(crate) struct Keys(Arc<[LeaseKey]>);
 
 impl Keys {
     pub(super) fn of(config: &LeaseConfig) -> Self {
-        let key = |slot| LeaseKey { namespace: config.namespace.clone(), name: config.name_of(Slot(slot)) };
-        Self((0..config.slots.max(1)).map(key).collect())
+        Self::named(&config.namespace, config.names())
     }
 
-    /// That of a slot; there is no other than those that were configured.
+    /// Those of these names: one at least.
+    pub(crate) fn named(namespace: &str, names: impl Iterator<Item = String>) -> Self {
+        Self(names.map(|name| LeaseKey { namespace: namespace.into(), name }).collect())
+    }
+
+    /// Returns the place of a slot.
     fn of_slot(&self, slot: Slot) -> &LeaseKey {
         &self.0[usize::from(slot.0).min(self.0.len() - 1)]
     }
@@ -49,12 +53,12 @@ impl Keys {
         self.0[0].collection()
     }
 
-    /// Whether `object` is one of these Leases.
+    /// Returns whether `object` is one of these Leases.
     pub(super) fn names(&self, object: &serde_json::Value) -> bool {
         self.0.iter().any(|key| key.names(object))
     }
 
-    /// The query for exactly these Leases, or for those of all slots by their label.
+    /// Returns the query for exactly this Lease, or for those of all slots by their label.
     pub(super) fn query(&self) -> String {
         let name = &self.0[0].name;
         match &*self.0 {
@@ -66,7 +70,7 @@ impl Keys {
 
 /// The Leases on the API server. Clones share the connection.
 #[derive(Clone)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     access: Access,
     keys: Keys,
     timeout: Duration,
@@ -75,17 +79,17 @@ pub(super) struct Lease {
 
 impl Lease {
     /// `timeout` is that of each request, from credentials to the last byte of the reply.
-    pub(super) fn new(access: Access, keys: Keys, timeout: Duration) -> Self {
+    pub(crate) fn new(access: Access, keys: Keys, timeout: Duration) -> Self {
         Self { access, keys, timeout, client: Arc::default() }
     }
 
     /// Sends `request` once. After an unknown outcome, and after every refusal that another server might not repeat, the next
     /// request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
-    pub(super) async fn send(&self, slot: Slot, request: &Request) -> Answer {
+    pub(crate) async fn send(&self, slot: Slot, request: &Request) -> Answer {
         let answer = self.attempt(slot, request).await;
         let is_in_doubt = match &answer {
             Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
-            // What it refuses for its content, every server does.
+            // Every server refuses an invalid object.
             Answer::Refused { message, .. } => message.status != Some(422),
             Answer::Unknown { .. } => true,
         };
@@ -101,7 +105,7 @@ impl Lease {
         answer
     }
 
-    /// A watch of them, from this version on; it has a connection of its own.
+    /// Makes a watch from this version on, with a connection of its own.
     pub(super) fn watch(&self, resource_version: Option<String>) -> Watch {
         Watch { access: self.access.clone(), keys: self.keys.clone(), resource_version, timeout: self.timeout }
     }
@@ -123,7 +127,7 @@ impl Lease {
         let reply = exchange(&client, http, end.saturating_duration_since(Instant::now())).await;
         let reply = reply.map_err(|error| match error {
             ExchangeError::Timeout(_) => ExchangeError::Timeout(self.timeout),
-            ExchangeError::Credentials(_) | ExchangeError::Transport(_) | ExchangeError::Body(_) => error,
+            ExchangeError::Transport(_) | ExchangeError::Body(_) => error,
         });
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
@@ -138,13 +142,13 @@ impl Lease {
 
     async fn client(&self) -> Result<kube::Client, Answer> {
         let mut connected = self.client.lock().await;
-        // What befell the watch is no reason to leave a connection that serves (law 16).
+        // A failed watch is no reason to drop a connection that works (law 16).
         if let Some(client) = connected.as_ref() {
             return Ok(client.clone());
         }
         let dialer = match self.access.dialer().await {
             Ok(dialer) => dialer,
-            // Not a byte was sent, so it is a refusal and not unknown.
+            // Not a byte was sent, so the outcome is a refusal and not unknown.
             Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() }),
         };
         let client = dialer.client();

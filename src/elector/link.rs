@@ -5,79 +5,54 @@ use std::{io, os::fd::OwnedFd};
 use tokio::io::unix::AsyncFd;
 
 use super::register;
-use crate::{
-    link::{ToElector, ToInit},
-    wire::{Broken, End},
-};
+use crate::wire::End;
 
-/// The link. Never blocks: init may be stopped for as long as it likes.
-#[derive(Debug)]
-pub(super) struct Link(AsyncFd<End>);
+/// The link. No call blocks, so that a stopped init does not stop the elector.
+pub(super) type Link = AsyncFd<End>;
 
-impl Link {
-    /// Over the socket that init left.
-    ///
-    /// # Errors
-    /// The runtime cannot watch it.
-    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
-        register(End::of(socket)).map(Self)
-    }
+/// Makes the link of the socket that init left.
+///
+/// # Errors
+/// The runtime cannot watch the socket.
+pub(super) fn link(socket: OwnedFd) -> io::Result<Link> {
+    register(End::of(socket))
+}
 
-    /// As [`End::receive`].
-    pub(super) fn receive(&mut self) -> Result<Option<ToElector>, Broken> {
-        self.0.get_mut().receive()
-    }
-
-    /// As [`End::send`].
-    pub(super) fn send(&mut self, message: &ToInit) -> Result<(), Broken> {
-        self.0.get_mut().send(message)
-    }
-
-    /// As [`End::flush`].
-    pub(super) fn flush(&mut self) -> Result<(), Broken> {
-        self.0.get_mut().flush()
-    }
-
-    /// As [`End::is_clogged`].
-    pub(super) fn is_clogged(&self) -> bool {
-        self.0.get_ref().is_clogged()
-    }
-
-    /// Waits until something may have come, or there may be room for what is unsent.
-    pub(super) async fn ready(&self) -> io::Result<()> {
-        // Readiness is cleared before the socket is tried, so that what comes in between wakes the loop again.
-        if self.is_clogged() {
-            tokio::select! {
-                ready = self.0.readable() => ready?.clear_ready(),
-                ready = self.0.writable() => ready?.clear_ready(),
-            }
-        } else {
-            self.0.readable().await?.clear_ready();
+/// Waits until a message may have come, or there may be room for what is unsent.
+pub(super) async fn ready(link: &Link) -> io::Result<()> {
+    // Readiness is cleared before the socket is tried, so that what comes in between wakes the loop again.
+    if link.get_ref().is_clogged() {
+        tokio::select! {
+            ready = link.readable() => ready?.clear_ready(),
+            ready = link.writable() => ready?.clear_ready(),
         }
-        Ok(())
+    } else {
+        link.readable().await?.clear_ready();
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{ToElector, ToInit};
 
     #[tokio::test]
     async fn what_comes_wakes_whoever_waits_and_so_does_room() {
         let (mut init, socket) = End::pair().unwrap();
-        let mut link = Link::new(socket).unwrap();
+        let mut link = link(socket).unwrap();
 
         init.send(&ToElector::Heartbeat).unwrap();
-        link.ready().await.unwrap();
-        assert_eq!(link.receive().unwrap(), Some(ToElector::Heartbeat));
+        ready(&link).await.unwrap();
+        assert_eq!(link.get_mut().receive().unwrap(), Some(ToElector::Heartbeat));
 
-        while !link.is_clogged() {
-            link.send(&ToInit::Heartbeat).unwrap();
+        while !link.get_ref().is_clogged() {
+            link.get_mut().send(&ToInit::Heartbeat).unwrap();
         }
-        while link.is_clogged() {
+        while link.get_ref().is_clogged() {
             while init.receive::<ToInit>().unwrap().is_some() {}
-            link.ready().await.unwrap();
-            link.flush().unwrap();
+            ready(&link).await.unwrap();
+            link.get_mut().flush().unwrap();
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The elector process: the only part of `run` that talks to the API server.
 //!
-//! Owns the edges of the [`Pool`] machine: the link to init, requests and the watch, the timer, and the second guard at H.
-//! Never decides who leads, never starts a process except the kubeconfig's credential plugins, and reads no configuration: init
-//! hands it over in the InitialState.
+//! Owns the edges of the [`Turn`]: the link to init, requests and the watch, the timer, and the second guard at H. Never decides
+//! who leads. Starts no process except the kubeconfig's credential plugins. Reads no configuration: init hands it over in the
+//! InitialState.
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
-//! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
+//! - [`lease`] and [`watch_stream`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
+//! - [`permission`] asks once whether this replica may update the Lease.
 //! - [`detach`] makes it a process of its own that no signal ends.
-//! - [`traffic`] publishes the leader's address, [`events`] tells of transitions: [`aside`] sends both, and nothing waits for it.
-//! - [`probe`] asks the workload over the network, where init wants that.
+//! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. [`best_effort`] sends both, and
+//!   nothing waits for it.
+//! - [`workload_probe`] asks the workload over the network, where init wants that.
+//! - [`witness`] hands init's pidfd to the witness of this replica, which gives the Lease back once all are dead.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
 //! The process lives until its link ends. Init decides its end.
@@ -33,19 +36,17 @@ use nix::{
 use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
-    access::Access,
     drive::{Edges, EventLoop},
-    events::Events,
+    endpoint_slice::{NoAddress, Traffic},
     guard::Guard,
-    lease::{Keys, Lease},
+    kubernetes_events::Events,
     link::Link,
-    traffic::{NoAddress, Traffic},
 };
 use crate::{
     api::{AccessError, Cluster},
     clock,
-    config::{Config, LogFormat},
-    election::Pool,
+    config::{Config, LogFormat, Preset},
+    election::turn::Turn,
     exit,
     http::{Health, HttpError, serve},
     link::{FD, InitialState, ToElector, ToInit},
@@ -56,25 +57,31 @@ use crate::{
 };
 
 mod access;
-mod aside;
+mod best_effort;
 mod candidates;
 mod classify;
 mod detach;
 mod drive;
-mod events;
+mod endpoint_slice;
 mod guard;
+mod kubernetes_events;
 mod lease;
 mod link;
-mod probe;
+mod permission;
 mod remains;
 mod slew;
-mod traffic;
-mod watch;
+mod watch_stream;
+pub(crate) mod witness;
+mod workload_probe;
 
+pub(crate) use self::{
+    access::Access,
+    lease::{Keys, Lease},
+};
 #[cfg(any(test, fuzzing))]
-pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
+pub(crate) use self::{classify::fuzz as fuzz_reply, watch_stream::fuzz as fuzz_watch};
 
-/// Init sends the InitialState as it starts an elector; one that does not is stopped, and will start another elector.
+/// Init sends the InitialState as it starts an elector. An init that does not is stopped, and will start another elector later.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a successor that cannot serve probes tries again.
@@ -83,7 +90,7 @@ const PROBES_AGAIN: Duration = Duration::from_secs(1);
 /// Threads for what blocks: name lookups and credential plugins. More would only wait in parallel.
 const BLOCKING_THREADS: usize = 16;
 
-/// Such a thread stays: at that moment another might not be had.
+/// Such a thread stays, because it might not be possible to make another when one is needed.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The elector cannot do its work.
@@ -107,7 +114,7 @@ enum Failure {
     NoAddress(NoAddress),
 }
 
-/// Runs the elector on the link that init left at file descriptor 3; the exit code.
+/// Runs the elector on the link that init left at file descriptor 3. Returns the exit code.
 #[must_use]
 pub fn run() -> u8 {
     let ended = adopt().and_then(|socket| {
@@ -127,7 +134,7 @@ pub fn run() -> u8 {
 }
 
 impl Failure {
-    /// Whether init reports it in its own last words.
+    /// Returns whether init reports the failure as it exits.
     const fn is_told(&self) -> bool {
         match self {
             Self::Access(_) | Self::Probes(_) | Self::NoAddress(_) => true,
@@ -150,7 +157,7 @@ fn adopt() -> Result<OwnedFd, Failure> {
     // SAFETY: init passed the descriptor to this process; nothing else here owns it, and whether it is open is checked next.
     let socket = unsafe { OwnedFd::from_raw_fd(FD) };
     if getsockopt(&socket, sockopt::SockType) != Ok(SockType::SeqPacket) {
-        // Whatever is there, if anything, is not ours to close.
+        // Another descriptor there is not ours to close.
         std::mem::forget(socket);
         return Err(Failure::NoLink);
     }
@@ -160,10 +167,10 @@ fn adopt() -> Result<OwnedFd, Failure> {
     Ok(socket)
 }
 
-/// Lets the loop wait for `owner`'s descriptor: the link's or the timer's.
+/// Lets the loop wait for `owner`'s descriptor, which stays the same.
 #[expect(unsafe_code, reason = "tokio cannot see that a type keeps its descriptor")]
-fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
-    // SAFETY: End and Alarm own an open descriptor, which they neither close nor replace while they live.
+pub(crate) fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
+    // SAFETY: End, Alarm and OwnedFd own an open descriptor, which they neither close nor replace while they live.
     let registered = unsafe { AsyncFd::register(owner) }?;
     Ok(registered)
 }
@@ -176,7 +183,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .build()
         .map_err(Failure::Start)?;
     let whole = async {
-        let mut link = Link::new(socket).map_err(Failure::Start)?;
+        let mut link = link::link(socket).map_err(Failure::Start)?;
         let initial = greet(&mut link).await?;
         lead_or_follow(link, initial).await
     };
@@ -194,13 +201,13 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
 }
 
 async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
-    link.send(&ToInit::Hello).map_err(Failure::Link)?;
+    link.get_mut().send(&ToInit::Hello).map_err(Failure::Link)?;
     let first = async {
         loop {
-            if let Some(message) = link.receive()? {
+            if let Some(message) = link.get_mut().receive()? {
                 return Ok(message);
             }
-            link.ready().await.map_err(Broken::Socket)?;
+            link::ready(link).await.map_err(Broken::Socket)?;
         }
     };
     let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await.map_err(|_| Failure::Silent)?;
@@ -208,15 +215,15 @@ async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
     Ok(*initial)
 }
 
-/// Runs until the link ends; returns what is known of its init if that has left something to kill.
+/// Runs until the link ends. Returns the init that has ended, if processes of it may be left to kill.
 async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<remains::Init>, Failure> {
     log::start(&initial.config.log);
-    let mut init = remains::Init::of(&initial);
-    // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
+    let init = remains::Init::of(&initial);
+    // From here on the end of init shows as the end of the link, and this process kills the processes that init leaves.
     prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
-    // Once there is one, tokio queues what blocks where no further thread can be made, as at a container's limit of processes.
-    // Without one it would panic, even for the collector's name.
+    // Once there is a thread, tokio queues blocking work if no further thread can be made, as at a container's limit of
+    // processes. Without a thread it would panic, even to look up the collector's name.
     drop(thread::Builder::new().spawn(|| ()).map_err(Failure::Start)?.join());
     drop(spawn_blocking(|| ()).await);
     let context = initial.context.clone();
@@ -224,38 +231,46 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(initial.config.lease.duration, clock::boot());
     health.introduce(&initial);
-    let endpoints = traffic::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
+    let endpoints = endpoint_slice::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
     let prepared = prepare(&initial, &access, &health).await;
     let endpoints = match prepared.and(endpoints) {
         Ok(endpoints) => endpoints,
         Err(failure) => {
-            link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
+            link.get_mut()
+                .send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) })
+                .map_err(Failure::Link)?;
             return Err(failure);
         }
     };
     let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
     let events = initial.config.events.enabled.then(|| Events::start(&initial, access.clone()));
     let keys = Keys::of(&initial.config.lease);
-    if initial.config.lease.announce {
+    // Locks and tasks do not announce themselves: each would leave an entry behind.
+    if initial.config.lease.announce && initial.preset == Preset::Run {
         let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }
+    if is_first(&initial) && initial.preset == Preset::Run {
+        permission::start(&initial, access.clone(), health.clone());
+    }
+    witness::start(&initial);
     let lease = Lease::new(access, keys, initial.config.lease.attempt_timeout);
     let page = initial.config.http.listen.map(|_| health.metrics().clone());
     let telemetry = Telemetry::start(&initial, page, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
-    let edges = Edges { link, lease, guard, health, telemetry, traffic, events };
-    let drive = EventLoop::new(edges, initial, |initial| Pool::new(initial, seed, clock::now())).map_err(Failure::Start)?;
-    let ended = drive.run(&mut init).await;
+    let edges = Edges { link, lease, guard, init, health, telemetry, traffic, events };
+    let start = |initial| Turn::new(initial, seed, clock::now(), Turn::BEATS);
+    let drive = EventLoop::new(edges, initial, start).map_err(Failure::Start)?;
+    let (ended, init) = drive.run().await;
     tracing::debug!(error = one_line(&ended), "the link ended");
     Ok(match ended {
         Broken::Closed => Some(init),
-        // It replaces this elector, and its workload goes on.
+        // Init replaces this elector, and the workload goes on.
         Broken::Socket(_) | Broken::Message(_) => Some(init).filter(|init| !init.lives()),
     })
 }
 
-/// A predecessor that could not be reaped yet may still hold the address.
+/// Serves probes once the address is free: a predecessor that could not be reaped yet may still hold it.
 async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     loop {
         tokio::time::sleep(PROBES_AGAIN).await;
@@ -265,25 +280,30 @@ async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     }
 }
 
-/// The address is not always the one that was configured: the system chooses a port in place of 0.
+/// Logs the address, which differs from the configured one if that has port 0.
 fn tell_where(address: SocketAddr) {
     tracing::info!("serving probes on {address}");
 }
 
-/// What is not UTF-8 is refused as it is shown, not passed over.
+/// Reads a variable. One that is not UTF-8 is not passed over: it is refused later, with its text.
 fn variable(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Why a replica does not start here: `service.endpointSlice` is to have its address, and nothing tells it.
+/// Returns why a replica does not start here: `service.endpointSlice` needs its address, and no variable has it.
 pub(crate) fn lacks_address(config: &Config) -> Option<String> {
-    traffic::endpoints(config, variable).err().map(|error| one_line(&error))
+    endpoint_slice::endpoints(config, variable).err().map(|error| one_line(&error))
 }
 
-/// What cannot work is found out before the first request of the first elector. Later ones keep trying: a term may be in progress,
-/// and what worked once may work again.
+/// Returns whether no elector of this init was there before.
+const fn is_first(initial: &InitialState) -> bool {
+    initial.generation <= 1 && initial.resume.is_none()
+}
+
+/// Serves probes and finds the cluster. The first elector fails if that cannot work. Later ones keep trying, because a term may
+/// be in progress, and it has worked before.
 async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Result<(), Failure> {
-    let is_first = initial.generation <= 1 && initial.resume.is_none();
+    let is_first = is_first(initial);
     if let Some(listen) = initial.config.http.listen {
         match serve(listen, health.clone()) {
             Ok(address) => tell_where(address),
@@ -300,9 +320,10 @@ async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Re
     match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dialer()).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
         Ok(Ok(dialer)) => {
-            tracing::info!("the API server is {}", dialer.server());
-            if let Some(proxy) = dialer.ignored_proxy() {
-                tracing::warn!("{proxy}");
+            let server = dialer.server();
+            match initial.preset {
+                Preset::Run => tracing::info!("the API server is {server}"),
+                Preset::Lock { .. } | Preset::Task(_) => tracing::debug!("the API server is {server}"),
             }
             Ok(())
         }

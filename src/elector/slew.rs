@@ -1,4 +1,4 @@
-//! Watches by how much this node's clock is corrected: the law holds as far as `lease.clockDrift` covers it.
+//! Watches the correction of this node's clock rate. The law holds only if `lease.clockDrift` covers it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{clock, config::Drift, time::Instant};
 /// About how often a time service changes its correction.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Tells when the correction is more than the law assumes, and when it no longer is.
+/// Logs when the correction exceeds `lease.clockDrift`, and when it no longer does.
 pub(super) struct Slew {
     /// rho in parts per million.
     allowed: u32,
@@ -20,7 +20,7 @@ impl Slew {
         Self { allowed, exceeds: false, due: Instant::BOOT }
     }
 
-    /// Looks, if that is due, and logs what has changed.
+    /// Reads the correction, if that is due, and logs a change.
     pub(super) fn look(&mut self, now: Instant) {
         if now < self.due {
             return;
@@ -40,7 +40,7 @@ impl Slew {
         }
     }
 
-    /// Whether it exceeds what is allowed, if that has changed.
+    /// Returns whether the correction exceeds the allowed one, if that has changed.
     fn judge(&mut self, slew: u32) -> Option<bool> {
         let exceeds = slew > self.allowed;
         (std::mem::replace(&mut self.exceeds, exceeds) != exceeds).then_some(exceeds)

@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 
 use super::health::{TOLERANCE, Vital};
-use crate::{election::Led, time::Instant};
+use crate::{election::LeaderView, time::Instant};
 
 /// A status and one line saying why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ fn livez(vital: Vital, now: Instant) -> Reply {
     if silent > vital.duration {
         return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
     }
-    if let Some(Led { confirmed, .. }) = vital.view.leading {
+    if let Some(LeaderView { confirmed, .. }) = vital.view.leading {
         let age = now.since(confirmed);
         if age > vital.duration + TOLERANCE {
             return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
@@ -51,10 +51,11 @@ fn livez(vital: Vital, now: Instant) -> Reply {
 }
 
 fn readyz(vital: Vital, _: Instant) -> Reply {
-    match (vital.view.ready, vital.view.workload) {
-        (true, true) => reply(StatusCode::OK, "ready"),
-        (false, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet"),
-        (true, false) => reply(StatusCode::SERVICE_UNAVAILABLE, "the workload is not ready"),
+    match (vital.view.ready, vital.permitted, vital.view.workload) {
+        (true, true, true) => reply(StatusCode::OK, "ready"),
+        (_, false, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "this replica may not update the Lease"),
+        (false, true, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet"),
+        (true, true, false) => reply(StatusCode::SERVICE_UNAVAILABLE, "the workload is not ready"),
     }
 }
 
@@ -76,7 +77,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{election::View, law::Deadlines, link::Term};
+    use crate::{
+        election::View,
+        law::Deadlines,
+        link::{LeaseBackoff, Term},
+    };
 
     const D: Duration = Duration::from_secs(15);
     const START: Instant = Instant::from_nanos(1_000_000_000_000);
@@ -86,12 +91,17 @@ mod tests {
     }
 
     fn standby() -> Vital {
-        Vital { duration: D, heard: START, view: View { ready: true, workload: true, leading: None } }
+        Vital {
+            duration: D,
+            heard: START,
+            view: View { ready: true, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None },
+            permitted: true,
+        }
     }
 
     fn leading() -> Vital {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
-        let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+        let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
         Vital { view: View { leading: Some(led), ..standby().view }, ..standby() }
     }
 
@@ -122,6 +132,14 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_that_may_not_update_the_lease_is_not_ready() {
+        let refused = Vital { permitted: false, ..standby() };
+        let reply = answer(&Method::GET, "/readyz", refused, START);
+        assert_eq!((reply.status.as_u16(), reply.text.as_str()), (503, "this replica may not update the Lease"));
+        assert_eq!(status("/livez", refused, START), 200);
+    }
+
+    #[test]
     fn ready_waits_for_a_workload_that_is_not() {
         let unready = Vital { view: View { workload: false, ..leading().view }, ..leading() };
         let reply = answer(&Method::GET, "/readyz", unready, START);
@@ -135,7 +153,7 @@ mod tests {
         assert_eq!(status("/leader", leading(), START), 200);
         assert_eq!(status("/leader", standby(), START), 503);
         let mut ending = leading();
-        ending.view.leading = ending.view.leading.map(|led| Led { ending: true, ..led });
+        ending.view.leading = ending.view.leading.map(|led| LeaderView { ending: true, ..led });
         assert_eq!(status("/leader", ending, START), 503);
     }
 

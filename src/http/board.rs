@@ -1,4 +1,4 @@
-//! What `/status` tells. No IO.
+//! Builds the answer of `/status`. No IO.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::{
 /// So many terms and transitions are remembered.
 const REMEMBERED: usize = 32;
 
-/// What this replica has seen of its Lease.
+/// Holds what this replica has seen of its Lease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
     identity: String,
@@ -49,12 +49,12 @@ struct Seen {
     ended: Option<&'static str>,
 }
 
-/// What init has told of it.
+/// Holds what init has reported about the workload.
 #[derive(Clone, Debug, Default)]
 struct Workload {
-    /// It runs on standbys too.
+    /// Tells whether the workload runs on standbys too.
     stands_by: bool,
-    /// What it was started or promoted as; none: it does not run.
+    /// The role that the workload was started or promoted in; none: it does not run.
     role: Option<Role>,
     ready: bool,
     unready: Option<String>,
@@ -95,7 +95,7 @@ impl Board {
             token: token.clone(),
         });
         // Init tells only what is otherwise.
-        let ready = config.workload.readiness.means().is_none();
+        let ready = config.workload.readiness.handler().is_none();
         let role = leads.or_else(|| stands_by.then_some(Role::Standby));
         Self {
             identity: identity.clone(),
@@ -166,6 +166,8 @@ impl Board {
             Event::Ready | Event::Renewed { .. } | Event::Stopping { .. } => {}
             Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
+            | Event::BacksOff(_)
+            | Event::Preempts { .. }
             | Event::Campaigning { .. }
             | Event::CampaignLost(_)
             | Event::Failed { .. }
@@ -177,7 +179,7 @@ impl Board {
         true
     }
 
-    /// Of its own terms a replica knows better than the Lease why they ended, and that one which had run out goes on.
+    /// A replica knows better than the Lease why its own terms ended, and that a term which had run out goes on.
     fn end_or_resume(&mut self, transition: &Transition) {
         let Transition { to, reason, slot, term, until, anchor, outcome, .. } = transition;
         let is_this = |seen: &&mut Seen| (seen.slot, seen.term, &seen.holder) == (slot.0, Some(*term), &self.identity);
@@ -198,7 +200,7 @@ impl Board {
         open().find(|term| term.holder == self.identity).or_else(|| open().next())
     }
 
-    fn holder(&self) -> Option<&str> {
+    pub(super) fn holder(&self) -> Option<&str> {
         self.current().filter(|term| term.term.is_some()).map(|term| term.holder.as_str())
     }
 
@@ -209,7 +211,7 @@ impl Board {
 
     /// All of it at `now`.
     pub(super) fn status(&self, vital: Vital, now: Instant) -> Value {
-        let led = vital.view.leading;
+        let (led, backoff) = (vital.view.leading, vital.view.backoff);
         let left = |deadline: Instant| deadline.since(now).as_secs_f64();
         let Workload { role, ready, unready, status, .. } = &self.workload;
         let own = self.own.as_ref().filter(|_| led.is_some());
@@ -218,12 +220,14 @@ impl Board {
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),
             "stopping": led.is_some_and(|led| led.ending),
             "holder": self.holder(),
+            "backoff": backoff.after_failures(now).map(|until| json!({ "failures": backoff.failures, "seconds": left(until) })),
             "since": self.current().map(|term| &term.since),
             "slot": own.map(|own| own.slot.0),
             "term": own.map(|own| own.term),
             "fencingToken": own.map(|own| &own.token),
             "softDeadlineSeconds": led.map(|led| left(led.deadlines.soft)),
             "hardDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
+            "nextFire": vital.view.next_fire.map(wall),
             "renewedSecondsAgo": led.map(|led| now.since(led.confirmed).as_secs_f64()),
             "workload": {
                 "runs": role.is_some(),

@@ -11,7 +11,7 @@ use crate::clock;
 
 /// A stream ends after this long; browsers open another. So none outlives its reader by more.
 pub(super) const STREAM: Duration = Duration::from_secs(600);
-/// What is said when there is nothing to say finds out who went away.
+/// A comment is sent after so long without an event: the write fails if the client has gone.
 const SILENCE: Duration = Duration::from_secs(15);
 /// Changes that come faster are told as one.
 const PAUSE: Duration = Duration::from_millis(100);

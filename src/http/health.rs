@@ -1,4 +1,4 @@
-//! What the probes answer from.
+//! Holds the state that the probes answer from.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use crate::{
-    election::{Event, View},
-    link::{InitialState, ToElector},
+    election::{Event, Operation, View},
+    link::{InitialState, LeaseBackoff, ToElector},
     time::Instant,
 };
 
@@ -32,14 +32,16 @@ pub struct Vital {
     pub heard: Instant,
     /// The state of the election.
     pub view: View,
+    /// The API server has not refused to let this replica update the Lease.
+    pub permitted: bool,
 }
 
 impl Health {
     /// Not ready, not leading, and init heard from at `now`.
     #[must_use]
     pub fn new(duration: Duration, now: Instant) -> Self {
-        let view = View { ready: false, workload: true, leading: None };
-        let vital = watch::Sender::new(Vital { duration, heard: now, view });
+        let view = View { ready: false, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None };
+        let vital = watch::Sender::new(Vital { duration, heard: now, view, permitted: true });
         Self { vital, board: watch::Sender::default(), metrics: Registry::new() }
     }
 
@@ -62,18 +64,37 @@ impl Health {
         self.vital.send_if_modified(|vital| std::mem::replace(&mut vital.view, view) != view);
     }
 
+    /// The API server permits updates of the Lease, or refuses them.
+    pub fn permitted(&self, permitted: bool) {
+        self.vital.send_if_modified(|vital| std::mem::replace(&mut vital.permitted, permitted) != permitted);
+    }
+
     /// The election reported this.
     pub fn event(&self, event: &Event) {
+        if let Event::Failed { operation: Operation::Update, message } = event
+            && message.is_forbidden()
+        {
+            self.permitted(false);
+        }
+        if *event == (Event::Recovered { operation: Operation::Update }) {
+            self.permitted(true);
+        }
         self.board.send_if_modified(|board| board.event(event));
     }
 
-    /// What was last written.
+    /// Returns the value that was last written.
     #[must_use]
     pub fn vital(&self) -> Vital {
         *self.vital.borrow()
     }
 
-    /// What `/metrics` shows.
+    /// Returns the holder's identity.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        self.board.borrow().holder().map(str::to_owned)
+    }
+
+    /// Returns the metrics that `/metrics` shows.
     #[must_use]
     pub const fn metrics(&self) -> &Registry {
         &self.metrics

@@ -30,7 +30,7 @@ use crate::{clock, words::one_line};
 
 /// For people.
 const PAGE: &str = include_str!("page.html");
-/// It reads `events` and nothing else.
+/// The page may read `events` and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
 /// The only page without an end: there is no HEAD of it.
@@ -97,7 +97,7 @@ async fn accept(listener: TcpListener, health: Health) {
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
-/// One request and its answer: a probe opens a connection each time.
+/// Answers a single request: a probe opens a new connection each time.
 async fn exchange(stream: TcpStream, health: Health) {
     let streams = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {

@@ -1,4 +1,4 @@
-//! Who has the terminal, and who is suspended with whom.
+//! Job control: the foreground of the terminal, and suspending with Ctrl-Z.
 
 use crate::{
     config::Signal,
@@ -16,7 +16,7 @@ const WAITING: &str = "the workload is stopped by SIGTTIN or SIGTTOU, and tenure
 /// The terminal, and the signals of job control.
 pub(super) struct Foreground {
     terminal: Option<Terminal>,
-    /// Without a Lease nobody has to guard the workload: init is suspended with it.
+    /// Without a Lease nobody has to guard the workload, so init is suspended with it.
     suspends: bool,
     /// A child changed its state; it may have been suspended.
     changed: bool,
@@ -34,14 +34,11 @@ impl Foreground {
         self.terminal.map_or(ProcessGroup::Own, ProcessGroup::Foreground)
     }
 
-    /// What the agent is to hear of a signal to init; otherwise a line about it.
+    /// Returns the signal if the agent is to hear of it. An error is a line for the log.
     pub(super) fn filter(&mut self, received: Received, main: Option<Pid>) -> Result<Option<i32>, &'static str> {
         match received.signal.0 {
-            libc::SIGCHLD => {
-                self.changed = true;
-                return Ok(None);
-            }
-            // They mean init's own use of the terminal; from people they mean what the workload takes them for.
+            libc::SIGCHLD => self.changed = true,
+            // From the kernel they are about init's own use of the terminal. From people they are for the workload.
             libc::SIGTTIN | libc::SIGTTOU if received.from_kernel => return Ok(None),
             // Ctrl-Z in a terminal that was not handed over.
             libc::SIGTSTP if received.from_kernel && !self.suspends => return Err(UNSUSPENDED),
@@ -55,10 +52,11 @@ impl Foreground {
         Ok(Some(received.signal.0))
     }
 
-    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does its use of the terminal from the
-    /// background, or a Ctrl-Z that init passes on. No shell sees that: either init stops too until a shell continues it, or the
-    /// workload is given the terminal or continued, so that this does not hang. One that is stopped for want of a terminal that
-    /// nobody has stays so under a Lease; that is the line that is returned.
+    /// Reacts to a workload that job control has stopped: by Ctrl-Z in a terminal that it has, by its use of the terminal from
+    /// the background, or by a Ctrl-Z that init has passed on. No shell sees that. Either init stops too, until a shell continues
+    /// it; or the workload is given the terminal or continued, so that it does not hang.
+    ///
+    /// Returns a line for the log. Under a Lease a workload stays stopped if it needs a terminal and there is none.
     pub(super) fn resume(&mut self, main: Option<Pid>) -> Option<&'static str> {
         let main = main.filter(|_| std::mem::take(&mut self.changed))?;
         let (in_foreground, by_terminal) = match reap::stopped_by(main)? {
@@ -71,7 +69,7 @@ impl Foreground {
                 go_on(main);
                 return None;
             }
-            // One that a person sent stops this job as little as that person's SIGTSTP does.
+            // If a person sent the signal, the job is not stopped, as with a person's SIGTSTP.
             stop @ Signal(libc::SIGTTIN | libc::SIGTTOU) => {
                 (false, self.told_to_stop.take().is_none_or(|told| told.signal != stop))
             }
@@ -79,7 +77,7 @@ impl Foreground {
         };
         if self.suspends {
             self.take_back();
-            // Without init the terminal would have stopped the whole job, such as a pipeline or a script around it.
+            // Without init the terminal would have stopped the whole job, such as a pipeline or a script.
             signals::suspend(by_terminal);
         }
         if self.hand_over(Some(main)) || in_foreground {
@@ -88,7 +86,7 @@ impl Foreground {
         (!self.suspends).then_some(if in_foreground { UNSUSPENDED } else { WAITING })
     }
 
-    /// Gives the workload the terminal that it asks for although standard input is another file, as at the end of a pipe.
+    /// Gives the workload the session's terminal, although standard input is another file (as in a pipeline).
     fn lend(&mut self, main: Pid) -> bool {
         self.hand_over(Some(main)) || {
             self.terminal = Terminal::of_session();
@@ -96,8 +94,8 @@ impl Foreground {
         }
     }
 
-    /// Gives the workload the terminal if init has it, perhaps only since a shell's `fg`. After a `bg` it is the shell's.
-    fn hand_over(&mut self, main: Option<Pid>) -> bool {
+    /// Gives the workload the terminal, if init has it (perhaps only since a shell's `fg`). After a `bg` the shell has it.
+    pub(super) fn hand_over(&mut self, main: Option<Pid>) -> bool {
         let Some(main) = main else { return false };
         let Some(terminal) = Terminal::of_stdin().or_else(|| self.terminal?.if_ours()) else {
             self.terminal = self.terminal.filter(|terminal| terminal.foreground() == Some(main));
@@ -109,13 +107,13 @@ impl Foreground {
 
     pub(super) fn take_back(&self) {
         if let Some(terminal) = self.terminal {
-            // The terminal may be gone.
+            // An error means that the terminal is gone.
             drop(terminal.take_back());
         }
     }
 }
 
-/// The whole foreground job was stopped. It may be gone.
+/// Continues the whole foreground job. An error means that it is gone.
 fn go_on(main: Pid) {
     let _ = kill::send_group(main, Signal(libc::SIGCONT));
 }

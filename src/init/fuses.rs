@@ -1,11 +1,11 @@
 //! The fuses of a term: one for each process group of a leader, all at H (law 3).
 //!
-//! Init is the first guard at H and the elector the second, and both must run to kill. The kernel needs neither. Each fuse is set
-//! to the H that init last acknowledged: it is moved before the acknowledgement goes out, and removed with the proof. If the
-//! kernel has none, init and elector guard alone.
+//! Init is the first guard at H, and the elector the second. Both must run to kill. A fuse is the third guard, in the kernel, and
+//! needs neither. It is set to the H that init last acknowledged: moved before the acknowledgement is sent, and removed after the
+//! proof. Without fuses in the kernel, init and elector guard alone.
 //!
-//! Nothing announces a new process group, so they are searched for: at each renewal, and a few times soon after something of a
-//! leader was started, which is when it starts its daemons.
+//! Nothing announces a new process group, so init searches for them: at each renewal, and a few times soon after a start, when a
+//! workload usually starts its daemons.
 
 use std::time::Duration;
 
@@ -17,16 +17,17 @@ use crate::{
     process::{
         Pid,
         fuse::{Fuse, FuseError},
+        signals::open_descriptors,
     },
     time::Instant,
 };
 
-/// Searches at renewals take at most one part in this many of init's time.
+/// Searches at renewals use at most this fraction (one part in 200) of init's time.
 const SEARCHING: u32 = 200;
-/// Searches soon after a start take at most one part in this many.
+/// Searches soon after a start use at most this fraction (one part in 10).
 const SEARCHING_SOON: u32 = 10;
 
-/// When to search after a start: at growing intervals, up to that of the renewals, which take over from there.
+/// Times of the searches after a start. Later the renewals search.
 const SOON: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(30),
@@ -35,30 +36,35 @@ const SOON: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// Each takes two descriptors and a few kilobytes of kernel memory; a workload of more groups has some without one.
+/// Interval for checking that the loopback interface answers. If it does not, a fuse fires after fifteen seconds.
+const LOOKING: Duration = Duration::from_secs(5);
+
+/// Limit on the fuses. Each takes two descriptors and a few kilobytes of kernel memory. Further groups have none.
 const MOST: usize = 64;
 /// Descriptors that the rest of init needs, also to start a workload or another elector.
 const SPARED: u64 = 32;
-/// Descriptors that are enough for all of it.
+/// Descriptors that init needs with all fuses.
 pub(super) const DESCRIPTORS: u64 = SPARED + 2 * MOST as u64;
 
-/// Init does nothing else while it sets fuses, or lights new ones: longest time for all of them together.
+/// Limit on the time for setting or arming all fuses, because init does nothing else meanwhile.
 const PASS: Duration = Duration::from_millis(300);
 
-/// The fuses that are lit.
+/// The fuses that are armed.
 #[derive(Debug)]
 pub(super) struct Fuses {
     /// H; none while nothing of a leader may run.
     hard: Option<Instant>,
-    lit: Vec<Fuse>,
-    /// As many as this process has descriptors for, [`MOST`] at the most.
+    armed: Vec<Fuse>,
+    /// Limit on the fuses by the descriptors of this process, [`MOST`] at most.
     most: usize,
-    /// When something of a leader was last started or promoted.
+    /// Time of the last start or promotion of a leader.
     started: Option<Instant>,
-    /// When the last search ended, and how long it took.
+    /// End of the last search, and the time that it took.
     searched: (Instant, Duration),
-    /// From when on a renewal may search.
+    /// Time from which a renewal may search again.
     search_from: Instant,
+    /// Time of the last check that the loopback interface answers.
+    looked: Instant,
     failed: bool,
 }
 
@@ -67,37 +73,49 @@ impl Fuses {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self {
             hard: None,
-            lit: Vec::new(),
-            most: most(descriptors),
+            armed: Vec::new(),
+            most: most(descriptors.saturating_sub(open_descriptors())),
             started: None,
             searched: (Instant::BOOT, Duration::ZERO),
             search_from: Instant::BOOT,
+            looked: Instant::BOOT,
             failed: false,
         }
     }
 
-    /// Moves all to H, or removes them. Returns whether H changed.
+    /// Moves all fuses to H, or removes them. True if H has changed.
     pub(super) fn follow(&mut self, hard: Option<Instant>) -> Result<bool, FuseError> {
         if self.hard == hard {
             return Ok(false);
         }
         self.hard = hard;
         if hard.is_some() {
+            self.check_answers()?;
             self.set_all(clock::boot() + PASS)?;
         } else {
-            self.lit.clear();
+            self.armed.clear();
             self.started = None;
         }
         Ok(true)
     }
 
-    /// Those that are left at `until` are removed, unless they are set to H already.
+    /// Removes all fuses if the loopback interface does not answer, because they would fire long before H.
+    fn check_answers(&mut self) -> Result<(), FuseError> {
+        self.looked = clock::boot();
+        if !self.armed.iter().any(Fuse::is_unanswered) {
+            return Ok(());
+        }
+        self.armed.clear();
+        Err(FuseError::Unanswered)
+    }
+
+    /// Sets all fuses to H. Those that are not set by `until` are removed.
     fn set_all(&mut self, until: Instant) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
-        // One that cannot be set is removed: it would kill in a term that goes on. The others are then removed untried: if the
-        // loopback interface is at fault, each try takes its time.
-        self.lit.retain_mut(|fuse| {
+        // A fuse that cannot be set is removed, because it would kill in a term that goes on. The others are then removed
+        // untried, because each try may be slow if the loopback interface is at fault.
+        self.armed.retain_mut(|fuse| {
             let mut set = || {
                 if clock::boot() < until {
                     fuse.set(hard)
@@ -112,46 +130,46 @@ impl Fuses {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether this failure is the first since they worked, the only one that is logged.
+    /// Tells whether this failure is the first since the fuses worked. Only that one is logged.
     pub(super) const fn is_first_failure(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// They work; whether they had failed.
+    /// Records that the fuses work; true if they had failed.
     pub(super) const fn has_recovered(&mut self) -> bool {
         std::mem::replace(&mut self.failed, false)
     }
 
-    /// Whether one has fired since this was last asked. All are asked, so that none reports it in the next term.
+    /// Tells whether a fuse has fired since the last call. Asks all, so that none reports it in the next term.
     pub(super) fn take_fired(&self) -> bool {
-        self.lit.iter().filter(|fuse| fuse.take_fired()).count() > 0
+        self.armed.iter().filter(|fuse| fuse.take_fired()).count() > 0
     }
 
-    /// One for the group that a child is about to make of itself. None while nothing of a leader may run, or if there are too
-    /// many.
+    /// Arms a fuse without a group, for a child that is about to be forked. None while nothing of a leader may run, or if there
+    /// are too many.
     pub(super) fn spare(&mut self) -> Result<Option<Fuse>, FuseError> {
-        if self.lit.len() >= self.most {
-            // Those of probes, of which there is one after the other.
-            self.lit.retain(|fuse| fuse.group().is_some());
+        if self.armed.len() >= self.most {
+            // Fuses without a group belong to probes that have ended.
+            self.armed.retain(|fuse| fuse.group().is_some());
         }
         match self.hard {
-            Some(hard) if self.lit.len() < self.most => Fuse::light(hard).map(Some),
+            Some(hard) if self.armed.len() < self.most => Fuse::arm(hard).map(Some),
             Some(_) if self.most < MOST => Err(FuseError::Descriptors(self.most)),
             Some(_) | None => Ok(None),
         }
     }
 
-    /// Keeps it for this group.
+    /// Binds the fuse to this group, and keeps it.
     pub(super) fn keep(&mut self, mut fuse: Fuse, group: Pid) {
-        // A group that is gone already needs none.
+        // A group that is gone needs no fuse.
         if fuse.bind(group).is_ok() {
-            self.lit.push(fuse);
+            self.armed.push(fuse);
         }
     }
 
-    /// Makes sure that this group has one.
+    /// Makes sure that this group has a fuse.
     pub(super) fn cover(&mut self, group: Pid) -> Result<(), FuseError> {
-        if self.lit.iter().any(|fuse| fuse.kills(group)) {
+        if self.armed.iter().any(|fuse| fuse.kills(group)) {
             return Ok(());
         }
         if let Some(fuse) = self.spare()? {
@@ -160,23 +178,30 @@ impl Fuses {
         Ok(())
     }
 
-    /// Something of a leader was started or promoted: it may make groups of its own from now on.
+    /// Records a start or promotion of a leader, which may make new process groups from now on.
     pub(super) fn started(&mut self) {
         self.started = self.hard.map(|_| clock::boot());
     }
 
-    /// When [`Self::search_soon`] is due. What a costly search, or an init that was stopped, has delayed is skipped.
+    /// Time at which [`Self::tend`] is due, if nothing else wakes init before.
     pub(super) fn due(&self) -> Option<Instant> {
+        let look = self.armed.first().map(|_| self.looked + LOOKING);
+        self.search_due().into_iter().chain(look).min()
+    }
+
+    /// Skips searches that were delayed by a slow one, or while init was stopped.
+    fn search_due(&self) -> Option<Instant> {
         let (started, (ended, took)) = (self.started?, self.searched);
         SOON.iter().map(|after| started + *after).find(|due| *due > ended + took * SEARCHING_SOON)
     }
 
-    /// Covers each group that is found now, if that is due.
-    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Option<Groups>) -> Result<(), FuseError> {
-        if self.due().is_some_and(|due| due <= clock::boot()) { self.cover_all(find, PASS) } else { Ok(()) }
+    /// Checks that the loopback interface answers. If a search is due, gives each group that it finds a fuse.
+    pub(super) fn tend(&mut self, find: impl FnOnce() -> Option<Groups>) -> Result<(), FuseError> {
+        self.check_answers()?;
+        if self.search_due().is_some_and(|due| due <= clock::boot()) { self.cover_all(find, PASS) } else { Ok(()) }
     }
 
-    /// Covers each group that is found now, unless the last search was costly and not long ago; whether it searched.
+    /// Gives each group that a search finds a fuse. Skips the search, and returns false, if the last one was slow and not long ago.
     pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Groups>) -> Result<bool, FuseError> {
         if clock::boot() < self.search_from {
             return Ok(false);
@@ -187,12 +212,12 @@ impl Fuses {
         covered.map(|()| true)
     }
 
-    /// Removes the fuses of groups that are known to be gone, or to hold strangers; that a group is not found proves neither.
-    /// Groups that are left when the time for a pass is over are for the next search.
+    /// Gives each group that is found a fuse, and removes the fuses of groups that are gone or hold strangers. (A group that is
+    /// not found may still be there.) Groups that are left after `pass` are for the next search.
     fn cover_all(&mut self, find: impl FnOnce() -> Option<Groups>, pass: Duration) -> Result<(), FuseError> {
         let began = clock::boot();
         let Groups { ours, strange } = find().unwrap_or_default();
-        self.lit.retain(|fuse| fuse.group().is_some_and(|group| !strange.contains(&group)));
+        self.armed.retain(|fuse| fuse.group().is_some_and(|group| !strange.contains(&group)));
         let until = clock::boot() + pass;
         let covered = ours.into_iter().take_while(|_| clock::boot() < until).try_for_each(|group| self.cover(group));
         let ended = clock::boot();
@@ -201,7 +226,7 @@ impl Fuses {
     }
 }
 
-/// How many this many descriptors suffice for.
+/// Returns how many fuses this many descriptors suffice for.
 fn most(descriptors: u64) -> usize {
     usize::try_from(descriptors.saturating_sub(SPARED) / 2).unwrap_or(MOST).min(MOST)
 }
@@ -213,6 +238,9 @@ mod tests {
     use super::*;
 
     const FAR: Duration = Duration::from_hours(1);
+
+    /// Longer than it takes until three probes have no answer, and shorter than until a fuse fires.
+    const UNANSWERED: Duration = Duration::from_secs(10);
 
     /// A process group of its own, which ends with this.
     struct Group(Child);
@@ -235,7 +263,7 @@ mod tests {
     }
 
     /// In a term, with a fuse for each of the groups.
-    fn lit(groups: &[&Group]) -> Fuses {
+    fn armed(groups: &[&Group]) -> Fuses {
         let mut fuses = Fuses::new();
         fuses.follow(Some(clock::boot() + FAR)).unwrap();
         groups.iter().for_each(|group| fuses.cover(group.id()).unwrap());
@@ -243,7 +271,7 @@ mod tests {
     }
 
     fn covered(fuses: &Fuses) -> Vec<Pid> {
-        fuses.lit.iter().filter_map(Fuse::group).collect()
+        fuses.armed.iter().filter_map(Fuse::group).collect()
     }
 
     fn ours(groups: &[&Group]) -> Option<Groups> {
@@ -255,7 +283,7 @@ mod tests {
         let start = Instant::from_nanos(7_000_000_000);
         let searches = |cost| {
             let (mut fuses, mut at) = (Fuses { started: Some(start), ..Fuses::new() }, Vec::new());
-            while let Some(due) = fuses.due() {
+            while let Some(due) = fuses.search_due() {
                 at.push(due.since(start).as_millis());
                 fuses.searched = (due + cost, cost);
             }
@@ -267,13 +295,13 @@ mod tests {
 
         let late = (start + Duration::from_millis(500), Duration::ZERO);
         let stopped = Fuses { started: Some(start), searched: late, ..Fuses::new() };
-        assert_eq!(stopped.due(), Some(start + Duration::from_secs(1)), "it makes up for none that it missed");
+        assert_eq!(stopped.search_due(), Some(start + Duration::from_secs(1)), "it makes up for none that it missed");
     }
 
     #[test]
     fn a_group_keeps_its_fuse_unless_it_is_known_to_be_gone_or_to_hold_strangers() {
         let [unseen, strange, gone] = [(); 3].map(|()| Group::new());
-        let mut fuses = lit(&[&unseen, &strange, &gone]);
+        let mut fuses = armed(&[&unseen, &strange, &gone]);
         let (unseen_id, strange_id) = (unseen.id(), strange.id());
 
         fuses.search(|| None).unwrap();
@@ -281,13 +309,13 @@ mod tests {
         drop(gone);
         fuses.cover_all(|| Some(Groups { ours: Vec::new(), strange: vec![strange_id] }), PASS).unwrap();
 
-        assert_eq!((untold, covered(&fuses), fuses.lit.len()), (3, vec![unseen_id], 1));
+        assert_eq!((untold, covered(&fuses), fuses.armed.len()), (3, vec![unseen_id], 1));
     }
 
     #[test]
     fn there_are_as_many_as_there_are_descriptors_for_what_is_gone_gives_its_own_back_and_a_lack_is_told() {
         let (first, second) = (Group::new(), Group::new());
-        let mut fuses = Fuses { most: 1, ..lit(&[]) };
+        let mut fuses = Fuses { most: 1, ..armed(&[]) };
 
         fuses.cover(first.id()).unwrap();
         let full = fuses.cover(second.id());
@@ -296,8 +324,8 @@ mod tests {
 
         assert!(matches!(full, Err(FuseError::Descriptors(1))), "{full:?}");
         assert_eq!(covered(&fuses), [second.id()]);
-        assert!(matches!(Fuses { most: MOST, ..lit(&[]) }.spare(), Ok(Some(_))));
-        assert!(matches!(Fuses { most: 0, ..lit(&[]) }.spare(), Err(FuseError::Descriptors(0))));
+        assert!(matches!(Fuses { most: MOST, ..armed(&[]) }.spare(), Ok(Some(_))));
+        assert!(matches!(Fuses { most: 0, ..armed(&[]) }.spare(), Err(FuseError::Descriptors(0))));
         assert!(matches!(Fuses { most: 0, ..Fuses::new() }.spare(), Ok(None)), "nothing of a leader may run");
         assert_eq!([16, 32, 64, DESCRIPTORS, u64::MAX].map(most), [0, 0, 16, MOST, MOST]);
     }
@@ -305,18 +333,18 @@ mod tests {
     #[test]
     fn for_what_there_is_no_time_is_left_without() {
         let group = Group::new();
-        let mut fuses = lit(&[]);
+        let mut fuses = armed(&[]);
 
         fuses.cover_all(|| ours(&[&group]), Duration::ZERO).unwrap();
-        let unlit = fuses.lit.len();
+        let unarmed = fuses.armed.len();
         fuses.cover(group.id()).unwrap();
         let kept = fuses.set_all(clock::boot());
-        let (at_h, hard) = (fuses.lit.len(), fuses.hard.unwrap());
+        let (at_h, hard) = (fuses.armed.len(), fuses.hard.unwrap());
         fuses.hard = Some(hard + Duration::from_secs(1));
         let set = fuses.set_all(clock::boot());
 
         assert!(kept.is_ok() && matches!(set, Err(FuseError::Slow)), "{kept:?} {set:?}");
-        assert_eq!((unlit, at_h, fuses.lit.len()), (0, 1, 0));
+        assert_eq!((unarmed, at_h, fuses.armed.len()), (0, 1, 0));
     }
 
     #[test]
@@ -326,6 +354,37 @@ mod tests {
         assert!(fuses.is_first_failure() && !fuses.is_first_failure());
         assert!(fuses.has_recovered() && !fuses.has_recovered());
         assert!(fuses.is_first_failure());
+    }
+
+    #[test]
+    fn they_are_removed_once_the_loopback_interface_does_not_answer() {
+        let loopback = |state| std::process::Command::new("ip").args(["link", "set", "lo", state]).status().unwrap();
+        // Of this thread alone.
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("this test needs root");
+        loopback("up");
+        let group = Group::new();
+        let mut fuses = armed(&[&group]);
+        let look = |fuses: &mut Fuses| fuses.tend(|| None);
+        let mut until = clock::boot() + UNANSWERED;
+        while clock::boot() < until {
+            look(&mut fuses).unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        loopback("down");
+        until = clock::boot() + UNANSWERED;
+        while let Ok(()) = look(&mut fuses) {
+            assert!(clock::boot() < until);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(fuses.armed.is_empty() && fuses.due().is_none());
+    }
+
+    #[test]
+    fn an_init_that_sleeps_looks_whether_the_loopback_interface_answers() {
+        let group = Group::new();
+        let mut fuses = armed(&[&group]);
+        fuses.tend(|| None).unwrap();
+        assert_eq!(fuses.due(), Some(fuses.looked + LOOKING));
     }
 
     #[test]

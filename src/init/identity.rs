@@ -1,4 +1,4 @@
-//! Who this replica is in the Lease: a name, and 128 random bits that no other init ever had (law 13).
+//! The identity of this replica in the Lease: a name, and 128 random bits that no other init ever had (law 13).
 
 use crate::{
     config::{Config, can_stand},

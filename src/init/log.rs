@@ -1,4 +1,4 @@
-//! Init's own lines, while no elector is there to write them, and those of hooks; and the termination message of a failed start.
+//! The log of init: its own lines while no elector is there to write them, the output of hooks, and the termination message.
 //!
 //! Never waits: see [`StderrLog`]. Level and format are those of the elector's lines.
 

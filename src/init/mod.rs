@@ -1,58 +1,64 @@
 //! PID 1: the loop that owns the workload, its deadlines and the signals. No network.
 //!
-//! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME timer, the link to the
-//! elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard error, for the elector or
-//! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, a millisecond to see that a
-//! signal is blocked before a demotion, two hundred for a fuse and half a second for all of them together.
+//! Carries out the decisions of the [`Agent`](crate::supervision::Agent). One thread, and one poll(2) over signals, an absolute
+//! CLOCK_BOOTTIME timer, the link to the elector, NOTIFY_SOCKET, and the children that are about to execute. It never waits for
+//! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 1 ms to see that a
+//! signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
 //!
-//! - [`event_loop`] is the loop, and [`timer`] what ends its sleep; [`actions`] carries the actions out, [`roles`] those that tell
-//!   a running workload its role.
-//! - [`elector`] starts the elector and speaks to it; [`processes`] are the workload, its hooks and its probes, [`programs`] what
-//!   they are started from and told; [`foreground`] is their terminal.
-//! - [`helpers`] makes sure that a hook or probe ends as a whole, and [`prints`] logs what hooks print; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
-//! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
+//! - [`event_loop`] is the loop, and [`timer`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
+//!   [`roles`] tells a running workload its role.
+//! - [`elector`] starts the elector and speaks to it. [`processes`] holds the workload, its hooks and its probes, [`programs`]
+//!   their commands and environments, and [`foreground`] their terminal.
+//! - [`notifications`] reads NOTIFY_SOCKET, and [`hook_output`] logs the output of hooks. [`fuses`] lets the kernel kill at H if
+//!   neither init nor the elector runs.
+//! - [`proof`] kills, and scans for processes that are left. [`log`] writes init's lines, and [`identity`] names this replica.
 
 use std::{error::Error, fmt::Display};
+
+use nix::errno::Errno;
 
 use crate::{
     api::Cluster,
     cli::Run,
     clock,
-    config::{self, Config, LogFormat, Preset, Purpose},
+    config::{self, Config, LogFormat, Preset, Purpose, Signals},
     exit,
     process::{
-        Pid, memory,
+        Pid,
+        mask::Mask,
+        memory,
         notify::NotifySocket,
+        reap,
         scan::{HIDES, Scanner},
-        signals::{self, Inherited, Signals},
+        signals::{self, Inherited, Signals as Received},
         slice,
         sockets::Sockets,
         terminal::Terminal,
     },
     stderr::{StderrLog, write_termination_message},
-    supervision::{Agent, AgentConfig},
+    supervision::{AgentConfig, Turn},
     term_page::TermPage,
     words::one_line,
 };
 
-use self::{event_loop::EventLoop, log::Log, prints::Prints, programs::Programs, timer::Timer};
+use self::{event_loop::EventLoop, hook_output::HookOutput, log::Log, programs::Programs, timer::Timer};
 
-mod actions;
+mod container;
 mod elector;
 mod event_loop;
 mod foreground;
 mod fuses;
-mod helpers;
+mod hook_output;
 mod identity;
 mod log;
-mod prints;
+mod notifications;
 mod processes;
 mod programs;
 mod proof;
 mod roles;
 mod timer;
 
-/// Reads the configuration, once and for all, and runs the workload; returns the exit code.
+/// Reads the configuration, for the only time, and runs the workload; returns the exit code.
 #[must_use]
 pub fn start(arguments: &Run) -> u8 {
     match config::load(&arguments.flags, &arguments.command, Purpose::Run) {
@@ -82,12 +88,12 @@ pub fn run(config: Config) -> u8 {
 fn run_with(config: Config, preset: Preset, mut log: Log) -> u8 {
     match prepare(config, preset, &mut log) {
         Ok((prepared, config)) => {
-            let event_loop = EventLoop::new(prepared, &config, log);
+            let event_loop = EventLoop::new(prepared, &config.config, config.pid1, log);
             if config.config.lease.enabled {
                 memory::forget_start();
                 memory::keep_what_is_used();
             }
-            event_loop.run(Agent::new(config))
+            event_loop.run(Turn::new(config, fastrand::u64(..)))
         }
         Err(Unprepared { code, why }) => {
             log.termination_message(&why);
@@ -96,19 +102,19 @@ fn run_with(config: Config, preset: Preset, mut log: Log) -> u8 {
     }
 }
 
-/// What init holds from its start to its end.
+/// The resources that init holds from its start to its end.
 struct Prepared {
     inherited: Inherited,
-    signals: Signals,
+    signals: Received,
     timer: Timer,
     programs: Programs,
-    prints: Vec<Prints>,
+    hook_output: Vec<HookOutput>,
     page: Option<TermPage>,
     notify: Option<NotifySocket>,
     terminal: Option<Terminal>,
 }
 
-/// Why there is nothing to run.
+/// The reason why nothing can be run.
 struct Unprepared {
     code: u8,
     why: String,
@@ -119,7 +125,7 @@ impl Unprepared {
         Self { code, why: one_line(why) }
     }
 
-    /// The system denies what init cannot do without.
+    /// An error of a system call that init cannot do without.
     fn system(what: &str, why: &dyn Display) -> Self {
         Self { code: exit::INTERNAL, why: format!("{what}: {why}") }
     }
@@ -133,7 +139,7 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         let cluster = Cluster::discover().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         context = cluster.context();
         if config.lease.namespace.is_empty() {
-            // The workload is told it too.
+            // The workload is told the namespace too.
             let namespace = cluster.namespace().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
             config.lease.namespace = namespace.into();
         }
@@ -146,7 +152,9 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         }
     }
     let mut inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
+    inherited.sent = sent(&config);
     let pid1 = Pid::this().as_raw() == 1;
+    act()?;
     if !pid1 {
         adopt(guards, log)?;
     }
@@ -177,23 +185,23 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         programs.give(page.number());
     }
     let hooks = guards.then_some(&config.hooks);
-    let prints = hooks.map_or(Ok(Vec::new()), Prints::of);
-    let prints = prints.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
-    let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
+    let hook_output = hooks.map_or(Ok(Vec::new()), HookOutput::of);
+    let hook_output = hook_output.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
+    let signals = Received::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let timer = Timer::open().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
-    // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
-    let config = AgentConfig { config, preset, began, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, timer, programs, prints, page, notify, terminal }, config))
+    // Even without a terminal as standard input, a key may end the workload, because it is lent the terminal once it asks for it.
+    let config = AgentConfig { config: config.into(), preset, began, identity, context, pid1, terminal: Terminal::is_there() };
+    Ok((Prepared { inherited, signals, timer, programs, hook_output, page, notify, terminal }, config))
 }
 
-/// An extra for the workload, which can do without: its variable is not set then.
+/// Makes the page. Without one the workload runs all the same, and its variable is not set.
 fn term_page(log: &mut Log) -> Option<TermPage> {
     let why = |error| log.warn(&format!("there is no TENURE_TERM_FD: {}", one_line(&error)));
     TermPage::create().map_err(why).ok()
 }
 
-/// What cannot be seen cannot be proved gone, and no Lease would ever be given back (law 8).
+/// Checks that /proc shows all processes. Otherwise nothing could be proved gone, and no Lease be given back (law 8).
 fn see(pid1: bool) -> Result<(), Unprepared> {
     let scanner = Scanner::open().map_err(|error| Unprepared::new(exit::INTERNAL, &error))?;
     if pid1 && scanner.is_partial() {
@@ -202,13 +210,28 @@ fn see(pid1: bool) -> Result<(), Unprepared> {
     Ok(())
 }
 
-/// Adopts the orphans of the workload where init is not PID 1.
+/// Returns the signals that tenure sends by itself, beside those that it passes on.
+fn sent(config: &Config) -> Mask {
+    let Signals { on_lead, on_follow, rewrite } = &config.signals;
+    let rewritten = rewrite.leader.values().chain(rewrite.standby.values()).copied();
+    let all = rewritten.chain([*on_lead, *on_follow, Some(config.workload.stop.signal)]).flatten();
+    all.fold(Mask::NONE, |sent, signal| sent.with(signal.0))
+}
+
+/// Checks that a seccomp profile does not deny waitid and kill, without which init would run for ever.
+fn act() -> Result<(), Unprepared> {
+    let denied = |what| move |errno: Errno| Unprepared::system(what, &errno.desc());
+    reap::is_permitted().map_err(denied("children cannot be reaped (waitid)"))?;
+    nix::sys::signal::kill(Pid::this(), None).map_err(denied("no process can be signalled (kill)"))
+}
+
+/// Makes init the parent of the workload's orphans, if it is not PID 1.
 fn adopt(guards: bool, log: &mut Log) -> Result<(), Unprepared> {
     let adopted = nix::sys::prctl::set_child_subreaper(true);
     if !guards {
         return Ok(());
     }
-    // Whatever daemonised itself would be nobody's here, and no proof would miss it (law 8).
+    // Otherwise a process that daemonised itself would not be a descendant of init, and a proof would miss it (law 8).
     adopted.map_err(|errno| Unprepared::system("orphans of the workload cannot be adopted, so make tenure PID 1", &errno))?;
     let weaker = "not PID 1: the workload's processes are found and killed one by one, not by the kernel as a whole, so that the \
                   guarantee is weaker; make tenure the entrypoint of the container";

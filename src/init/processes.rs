@@ -2,53 +2,83 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{helpers::Helper, prints::Prints, programs::Programs};
+use super::{hook_output::HookOutput, programs::Programs};
 use crate::{
     config::Config,
-    process::{Pid, signals::Inherited, spawn::Spawning},
-    time::Instant,
+    process::{
+        Pid,
+        signals::Inherited,
+        spawn::{Failure, Outcome, Spawning},
+    },
+    role::Role,
+    supervision::{NotSpawned, Started},
 };
 
-/// What runs, and what it is started from.
+/// The processes that run, and the commands and settings for new ones.
 pub(super) struct Processes {
     pub(super) programs: Programs,
     pub(super) inherited: Inherited,
     pub(super) oom_score_adjust: i16,
-    /// The workload's main process, until it is reaped.
-    pub(super) main: Option<Pid>,
-    /// The same, while it is not known whether it runs its command.
-    pub(super) spawning: Option<Spawning>,
-    /// Each until it has ended as a whole.
-    pub(super) helpers: Vec<Helper>,
-    /// What hooks print.
-    pub(super) prints: Vec<Prints>,
-    /// The workload may not be signalled, and that was logged.
-    pub(super) refused: bool,
+    /// The main process, until it is reaped.
+    pub(super) workload: Option<Workload>,
+    /// The other children, each until it is reaped.
+    pub(super) others: Vec<Spawning>,
+    /// The child that tells the workload its role.
+    pub(super) teller: Option<Pid>,
+    /// The output of hooks.
+    pub(super) hook_output: Vec<HookOutput>,
+}
+
+/// The workload's main process.
+pub(super) struct Workload {
+    pub(super) pid: Pid,
+    pub(super) role: Option<Role>,
+    /// The report of its start, until that is read.
+    pub(super) starting: Option<Spawning>,
 }
 
 impl Processes {
-    pub(super) const fn new(programs: Programs, prints: Vec<Prints>, inherited: Inherited, config: &Config) -> Self {
+    pub(super) const fn new(programs: Programs, hook_output: Vec<HookOutput>, inherited: Inherited, config: &Config) -> Self {
         let oom_score_adjust = config.workload.oom_score_adjust;
-        Self { programs, inherited, oom_score_adjust, main: None, spawning: None, helpers: Vec::new(), prints, refused: false }
+        Self { programs, inherited, oom_score_adjust, workload: None, others: Vec::new(), teller: None, hook_output }
+    }
+
+    /// The workload's main process, until it is reaped.
+    pub(super) fn main(&self) -> Option<Pid> {
+        self.workload.as_ref().map(|workload| workload.pid)
     }
 
     /// Readable once the outcome of the workload's start is known.
-    pub(super) fn spawning_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.spawning.as_ref().map(AsFd::as_fd)
+    pub(super) fn starting_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.workload.as_ref()?.starting.as_ref().map(AsFd::as_fd)
     }
 
-    /// The main processes of hooks and probes, each until it is reaped.
-    pub(super) fn helper_mains(&self) -> impl Iterator<Item = Pid> {
-        self.helpers.iter().filter_map(Helper::main)
+    /// Returns the result of the workload's start, once, when it is known.
+    pub(super) fn started(&mut self) -> Option<Started> {
+        let workload = self.workload.as_mut()?;
+        let outcome = workload.starting.as_mut()?.outcome()?;
+        workload.starting = None;
+        Some(started(outcome, |failure| format!("{}: {failure}", self.programs.name(workload.role))))
     }
 
-    /// When to look again whether all of a hook or probe is gone.
-    pub(super) fn look_again(&self) -> Option<Instant> {
-        self.helpers.iter().filter_map(Helper::look_again).min()
+    /// Forgets a reaped child; returns the result of its start.
+    pub(super) fn reaped(&mut self, pid: Pid) -> Option<Started> {
+        if self.main() == Some(pid) {
+            let started = self.started();
+            // A dead child without a report has run its command.
+            let unknown = self.workload.take()?.starting.map(|_| Ok(()));
+            return started.or(unknown);
+        }
+        let index = self.others.iter().position(|child| child.pid == pid)?;
+        Some(started(self.others.swap_remove(index).outcome()?, ToString::to_string))
     }
+}
 
-    /// Whether this is the process group of a hook or probe that has not ended.
-    pub(super) fn is_helper(&self, pid: i32) -> bool {
-        self.helpers.iter().any(|helper| helper.is(pid))
+/// Translates the report of a child. `words` describes a failure.
+pub(super) fn started(outcome: Outcome, words: impl FnOnce(&Failure) -> String) -> Started {
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Late => Err(NotSpawned::Late),
+        Outcome::Failed(failure) => Err(NotSpawned::Failed { code: failure.code(), message: words(&failure) }),
     }
 }

@@ -1,8 +1,9 @@
-//! The programs that init runs: found before anything else is done, and what each is told in its environment.
+//! The programs that init runs. They are found before anything else is done. Builds the environment of each.
 
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
+    io::ErrorKind,
     os::fd::RawFd,
     path::PathBuf,
 };
@@ -20,14 +21,14 @@ use crate::{
         spawn::{Command, SpawnError},
     },
     role::Role,
-    supervision::Told,
+    supervision::ProgramEnv,
 };
 
 /// The workload, its hooks and its probes, ready to be started.
 #[derive(Debug)]
 pub(super) struct Programs {
     workload: Program,
-    /// What runs in its place while following.
+    /// `standby.command`, which runs while this replica follows.
     standby: Option<Program>,
     /// Hooks and probes, by their keys.
     helpers: BTreeMap<&'static str, Program>,
@@ -56,7 +57,7 @@ struct Program {
 pub(super) enum FindError {
     #[error(transparent)]
     Workload(ResolveError),
-    /// A hook, a probe or the standby's, by its section and its key.
+    /// A hook, a probe or `standby.command`, by its section and key.
     #[error("{0}.{1}")]
     Helper(&'static str, &'static str, #[source] ResolveError),
 }
@@ -70,7 +71,8 @@ impl FindError {
 }
 
 impl Programs {
-    /// Finds every command in the PATH that it will have, on top of `inherited`; `notify` is the value of NOTIFY_SOCKET.
+    /// Finds every command in the PATH that it will have: that of `inherited`, or of `workload.env`. `notify` is the value of
+    /// NOTIFY_SOCKET.
     ///
     /// # Errors
     /// [`FindError`]: the first one that cannot be executed.
@@ -105,13 +107,12 @@ impl Programs {
         })
     }
 
-    /// Gives the workload this descriptor of a page.
+    /// Lets the workload and the hooks inherit this descriptor of the page.
     pub(super) const fn give(&mut self, page: RawFd) {
         self.page = Some(page);
     }
 
-    /// Gives these sockets to what runs in the foreground, the workload or the standby's command, each time that it is started, and to
-    /// no helper.
+    /// Lets the workload, or `standby.command`, inherit these sockets at each start. Hooks and probes do not get them.
     pub(super) fn hand(&mut self, sockets: Sockets) {
         let is_of = |names: [&str; 2], name: &OsString| name.to_str().is_some_and(|name| names.contains(&name));
         let described = self.environment.extract_if(.., |name, _| is_of(sockets::DESCRIBES, name)).collect();
@@ -119,32 +120,39 @@ impl Programs {
         self.sockets = Some(Handed { sockets, described });
     }
 
-    /// The workload, told its role and its term.
+    /// The command of the workload, with its role and term in the environment.
     ///
     /// # Errors
-    /// A NUL byte in what it is told.
+    /// A NUL byte in the environment.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<TermInfo>) -> Result<Command, SpawnError> {
         let described = self.sockets.iter().flat_map(|handed| &handed.described);
-        let command = self.command(self.program(role), role, &Told { info, ..Told::default() }, described)?;
-        let command = match self.page {
-            Some(page) => command.keeping(TERM_FD, page)?,
-            None => command,
-        };
+        let command = self.command(self.program(role), role, &ProgramEnv { info, ..ProgramEnv::default() }, described)?;
+        let command = self.with_page(command)?;
         Ok(match &self.sockets {
             Some(handed) => command.handing(handed.sockets.clone()),
             None => command,
         })
     }
 
-    /// A hook or a probe, told the role, its term and why that ended; none if it is not set.
+    /// The command of a hook or a probe, with the role, the term and the reason of its end in the environment. A hook gets the page too.
     ///
     /// # Errors
-    /// A NUL byte in what it is told.
-    pub(super) fn helper(&self, key: &str, role: Role, told: &Told) -> Result<Option<Command>, SpawnError> {
-        self.helpers.get(key).map(|program| self.command(program, Some(role), told, [])).transpose()
+    /// A NUL byte in the environment, or no such command.
+    pub(super) fn helper(&self, key: &str, role: Role, told: &ProgramEnv) -> Result<Command, SpawnError> {
+        let unset = || SpawnError::Unavailable("it is not set", ErrorKind::NotFound.into());
+        let command = self.command(self.helpers.get(key).ok_or_else(unset)?, Some(role), told, [])?;
+        let is_hook = HookKind::ALL.into_iter().any(|kind| kind.as_str() == key);
+        if is_hook { self.with_page(command) } else { Ok(command) }
     }
 
-    /// The name of the workload's program in this role, for people.
+    fn with_page(&self, command: Command) -> Result<Command, SpawnError> {
+        match self.page {
+            Some(page) => command.keeping(TERM_FD, page),
+            None => Ok(command),
+        }
+    }
+
+    /// The name of the workload's program in this role, for log lines.
     pub(super) fn name(&self, role: Option<Role>) -> &str {
         self.program(role).arguments.first().map(String::as_str).unwrap_or_default()
     }
@@ -157,7 +165,7 @@ impl Programs {
         &'a self,
         program: &Program,
         role: Option<Role>,
-        Told { info, reason, exit }: &Told,
+        ProgramEnv { info, reason, exit }: &ProgramEnv,
         more: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
@@ -183,19 +191,19 @@ impl Programs {
     }
 }
 
-/// Whether the process that starts this one belongs to the leader's workload, under this very Lease.
+/// Tells whether tenure was started by the workload that leads under the same Lease.
 pub(super) fn leads_already(config: &Config, variable: impl Fn(&str) -> Option<String>) -> bool {
     let told = [(ROLE, Role::Leader.as_str()), (NAMESPACE, &config.lease.namespace), (LEASE, &config.lease.name)];
-    // Of several slots another one may be had.
+    // With several slots another one may be free.
     config.lease.slots == 1 && told.into_iter().all(|(name, value)| variable(name).as_deref() == Some(value))
 }
 
-/// Whether a variable of this name makes way for what is told. The state of another trace's parent says nothing about this one.
+/// Tells whether a variable of this name is replaced. TRACESTATE belongs to TRACEPARENT, so both are.
 fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
     told.contains_key(name) || name == TRACESTATE && told.contains_key(TRACEPARENT)
 }
 
-/// What every program gets, whatever the role and the term.
+/// Builds the environment that every program gets, apart from role and term.
 fn environment(
     config: &Config,
     inherited: impl Iterator<Item = (OsString, OsString)>,
@@ -204,14 +212,14 @@ fn environment(
 ) -> BTreeMap<OsString, OsString> {
     let mut environment = BTreeMap::new();
     for (name, value) in inherited {
-        // Of several of one name getenv(3) finds the first.
+        // getenv(3) finds the first of several variables of one name.
         environment.entry(name).or_insert(value);
     }
-    // Whom a watchdog is for is named by its pid, and that is tenure's.
+    // WATCHDOG_PID names tenure, not the workload.
     environment.remove(OsStr::new("WATCHDOG_PID"));
     environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
     if !config.lease.enabled {
-        // An outer tenure's is closed by the execve.
+        // The descriptor of an outer tenure is closed by the execve.
         environment.remove(OsStr::new(TERM_FD));
         return environment;
     }

@@ -1,4 +1,4 @@
-//! The scan that ends each step of the stop escalation.
+//! The scan that follows each step of the stop escalation.
 
 use std::io;
 
@@ -8,35 +8,37 @@ use crate::{
     process::{
         Pid,
         kill::{self, KillSweep, Verdict},
-        scan::{Found, Scanner, Scope, Spare},
+        scan::{Found, Process, Scanner, Scope, Spare},
     },
     supervision::Scan,
 };
 
 type How = fn(&mut KillSweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
-/// What init needs to scan and to kill.
+/// The scanner, and the means to kill by it.
 #[derive(Debug)]
 pub(super) struct Prover {
     pid1: bool,
     sweep: Option<KillSweep>,
+    /// The processes that were stopped when a standby was frozen.
+    frozen: Vec<Process>,
 }
 
 /// The process groups that a scan found.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Those that hold nobody but the workload, as far as can be told.
+    /// Groups of the workload alone, as far as can be told.
     pub(super) ours: Vec<Pid>,
-    /// Those that somebody else is in.
+    /// Groups with other members.
     pub(super) strange: Vec<Pid>,
 }
 
 impl Prover {
     pub(super) const fn new(pid1: bool) -> Self {
-        Self { pid1, sweep: None }
+        Self { pid1, sweep: None, frozen: Vec::new() }
     }
 
-    /// What the next scan needs: opened early, so that no kill has to wait for it or do without (law 2).
+    /// Opens the scanner early, so that a kill need not wait for it or do without (law 2).
     pub(super) fn prepare(&mut self) -> Option<&mut KillSweep> {
         if self.sweep.is_none() {
             self.sweep = KillSweep::open().ok();
@@ -44,7 +46,7 @@ impl Prover {
         self.sweep.as_mut()
     }
 
-    /// SIGKILL to everything but init and these electors; returns what was found. All that can be reaped was reaped before.
+    /// Sends SIGKILL to everything but init and these electors; returns the result. The caller has reaped all dead children before.
     pub(super) fn sweep(&mut self, electors: &[Pid]) -> Scan {
         let found = self.scan(electors, KillSweep::pass);
         Scan { killed: !found.left.is_empty(), ..found }
@@ -55,7 +57,7 @@ impl Prover {
         self.scan(electors, KillSweep::look)
     }
 
-    /// The process groups of all that a sweep would kill, and `main`'s. None if that cannot be told.
+    /// Finds the process groups of everything that a sweep would kill, and `main`'s. None if /proc cannot tell.
     pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Groups> {
         let (scope, own) = (self.scope(), getpgrp());
         let Found { targets, strange, .. } = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?;
@@ -69,9 +71,13 @@ impl Prover {
         Some(Groups { ours, strange })
     }
 
-    /// All of a frozen workload, if it is stopped; whatever is not is stopped, if that is asked for.
+    /// Returns all processes of a frozen workload, if they are stopped. With `stop`, first stops all descendants of init. Later
+    /// calls check only these, because processes that `kubectl exec` leaves to init are no part of the workload.
     pub(super) fn stopped(&mut self, electors: &[Pid], stop: bool) -> Option<Vec<Pid>> {
-        self.prepare()?.stopped(Spare { init: Pid::this(), electors }, stop).ok()?
+        if stop {
+            self.frozen = self.prepare()?.freeze(Spare { init: Pid::this(), electors }).ok()??;
+        }
+        self.sweep.as_ref()?.scanner.stopped(&self.frozen)
     }
 
     const fn scope(&self) -> Scope<'static> {
@@ -93,7 +99,7 @@ impl Prover {
         }
     }
 
-    /// To look at single processes.
+    /// The scanner, to look at single processes.
     pub(super) fn scanner(&mut self) -> Option<&mut Scanner> {
         Some(&mut self.prepare()?.scanner)
     }

@@ -1,4 +1,4 @@
-//! What one elector hands on to the next of what it saw of the Lease.
+//! The observation of the Lease that one elector hands on to the next.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Instant;
 
-/// What counts of what was seen of the Lease when it is gone, or names somebody else (law 11, 14).
+/// The part of an observation that still counts when the Lease is gone, or names another holder (law 11, 14).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSeen {
-    /// The duration with which it was last seen held; D, if it never was.
+    /// The duration of the last held record; D, if there was none.
     pub duration: Duration,
-    /// uid of the Lease if it was held when it was last seen.
+    /// uid of the Lease, if it was held when it was last read.
     pub held: Option<String>,
-    /// A name was beside the holder that was last seen.
+    /// The last holder had its name in the annotation `tenure.dev/holder` too.
     pub named: bool,
-    /// Until when holders may run that the Lease does not name, whoever has held it since.
+    /// Until then holders may run that the Lease no longer names.
     pub not_before: Instant,
 }

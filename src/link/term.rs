@@ -1,4 +1,4 @@
-//! What both sides know of a term: its info, what is confirmed of it, why and how it ended.
+//! The facts of a term that init and elector share: its info, its last confirmed record, why and how it ended.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,23 +8,23 @@ use crate::{config::Signal, environment, law::Deadlines, time::Instant, words::w
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
-/// It is not `leaseTransitions`, which belongs to the Lease.
+/// Not `leaseTransitions`, which belongs to the Lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
 
-/// One of the `lease.slots` Leases, from 0 on.
+/// The number of one of the `lease.slots` Leases, from 0 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(pub u8);
 
 impl Slot {
-    /// What is called `name` in the first slot has this name in this one.
+    /// Returns the name in this slot of an object that is called `name` in the first.
     #[must_use]
     pub fn of(self, name: &str) -> String {
         if self.0 == 0 { name.to_owned() } else { format!("{name}-slot-{}", self.0) }
     }
 }
 
-/// What the workload is told of its term; constant within the term.
+/// The facts of a term that the workload is told. Constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermInfo {
     /// `TENURE_SLOT`: which Lease is held.
@@ -42,7 +42,7 @@ pub struct TermInfo {
 }
 
 impl TermInfo {
-    /// Adds the variables of these info to `env`; init knows the rest by itself.
+    /// Adds the variables of this info to `env`. Init adds the others.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
         env.insert(environment::SLOT.into(), self.slot.0.to_string());
         env.insert(environment::TERM.into(), self.transitions.to_string());
@@ -55,15 +55,30 @@ impl TermInfo {
     }
 }
 
+/// How long a replica leaves the Lease to the others after its own terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseBackoff {
+    /// No campaign before this instant.
+    pub until: Instant,
+    /// The terms in a row that failed. 0: the back-off ends as soon as another replica leads.
+    pub failures: u32,
+}
+
+impl LeaseBackoff {
+    /// Returns the end of a back-off that follows on failures, if it is still to come.
+    #[must_use]
+    pub fn after_failures(self, now: Instant) -> Option<Instant> {
+        Some(self.until).filter(|until| self.failures > 0 && *until > now)
+    }
+}
+
 /// The last record that a write of this term proved, as the next elector needs it (law 1, 6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmed {
-    /// The Lease's uid.
-    pub uid: String,
-    /// Its resourceVersion after that write.
+    /// resourceVersion of that record.
     pub resource_version: String,
-    /// Its exact `spec`, as JSON; empty if that is implausibly long.
-    pub spec: String,
+    /// Its `preferredHolder`, unless that is implausibly long.
+    pub preferred_holder: Option<String>,
     /// The deadlines of that write.
     pub deadlines: Deadlines,
 }
@@ -73,27 +88,27 @@ worded! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Reason {
-        /// SIGTERM, SIGINT or SIGQUIT to init.
+        /// tenure got SIGTERM, SIGINT or SIGQUIT.
         Signal = "signal",
-        /// The workload ended by itself, and its policy does not start it again.
+        /// The workload ended by itself, and `workload.onExit` does not start it again.
         Exited = "exited",
-        /// The command could not be executed, or could not be started because what ran before does not die.
+        /// The command could not be executed, or an earlier process that must be gone first did not die.
         SpawnFailed = "spawn-failed",
-        /// A run of a task took as long as it may (`task.limit`).
+        /// A run of a task reached its limit (`--limit`).
         Limit = "limit",
-        /// A hook failed whose failure ends the term.
+        /// A hook failed, and its failure ends the term.
         HookFailed = "hook-failed",
-        /// The role signal was not acknowledged in time (`runs: always`).
+        /// The workload did not acknowledge its role in time (`runs: always`).
         NotAcknowledged = "not-acknowledged",
-        /// It was not ready within `workload.startTimeout`.
+        /// The workload was not ready within `workload.startTimeout`.
         NotReady = "not-ready",
-        /// It was not live.
+        /// The workload was not live.
         NotLive = "not-live",
-        /// Somebody asked for it through the Lease.
+        /// The Lease asked the holder to step down.
         StepDown = "step-down",
-        /// A coordinator prefers another holder.
+        /// A coordinator prefers another holder (`preferredHolder`).
         PreferredHolder = "preferred-holder",
-        /// No renewal was confirmed before the soft deadline.
+        /// No renewal was confirmed before S.
         Expired = "expired",
         /// The Lease names another holder.
         LostToHolder = "lost-to-holder",
@@ -103,13 +118,32 @@ worded! {
         LostDeleted = "lost-deleted",
         /// The Lease was deleted and recreated.
         LostRecreated = "lost-recreated",
-        /// A copy of this replica, such as a restored snapshot of its memory, renews the Lease too.
+        /// A copy of this replica renews the Lease too, such as one from a snapshot of its memory.
         LostToCopy = "lost-to-copy",
     }
 }
 
 impl Reason {
-    /// Whether the Lease is no longer ours: the grace is then `lossGrace`, and nothing is released (law 4, 7).
+    /// Returns whether a term that ended so has failed, with this exit of its workload: the replica may be the cause.
+    #[must_use]
+    pub fn is_failure(self, exit: Option<Exit>) -> bool {
+        match self {
+            Self::Exited => exit != Some(Exit::Code(0)),
+            Self::SpawnFailed | Self::HookFailed | Self::NotAcknowledged | Self::NotReady | Self::NotLive => true,
+            Self::Signal
+            | Self::Limit
+            | Self::StepDown
+            | Self::PreferredHolder
+            | Self::Expired
+            | Self::LostToHolder
+            | Self::LostCleared
+            | Self::LostDeleted
+            | Self::LostRecreated
+            | Self::LostToCopy => false,
+        }
+    }
+
+    /// Returns whether the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {
         match self {
@@ -131,6 +165,26 @@ impl Reason {
             | Self::PreferredHolder => false,
         }
     }
+
+    /// Returns whether somebody wanted the term to end. Others are for somebody to look into.
+    #[must_use]
+    pub const fn is_asked_for(self) -> bool {
+        match self {
+            Self::Signal | Self::Exited | Self::StepDown | Self::PreferredHolder => true,
+            Self::SpawnFailed
+            | Self::Limit
+            | Self::HookFailed
+            | Self::NotAcknowledged
+            | Self::NotReady
+            | Self::NotLive
+            | Self::Expired
+            | Self::LostToHolder
+            | Self::LostCleared
+            | Self::LostDeleted
+            | Self::LostRecreated
+            | Self::LostToCopy => false,
+        }
+    }
 }
 
 /// How a workload process ended.
@@ -149,6 +203,15 @@ impl Exit {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX),
+        }
+    }
+
+    /// Returns the end as a predicate: "ended with exit code 3".
+    #[must_use]
+    pub fn predicate(self) -> String {
+        match self {
+            Self::Code(_) => format!("ended with {self}"),
+            Self::Signal(_) => format!("was {self}"),
         }
     }
 }
@@ -178,7 +241,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// The same end where it was proved before anybody asked for it: nothing was running at `then`.
+    /// Returns the same stop as of `then`, when nothing was running any more: it was proved before the stop was asked for.
     #[must_use]
     pub const fn of_nothing(self, then: Instant) -> Self {
         Self { began: None, killed: None, exited: None, proved: then, ..self }
@@ -193,5 +256,7 @@ mod tests {
     fn an_end_is_told_with_the_name_of_its_signal() {
         assert_eq!(Exit::Code(3).to_string(), "exit code 3");
         assert_eq!(Exit::Signal(libc::SIGKILL).to_string(), "killed by SIGKILL");
+        assert_eq!(Exit::Code(3).predicate(), "ended with exit code 3");
+        assert_eq!(Exit::Signal(libc::SIGKILL).predicate(), "was killed by SIGKILL");
     }
 }

@@ -5,13 +5,15 @@
 //! O_ASYNC turns the error into SIGKILL to the group that owns the descriptor. All of that happens in the kernel's timer
 //! interrupt: it needs no privilege, and works while every process of the container is stopped or starved.
 //!
-//! As long as the loopback interface answers, it never fires early, and fires late by less than 0.1 s (before Linux 6.15 by at
-//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]; before 5.10 it would be later, or never, so
-//! that there is none). An unanswered one fires after about fifteen probes, which are a second apart. Its clock in the kernel
-//! stops while the machine is suspended, unlike init's own timer; one that has slept is replaced when it is set. It kills only
-//! what is in the group when it fires, and not what has another user (unless init is root of the host's user namespace) or is the
-//! init of a PID namespace of its own. The kernel holds a reference to the group itself, so that a number which is recycled later
-//! is never hit.
+//! Exactness, as long as the loopback interface answers: a fuse never fires early, and fires less than 0.1 s late. Before Linux
+//! 6.15 it fires late by at most a sixteenth of the time that was left when it was set ([`Fuse::is_steady`]). Before 5.10 it
+//! would fire much later or never, so there is none. If the interface does not answer, a fuse fires after about fifteen probes,
+//! one a second, unless it is dropped before ([`Fuse::is_unanswered`]). Its clock in the kernel stops while the machine is
+//! suspended, unlike init's own timer; a fuse that was suspended is replaced when it is set.
+//!
+//! Limits: a fuse kills only processes that are in the group when it fires. It does not kill those of another user (unless init
+//! is root of the host's user namespace), nor the init of another PID namespace. The kernel holds a reference to the group
+//! itself, so a recycled number is never hit.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that created it, execve deletes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's exit would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until
@@ -38,7 +40,7 @@ use nix::{
 
 use crate::{clock, process::kill, time::Instant};
 
-/// A lit fuse. Dropping it disarms it.
+/// An armed fuse. Dropping it disarms it.
 #[derive(Debug)]
 pub struct Fuse {
     sender: TcpStream,
@@ -63,9 +65,12 @@ pub enum FuseError {
     /// An option that it needs is refused.
     #[error("a connection cannot be given a timeout and a signal")]
     Arm(#[source] io::Error),
-    /// It would fire much too late, or never.
+    /// The fuse would fire much too late, or never.
     #[error("this kernel ends a connection whose window is zero too late, or never; Linux 5.10 and 5.4.96 end it in time")]
     Kernel,
+    /// Its probes get no answer.
+    #[error("the loopback interface does not answer")]
+    Unanswered,
     /// To set all fuses takes too long.
     #[error("the loopback interface is too slow")]
     Slow,
@@ -79,8 +84,8 @@ impl Fuse {
     ///
     /// # Errors
     /// [`FuseError`].
-    pub fn light(at: Instant) -> Result<Self, FuseError> {
-        // What cannot be read counts as usual.
+    pub fn arm(at: Instant) -> Result<Self, FuseError> {
+        // A release that cannot be read counts as a usual one.
         if !is_exact(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()) {
             return Err(FuseError::Kernel);
         }
@@ -88,12 +93,12 @@ impl Fuse {
         let (since, slept) = (clock::boot() + FIRST_PROBE, clock::slept());
         fill(&sender, &receiver).map_err(FuseError::Connect)?;
         let mut fuse = Self { sender, _receiver: receiver, since, slept, steady: false, at: Instant::BOOT, group: None };
-        fuse.arm(at).map_err(FuseError::Arm)?;
+        fuse.configure(at).map_err(FuseError::Arm)?;
         Ok(fuse)
     }
 
-    /// Whether the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of what was
-    /// left, and its timers are exact to an eighth.
+    /// Tells whether the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of
+    /// the time that was left, and its timers are exact to an eighth.
     #[must_use]
     pub const fn is_steady(&self) -> bool {
         self.steady
@@ -115,7 +120,7 @@ impl Fuse {
         self.group.filter(|group| self.kills(*group))
     }
 
-    /// Whether it kills this group, which is there.
+    /// Tells whether the fuse kills this group, and the group exists.
     #[must_use]
     pub fn kills(&self, group: Pid) -> bool {
         // The kernel tells its reference by number only while it lives (since Linux 5.15): another group may have the number.
@@ -123,16 +128,23 @@ impl Fuse {
         self.group == Some(group) && owner() == Ok(-group.as_raw()) && !kill::is_group_gone(group)
     }
 
-    /// When it fires.
+    /// The time at which it fires.
     #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
     }
 
-    /// Whether it has fired. Tells it only once, because reading the error clears it.
+    /// Tells whether the fuse has fired. Tells it only once, because reading the error clears it.
     #[must_use]
     pub fn take_fired(&self) -> bool {
         !matches!(self.sender.take_error(), Ok(None))
+    }
+
+    /// Tells whether the loopback interface has stopped answering the probes. The fuse would then fire after about fifteen of them,
+    /// regardless of its time.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        unanswered(self.as_fd()).is_ok_and(|probes| probes >= UNANSWERED)
     }
 
     /// Fires at `at` instead, which may be its present time. There is no moment in between at which it would not fire, or would
@@ -149,10 +161,10 @@ impl Fuse {
         }
         // The kernel's countdown next looks at the clock at the old time; it has 31 bits, stops while the machine is suspended,
         // and takes longer and longer steps if it is not steady.
-        let mut fuse = match Self::light(at) {
+        let mut fuse = match Self::arm(at) {
             // The old one is no worse than before, and better than none.
             Err(_) if at == self.at => return Ok(()),
-            lit => lit?,
+            armed => armed?,
         };
         if let Some(group) = self.group()
             && let Err(error) = fuse.bind(group)
@@ -164,7 +176,7 @@ impl Fuse {
         Ok(())
     }
 
-    fn arm(&mut self, at: Instant) -> io::Result<()> {
+    fn configure(&mut self, at: Instant) -> io::Result<()> {
         let probe = i32::try_from(PROBE.as_millis()).unwrap_or(i32::MAX);
         self.steady = set_option(self.as_fd(), TCP_RTO_MAX_MS, probe).is_ok();
         self.timeout(at)?;
@@ -207,16 +219,19 @@ const FIRST_PROBE: Duration = Duration::from_millis(200);
 /// The time between probes, if the kernel lets that be set.
 const PROBE: Duration = Duration::from_secs(1);
 
+/// Count of unanswered probes in a row that means no answer. The kernel leaves fewer unanswered if they follow each other closely.
+const UNANSWERED: u8 = 3;
+
 /// A shorter suspend makes no fuse noticeably late, and the two clocks are not read at the same instant.
 const NAP: Duration = Duration::from_millis(20);
 
 /// TCP_USER_TIMEOUT holds 24 days in milliseconds.
 const LONGEST: Duration = Duration::from_hours(24 * 20);
 
-/// Longest wait for a connection to oneself, and for a byte over it, which the kernel usually delivers within the call.
+/// Limit on the wait for the connection, and for a byte over it. The kernel usually delivers both within the call.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// More writes than the smallest buffers hold.
+/// Limit on the writes, more than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
 /// uapi/linux/tcp.h: the longest wait between two probes.
@@ -225,7 +240,7 @@ const TCP_RTO_MAX_MS: i32 = 44;
 /// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
 
-/// Whether TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (9d9b1ee0b2d1 and 344db93ae3ee in Linux).
+/// Tells whether TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (Linux 9d9b1ee0b2d1 and 344db93ae3ee).
 fn is_exact(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return true };
@@ -282,6 +297,20 @@ fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
     Ok(bytes)
 }
 
+/// Count of the probes sent since the last answer: the fourth byte of struct tcp_info.
+#[expect(unsafe_code, reason = "nix does not wrap it")]
+fn unanswered(socket: BorrowedFd<'_>) -> nix::Result<u8> {
+    let mut info = [0_u8; 4];
+    let mut length = 4;
+    // SAFETY: the kernel writes at most `length` bytes to a live local.
+    let got = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
+    };
+    Errno::result(got)?;
+    let [.., probes] = info;
+    Ok(probes)
+}
+
 #[expect(unsafe_code, reason = "nix does not wrap it")]
 fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()> {
     let value = &raw const value;
@@ -304,9 +333,9 @@ fn control(file: BorrowedFd<'_>, command: i32, argument: i32) -> nix::Result<i32
 mod tests {
     use super::*;
 
-    fn lit() -> (Fuse, Instant) {
+    fn armed() -> (Fuse, Instant) {
         let at = clock::boot() + Duration::from_hours(1);
-        (Fuse::light(at).unwrap(), at)
+        (Fuse::arm(at).unwrap(), at)
     }
 
     fn port(fuse: &Fuse) -> u16 {
@@ -315,7 +344,7 @@ mod tests {
 
     #[test]
     fn one_through_which_the_machine_slept_is_made_anew_when_it_is_set() {
-        let (mut fuse, at) = lit();
+        let (mut fuse, at) = armed();
         let before = port(&fuse);
         fuse.slept += Duration::from_secs(3);
 
@@ -326,7 +355,7 @@ mod tests {
 
     #[test]
     fn one_whose_probes_grow_rarer_is_made_anew_when_it_is_set() {
-        let (mut fuse, at) = lit();
+        let (mut fuse, at) = armed();
         let before = port(&fuse);
         fuse.steady = false;
 
@@ -338,7 +367,7 @@ mod tests {
     #[test]
     fn one_that_is_about_to_fire_is_not_put_off() {
         let at = clock::boot() + FIRST_PROBE;
-        let mut fuse = Fuse::light(at).unwrap();
+        let mut fuse = Fuse::arm(at).unwrap();
         let before = port(&fuse);
         fuse.steady = false;
 

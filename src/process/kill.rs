@@ -45,7 +45,7 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     Ok(kill(-group.as_raw(), signal)?)
 }
 
-/// Whether nobody is left in this process group, not even a zombie.
+/// Tells whether this process group is empty, without even a zombie.
 #[must_use]
 pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
@@ -72,7 +72,7 @@ pub fn kill_everything_but_init() -> io::Result<()> {
     Ok(kill(-1, SIGKILL)?)
 }
 
-/// Whether init is alone in its PID namespace: no process, no zombie, seen by the kernel in one step and not through /proc.
+/// Tells whether init is alone in its PID namespace, without even a zombie. Asks the kernel in one call, not /proc.
 ///
 /// # Errors
 /// EPERM unless called by PID 1.
@@ -86,7 +86,7 @@ pub fn is_alone() -> io::Result<bool> {
     }
 }
 
-/// What a pass found.
+/// The result of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nobody is left; the proof of law 8.
@@ -95,7 +95,7 @@ pub enum Verdict {
     Left(Left),
 }
 
-/// What kept a pass from being clean.
+/// The reason why a pass was not clean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The targets, zombies included. None: some may have been missed, or /proc hides processes, so that only [`kill_everything`]
@@ -109,7 +109,7 @@ pub struct Left {
 /// init reaps).
 #[derive(Debug)]
 pub struct KillSweep {
-    /// What it finds them with.
+    /// The scanner that finds the targets.
     pub scanner: Scanner,
 }
 
@@ -138,7 +138,7 @@ impl KillSweep {
         self.twice(scope, spare, SIGKILL)
     }
 
-    /// The same proof, and the same account of what is left, without killing anything.
+    /// The same as [`KillSweep::pass`], without killing anything.
     ///
     /// # Errors
     /// As [`KillSweep::pass`].
@@ -146,12 +146,12 @@ impl KillSweep {
         self.twice(scope, spare, Signal(0))
     }
 
-    /// All descendants of init but `spare`, if every thread of theirs is stopped, by two scans. Whatever is not is sent SIGSTOP, if
-    /// it is to `stop`.
+    /// Sends SIGSTOP to all descendants of init but `spare`. Returns them once every thread of theirs is stopped, by two scans:
+    /// what is stopped forks nobody, so [`Scanner::stopped`] need look at no others from then on.
     ///
     /// # Errors
     /// If /proc cannot be listed.
-    pub fn stopped(&mut self, spare: Spare<'_>, stop: bool) -> io::Result<Option<Vec<Pid>>> {
+    pub fn freeze(&mut self, spare: Spare<'_>) -> io::Result<Option<Vec<Process>>> {
         let mut stopped = Vec::new();
         for _ in 0..2 {
             stopped.clear();
@@ -159,13 +159,11 @@ impl KillSweep {
             let mut is_clean = found.unclear == 0;
             for process in found.targets {
                 if process.is_stopped() {
-                    stopped.push(process.pid);
+                    stopped.push(*process);
                 } else if !process.is_gone() {
                     is_clean = false;
-                    if stop {
-                        // Who may not be stopped never looks stopped.
-                        let _ = send_identified(found.scanner, process, SIGSTOP);
-                    }
+                    // A process that may not be stopped never looks stopped.
+                    let _ = send_identified(found.scanner, process, SIGSTOP);
                 }
             }
             if !is_clean {
@@ -173,6 +171,14 @@ impl KillSweep {
             }
         }
         Ok((!self.scanner.is_partial()).then_some(stopped))
+    }
+
+    /// SIGKILL to those of them that are there, without a scan.
+    pub fn kill_known(&self, known: &[Process]) {
+        for process in known {
+            // An error means that it is gone.
+            let _ = send_identified(&self.scanner, process, SIGKILL);
+        }
     }
 
     fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {
@@ -187,7 +193,7 @@ impl KillSweep {
         }
         let proved = match scope {
             Scope::Namespace if spare.electors.is_empty() => is_alone()?,
-            Scope::Namespace | Scope::Descendants | Scope::Remains { .. } => !self.scanner.is_partial(),
+            Scope::Namespace | Scope::Descendants | Scope::Leftovers { .. } => !self.scanner.is_partial(),
         };
         Ok(if proved { Verdict::Proved } else { Verdict::Left(Left::default()) })
     }
@@ -199,7 +205,7 @@ impl KillSweep {
             let sent = match scope {
                 // A pid that was freed and taken since the scan names somebody who is to die too, or a plugin, which is run again.
                 Scope::Namespace => kill(process.pid.as_raw(), signal),
-                Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal),
+                Scope::Descendants | Scope::Leftovers { .. } => send_identified(found.scanner, process, signal),
             };
             left.pids.push(process.pid);
             left.refused |= matches!(sent, Err(Errno::EPERM | Errno::EACCES)) && process.state != b'Z';

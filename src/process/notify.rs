@@ -19,24 +19,15 @@ use nix::{
 
 use crate::{
     config::NotifyAccess,
-    notification::{Notification, parse},
+    notification::{Heard, parse},
     process::scan::Scanner,
 };
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
 
-/// What a mark begins with.
+/// The beginning of a mark.
 const MARK: &[u8] = b"X_TENURE_MARK=";
-
-/// What a datagram is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// The workload's word.
-    Said(Vec<Notification>),
-    /// The [`Mark`] of this number.
-    Marked(u64),
-}
 
 /// A datagram of tenure's own to its own socket: what is read later was said later.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +113,8 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// What the next queued datagram says, its sender checked against the workload's main process, or nothing that has a meaning
-    /// here. Without a scanner at most the main process is believed.
+    /// Receives the next datagram, and checks that its sender belongs to the workload. Without a scanner only the main process is
+    /// believed.
     ///
     /// # Errors
     /// Any error of recvmsg(2).
@@ -185,7 +176,7 @@ impl NotifySocket {
     }
 }
 
-/// One control message, with the credentials of the sender. They come first.
+/// A control message with the credentials of the sender, which the kernel puts first.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,

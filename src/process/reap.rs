@@ -8,31 +8,43 @@ use nix::{errno::Errno, unistd::Pid};
 
 use crate::{config::Signal, link::Exit};
 
-/// Reaps one dead child, if there is one. Before its pid is freed, `before` is called with it: the last moment to signal its
-/// process group ("signal the group before reaping its leader").
+/// Init has no child at all, dead or alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Childless;
+
+/// A dead child that was not reaped yet; it stays. Until its pid is freed its process group can be signalled safely.
 ///
-/// Call it until `None` after every SIGCHLD, and after every wake-up: SIGCHLDs coalesce.
-pub fn next(before: impl FnOnce(Pid)) -> Option<(Pid, Exit)> {
-    let pid = peek()?;
-    before(pid);
-    let dead = waitid(Some(pid), libc::WEXITED).ok()??;
-    let exit = match dead.code {
+/// Ask until there is none after every SIGCHLD, and after every wake-up: SIGCHLDs coalesce.
+///
+/// # Errors
+/// [`Childless`].
+pub fn peek() -> Result<Option<Pid>, Childless> {
+    match waitid(None, libc::WEXITED | libc::WNOWAIT) {
+        Ok(changed) => Ok(changed.map(|changed| changed.pid)),
+        Err(Errno::ECHILD) => Err(Childless),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Checks that waitid is permitted.
+///
+/// # Errors
+/// Any error of waitid(2) but ECHILD: a seccomp profile denies it.
+pub fn is_permitted() -> nix::Result<()> {
+    match waitid(None, libc::WEXITED | libc::WNOWAIT) {
+        Ok(_) | Err(Errno::ECHILD) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Reaps this child, if it is dead.
+#[must_use]
+pub fn take(child: Pid) -> Option<Exit> {
+    let dead = waitid(Some(child), libc::WEXITED).ok()??;
+    Some(match dead.code {
         libc::CLD_EXITED => Exit::Code(u8::try_from(dead.status).unwrap_or(u8::MAX)),
         _ => Exit::Signal(dead.status),
-    };
-    Some((pid, exit))
-}
-
-/// A dead child that was not reaped yet. It stays.
-#[must_use]
-pub fn peek() -> Option<Pid> {
-    waitid(None, libc::WEXITED | libc::WNOWAIT).ok().flatten().map(|changed| changed.pid)
-}
-
-/// Whether this child is dead, and not reaped yet. It stays.
-#[must_use]
-pub fn is_dead(child: Pid) -> bool {
-    matches!(waitid(Some(child), libc::WEXITED | libc::WNOWAIT), Ok(Some(_)))
+    })
 }
 
 /// The signal that stopped this child since it was last asked. It is not reaped.
@@ -41,16 +53,10 @@ pub fn stopped_by(child: Pid) -> Option<Signal> {
     waitid(Some(child), libc::WSTOPPED).ok().flatten().map(|changed| Signal(changed.status))
 }
 
-/// Whether this child was continued since it was last asked.
+/// Tells whether this child was continued since the last call.
 #[must_use]
 pub fn is_continued(child: Pid) -> bool {
     matches!(waitid(Some(child), libc::WCONTINUED), Ok(Some(_)))
-}
-
-/// Whether init has no child at all, dead or alive.
-#[must_use]
-pub fn is_childless() -> bool {
-    matches!(waitid(None, libc::WEXITED | libc::WNOWAIT), Err(Errno::ECHILD))
 }
 
 /// A child that changed, and how.

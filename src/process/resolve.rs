@@ -31,7 +31,7 @@ pub enum ResolveError {
         /// The PATH that was searched; none for a name with a slash.
         path: Option<String>,
     },
-    /// It exists, but cannot be executed.
+    /// The file exists, but cannot be executed.
     #[error("{}: {why}", file.display())]
     NotExecutable {
         /// The file.

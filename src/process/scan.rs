@@ -2,11 +2,11 @@
 //!
 //! Owns reading `/proc/PID/stat` and choosing the targets of a sweep. Never signals anybody.
 //!
-//! What a scan may miss: a process that a dying one forks behind the cursor of the directory. Its ancestors, up to a child of
-//! init, are seen or still to be reaped by init, so a scan during which init reaps nobody misses none of init's tree. What came
-//! in from outside (`kubectl exec`) is reaped outside, and its children then become init's: a second scan sees those.
+//! A scan may miss a process that a dying one forks behind the cursor of the directory. But the scan sees an ancestor of it, or
+//! init has still to reap one. So a scan during which init reaps nothing misses nothing of init's tree. Processes that came in
+//! from outside (`kubectl exec`) are reaped outside, and their children then become init's: a second scan sees those.
 
-use std::{io, os::fd::OwnedFd};
+use std::{cmp::Reverse, io, os::fd::OwnedFd};
 
 use nix::{
     dir::Dir,
@@ -37,20 +37,20 @@ pub struct Process {
     pub session: Pid,
     /// The letter of proc(5). `Z` may be a dead leader of living threads, so it counts as there.
     pub state: u8,
-    /// How many threads it has, a dead leader included.
+    /// Count of its threads, a dead leader included.
     pub threads: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start: u64,
 }
 
 impl Process {
-    /// Whether nothing of it runs any more: a zombie without living threads.
+    /// Tells whether nothing of it runs any more: a zombie without living threads.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
-    /// Whether it is stopped, with all its threads; one that is traced may be continued by whoever does that.
+    /// Tells whether it is stopped with all its threads. A traced process does not count, because its tracer may continue it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let stopped = |thread: io::Result<std::fs::DirEntry>| {
@@ -68,35 +68,38 @@ impl Process {
 pub enum Scope<'a> {
     /// Everything that is visible: init is PID 1.
     Namespace,
-    /// What descends from init by the chain of parents, orphans included: init is a subreaper.
+    /// All descendants of init by the chain of parents. Orphans count too, because init is a subreaper.
     Descendants,
-    /// What is left of a workload whose init is gone and was not PID 1: every process with this entry in the environment that it
-    /// was started with, every process of that group, and their descendants.
-    Remains {
+    /// The rest of a workload whose init is gone and was not PID 1: every process that was started with this entry in its
+    /// environment, every process of that group, the known descendants of init, and the descendants of all these.
+    Leftovers {
         /// `NAME=value`.
         entry: &'a str,
         /// The workload's process group.
         group: Option<Pid>,
+        /// Init's descendants, as long as it lived.
+        known: &'a [Process],
     },
 }
 
-/// Who is never a target.
+/// The processes that are never a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare<'a> {
-    /// Init; with [`Scope::Remains`] the one that was.
+    /// Init; with [`Scope::Leftovers`] the one that was.
     pub init: Pid,
     /// The electors that nobody has reaped yet. Each leads a session, and all of it (credential plugins) is spared.
     pub electors: &'a [Pid],
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug)]
 pub struct Found<'a> {
-    /// The targets, by rising pid.
+    /// The targets, the youngest first. No child is older than its parent: if the parent died first, the kernel would continue
+    /// what is stopped in the child's process group, before its own SIGKILL arrives (law 8).
     pub targets: &'a [Process],
     /// The process groups of all that are certainly none.
     pub strange: &'a [Pid],
-    /// How many others may be, or may have been, targets: gone before they could be read, unreadable, or of unknown parents.
+    /// Count of processes that may be targets: gone before they could be read, unreadable, or of unknown parents.
     pub unclear: usize,
     /// For looking at one of them again.
     pub scanner: &'a Scanner,
@@ -105,7 +108,7 @@ pub struct Found<'a> {
 /// /proc cannot be used to find processes.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// It is not there, or there is no descriptor left.
+    /// /proc is not there, or no descriptor is left.
     #[error("/proc cannot be opened, and without it nothing that the workload leaves behind can be found")]
     Open(#[source] io::Error),
     /// Its pids are not ours.
@@ -127,13 +130,13 @@ pub struct Scanner {
     strange: Vec<Pid>,
 }
 
-/// Whether a signal that stops it has stopped this process; so is, for what follows from it, one of which nothing can be read.
+/// Tells whether a signal has stopped this process. True also if /proc cannot tell.
 #[must_use]
 pub fn is_stopped(pid: Pid) -> bool {
     state_and_group(&pid.to_string()).is_none_or(|(state, _)| state == b'T')
 }
 
-/// Whether a process of this group is stopped.
+/// Tells whether a process of this group is stopped.
 #[must_use]
 pub fn is_any_stopped(group: Pid) -> bool {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -170,7 +173,7 @@ impl Scanner {
         })
     }
 
-    /// Whether /proc hides processes of other users (`hidepid`), so that a clean scan proves nothing.
+    /// Tells whether /proc hides processes of other users (`hidepid`), so that a clean scan proves nothing.
     #[must_use]
     pub const fn is_partial(&self) -> bool {
         self.partial
@@ -191,12 +194,13 @@ impl Scanner {
             }
             Scope::Descendants => {
                 kin::trace(&self.table, &mut self.kin, Some(spare.init));
-                // What vanished was a stranger's, or has an ancestor in the list: init reaps none of its own meanwhile.
+                // A process that vanished was no descendant, or has an ancestor in the list, because init reaps nothing meanwhile.
                 unreadable + self.kin.iter().filter(|kin| **kin == Kin::Lost).count()
             }
-            Scope::Remains { entry, group } => {
+            Scope::Leftovers { entry, group, known } => {
                 for (process, kin) in self.table.iter().zip(&mut self.kin) {
-                    if Some(process.group) == group || files::has_entry(process.pid, entry) {
+                    let is_known = || known.iter().any(|known| (known.pid, known.start) == (process.pid, process.start));
+                    if Some(process.group) == group || is_known() || files::has_entry(process.pid, entry) {
                         *kin = Kin::Yes;
                     }
                 }
@@ -209,15 +213,32 @@ impl Scanner {
         self.strange.extend(strangers.map(|(process, _)| process.group));
         let mut kin = self.kin.iter();
         self.table.retain(|process| kin.next() == Some(&Kin::Yes) && !spare.covers(process));
+        self.table.sort_unstable_by_key(|process| Reverse((process.start, process.pid)));
         Ok(Found { targets: &self.table, strange: &self.strange, unclear, scanner: self })
     }
 
-    /// Whether all children of init, the caller, are spared. Then nothing else descends from it, because it is a subreaper and
-    /// reaps nobody meanwhile. This holds even where /proc hides processes, or does not tell whose they are.
+    /// Tells whether all children of init, the caller, are spared. Then nothing else descends from it, because it is a subreaper
+    /// and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
     #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
         spare.init == Pid::this() && children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
+    }
+
+    /// Returns the processes that [`KillSweep::freeze`](crate::process::kill::KillSweep::freeze) stopped and that are still
+    /// there; none if one of them runs. SIGCONT continues all threads, so the main thread stands for all, unless it has ended.
+    #[must_use]
+    pub fn stopped(&self, frozen: &[Process]) -> Option<Vec<Pid>> {
+        let mut stopped = Vec::with_capacity(frozen.len());
+        for before in frozen {
+            match files::stat(&self.proc, before.pid) {
+                Err(Errno::ENOENT | Errno::ESRCH) => {}
+                Ok(now) if now.start != before.start || now.is_gone() => {}
+                Ok(now) if now.state == b'T' || now.state == b'Z' && now.is_stopped() => stopped.push(now.pid),
+                Ok(_) | Err(_) => return None,
+            }
+        }
+        Some(stopped)
     }
 
     /// The process with this pid, if it is there and can be read.
@@ -226,7 +247,7 @@ impl Scanner {
         files::stat(&self.proc, pid).ok()
     }
 
-    /// Whether `pid` is `ancestor`, or descends from it by the chain of parents.
+    /// Tells whether `pid` is `ancestor`, or descends from it by the chain of parents.
     #[must_use]
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
         let parent = |pid: &Pid| self.look(*pid).map(|process| process.parent);
@@ -258,7 +279,7 @@ impl Scanner {
 }
 
 impl Spare<'_> {
-    /// Whether `process` is init, an elector or in an elector's session.
+    /// Tells whether `process` is init, an elector or in an elector's session.
     #[must_use]
     pub fn covers(&self, process: &Process) -> bool {
         process.pid == self.init || self.electors.contains(&process.pid) || self.electors.contains(&process.session)

@@ -1,4 +1,4 @@
-//! What tenure was started with and its children get, and the signals that it receives.
+//! The signal state that tenure was started with and its children get back, and the signals that it receives.
 //!
 //! Owns the signal mask and the signalfd. Never sends one.
 
@@ -28,17 +28,21 @@ use crate::config::Signal;
 pub struct Inherited {
     /// The blocked ones.
     pub mask: Mask,
-    /// Whether SIGPIPE was ignored. Rust's runtime ignores it before main.
+    /// SIGPIPE was ignored. Rust's runtime ignores it before main.
     pub ignores_pipe: bool,
-    /// Whether SIGCHLD was ignored, which would leave no children to reap. tenure changes no other disposition.
+    /// SIGCHLD was ignored, which would leave no children to reap. tenure changes no other disposition of its own.
     pub ignores_child: bool,
+    /// The signals that tenure sends by itself. A program that is started with them ignored, as by nohup, may never handle them, so
+    /// its children get the default.
+    pub sent: Mask,
     /// The soft limit on descriptors, if tenure has raised its own since.
     pub descriptors: Option<u64>,
 }
 
 impl Inherited {
-    /// Raises this process's soft limit on descriptors to `enough`, as far as the hard one goes.
+    /// Raises this process's soft limit on descriptors to `enough` beside those that are open, as far as the hard one goes.
     pub fn raise_descriptors(&mut self, enough: u64) {
+        let enough = enough.saturating_add(open_descriptors());
         if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
             && soft < enough.min(hard)
             && setrlimit(Resource::RLIMIT_NOFILE, enough.min(hard), hard).is_ok()
@@ -58,8 +62,15 @@ pub fn block() -> io::Result<Inherited> {
         mask: *MASK.get_or_init(|| mask),
         ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed),
         ignores_child: IGNORED_CHILD.load(Ordering::Relaxed),
+        sent: Mask::NONE,
         descriptors: None,
     })
+}
+
+/// Counts the open descriptors of this process; 0 if /proc does not tell.
+#[must_use]
+pub fn open_descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |files| u64::try_from(files.count()).unwrap_or(u64::MAX))
 }
 
 /// [`block`] in the first instructions of a program, long before main. What arrives earlier is lost to PID 1, because the kernel
@@ -93,7 +104,7 @@ pub fn suspend(job: bool) {
 pub struct Received {
     /// Which.
     pub signal: Signal,
-    /// Whether the kernel sent it, as it does for a key of the terminal.
+    /// The kernel sent it, as it does for a key of the terminal.
     pub from_kernel: bool,
 }
 
@@ -168,8 +179,9 @@ fn mind_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Tells whether this process ignores the signal.
 #[expect(unsafe_code, reason = "nix cannot read a disposition without setting one")]
-fn is_ignored(signal: i32) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call only fills the old one, which is ours and zeroed.
     unsafe {

@@ -15,7 +15,7 @@ const SLICE_NANOS: u64 = 100_000;
 /// children would reset that too.
 ///
 /// # Errors
-/// It is refused (seccomp), or the kernel has no per-task slices (before 6.12).
+/// The call is refused (seccomp), or the kernel has no per-task slices (before 6.12).
 pub fn shorten() -> io::Result<()> {
     let mut attributes = get()?;
     if attributes.sched_policy != libc::SCHED_OTHER as u32 || attributes.sched_nice < 0 {

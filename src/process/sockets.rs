@@ -15,7 +15,7 @@ use nix::{
 
 /// The process that the sockets are for, by its pid, and since systemd 258 by the inode of its pidfd, too.
 pub const NAMES_PROCESS: [&str; 2] = ["LISTEN_PID", "LISTEN_PIDFDID"];
-/// How many they are, and what they are called.
+/// The variables with the number and the names of the sockets.
 pub const DESCRIBES: [&str; 2] = [COUNT, "LISTEN_FDNAMES"];
 const COUNT: &str = "LISTEN_FDS";
 /// The first of them: SD_LISTEN_FDS_START.
@@ -28,7 +28,7 @@ pub type Entry = [u8; 24];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sockets(Range<RawFd>);
 
-/// They are not there.
+/// The sockets are not there.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketsError {
     /// No number of descriptors.
@@ -40,7 +40,7 @@ pub enum SocketsError {
 }
 
 impl Sockets {
-    /// Those that these variables promise to this process; none if they are for another one.
+    /// Returns the sockets that these variables promise to this process; none if they name another one.
     ///
     /// # Errors
     /// [`SocketsError`]: what they promise is not there.
@@ -64,7 +64,7 @@ impl Sockets {
     }
 }
 
-/// Whether it is open since before this program, which closes each of its own in an execve.
+/// Tells whether the descriptor was open before this program started: tenure's own are close-on-exec.
 #[expect(unsafe_code, reason = "a descriptor that may not be open")]
 fn is_inherited(number: RawFd) -> bool {
     // SAFETY: it is only asked about, and lives no longer than this line.

@@ -56,7 +56,7 @@ pub struct Command {
     sockets: Option<Sockets>,
 }
 
-/// How a child is set up.
+/// The setup of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// The signal state and the limit that it gets.
@@ -65,9 +65,9 @@ pub struct Setup<'a> {
     pub group: ProcessGroup,
     /// Its standard input.
     pub input: Input,
-    /// What becomes its standard output and error; none: they are init's.
+    /// Its standard output and error; none for init's.
     pub output: Option<BorrowedFd<'a>>,
-    /// What becomes its descriptor 3. Every other one above 2 is closed by the execve, except [`Command::keeping`]'s and [`Command::handing`]'s.
+    /// Its descriptor 3. The execve closes every other one above 2, except those of [`Command::keeping`] and [`Command::handing`].
     pub link: Option<BorrowedFd<'a>>,
     /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.
     pub oom_score_adjust: i16,
@@ -80,11 +80,11 @@ pub struct Setup<'a> {
 /// The process group or session of a child.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcessGroup {
-    /// It leads one of its own.
+    /// A new process group.
     Own,
-    /// The same, in the foreground of the terminal.
+    /// A new process group, in the foreground of the terminal.
     Foreground(Terminal),
-    /// It leads a session of its own, without a terminal.
+    /// A new session, without a terminal.
     Session,
 }
 
@@ -107,7 +107,7 @@ pub struct Spawning {
     report: File,
 }
 
-/// What became of a child before or at its execve.
+/// The outcome of a child's work up to its execve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The program runs (or the signal is sent), unless something killed the child before: then the reaper says so.
@@ -133,7 +133,7 @@ worded! {
     pub enum Step {
         /// Asking to be killed when init dies.
         DieWithInit = "cannot bind the child to init's life",
-        /// What else comes before the last step.
+        /// Any other step before the last one.
         Prepare = "cannot prepare the child",
         /// execve.
         Execute = "cannot execute",
@@ -249,7 +249,7 @@ impl Command {
             sockets,
         }))?;
         if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
-            // Both sides do it, so that the group exists whichever is first. It fails harmlessly after the execve.
+            // Parent and child both do it, so that the group exists whichever runs first. After the execve it fails, harmlessly.
             let _ = nix::unistd::setpgid(spawning.pid, spawning.pid);
         }
         Ok(spawning)
@@ -267,9 +267,9 @@ pub struct RoleSignal<'a> {
     pub not_after: Option<Instant>,
     /// Set just before, so that whatever is read after it was said after the signal, or while that was sent (law 8).
     pub mark: Option<Mark<'a>>,
-    /// The child that sends it ends only once the process has taken it, so that no other can overtake it, and with another status
-    /// than 0 if that is gone or it is too late. One that is stopped, or dumps its core for minutes, can be sent a signal without
-    /// ever being told of its role.
+    /// The child that sends the signal waits until the process has received it, so that no later signal can overtake it. It ends
+    /// with another status than 0 if the process is gone or it is too late. (A process that is stopped, or dumps its core for
+    /// minutes, does not receive a signal that was sent.)
     pub until_taken: bool,
 }
 
@@ -292,19 +292,19 @@ impl RoleSignal<'_> {
 ///
 /// # Errors
 /// [`SpawnError`]; nobody was continued then.
-pub fn thaw(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> {
+pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> {
     fork(&child::Plan::Continue { pids, not_after })
 }
 
-/// Whether a process has a handler for a signal (`SigCgt` in /proc/PID/status), or blocks it (`SigBlk`) to read it; what cannot be
-/// read counts as neither. Takes a millisecond in the latter case.
+/// Tells whether a process has a handler for a signal (`SigCgt` in /proc/PID/status), or blocks it (`SigBlk`) to read it from a
+/// signalfd. False if /proc cannot tell. Takes a millisecond if the signal is blocked.
 #[must_use]
 pub fn handles(pid: Pid, signal: Signal) -> bool {
     StatusFiles::of(pid).handles(signal)
 }
 
 impl Spawning {
-    /// What became of it, once that is known; never blocks. After the child's death it is known.
+    /// Returns the outcome, once that is known; never blocks. After the child's death it is known.
     pub fn outcome(&mut self) -> Option<Outcome> {
         let mut report = [0; child::REPORT];
         match self.report.read(&mut report) {

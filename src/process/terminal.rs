@@ -41,13 +41,13 @@ impl Terminal {
         Self { fd: session()?, ours: getpgrp() }.if_ours()
     }
 
-    /// Whether we have one at all; a shell's `fg` may put us into its foreground at any time.
+    /// Tells whether this process has a terminal at all. A shell's `fg` may put it into the foreground at any time.
     #[must_use]
     pub fn is_there() -> bool {
         Self::of_stdin().is_some() || session().is_some()
     }
 
-    /// It, if we are in its foreground.
+    /// Returns the terminal, if this process is in its foreground.
     #[must_use]
     pub fn if_ours(self) -> Option<Self> {
         (self.foreground() == Some(self.ours)).then_some(self)

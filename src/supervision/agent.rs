@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    config::{Config, Hooks, Preset, Signal, Signals},
+    config::{Config, Hooks, Preset, SharedConfig, Signal, Signals},
     law::Timing,
-    link::{InitialState, KubeContext, LastSeen, Reason, Slot, Term, ToElector},
+    link::{InitialState, KubeContext, LastSeen, LeaseBackoff, Reason, Slot, Term, ToElector},
     time::Instant,
 };
 
 use super::{
-    Action, Input, Launch, Standing,
+    Action, Input, Launch, TermStatus,
     electors::{Electors, Move},
     term::ActiveTerm,
     workload::{Policy, Workload},
@@ -21,7 +21,7 @@ use super::{
 
 mod health;
 mod shutdown;
-mod stopping;
+mod term_end;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -31,12 +31,12 @@ use health::ToldHealth;
 use shutdown::Shutdown;
 use withdrawing::Withdrawal;
 
-/// What the agent knows of its environment, set once.
+/// Configuration and environment of the agent, set once.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// The validated configuration.
-    pub config: Config,
-    /// Which command runs the workload.
+    pub config: SharedConfig,
+    /// The command of tenure that runs the workload.
     pub preset: Preset,
     /// When init began.
     pub began: Instant,
@@ -44,9 +44,9 @@ pub struct AgentConfig {
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster.
     pub context: Option<KubeContext>,
-    /// Init is PID 1, so that kill(-1) and its own end kill everything.
+    /// Init is PID 1, so kill(-1) and its own end kill everything.
     pub pid1: bool,
-    /// The workload has a terminal, or may be lent it: a key may end it.
+    /// The workload has a terminal or may be lent one, so a key may end it.
     pub terminal: bool,
 }
 
@@ -60,35 +60,40 @@ pub struct Agent {
     electors: Electors,
     term: Option<ActiveTerm>,
     last_term: Term,
-    /// What counts of what the electors saw of the Lease (law 11, 14).
+    /// The latest observation of each Lease that the electors reported (law 11, 14).
     last_seen: BTreeMap<Slot, LastSeen>,
-    /// The end of the D in which the others go first, after the last term that was given up voluntarily.
-    backoff: Option<Instant>,
-    /// An elector reported that no elector can work.
+    /// The back-off after the last term, for the next elector.
+    backoff: Option<LeaseBackoff>,
+    /// Count of the electors that were started after the limit of the wait.
+    late_electors: u32,
+    /// Exit code, once an elector has reported that no elector can work.
     failed: Option<u8>,
     shutdown: Option<Shutdown>,
     withdrawal: Option<Withdrawal>,
-    /// What the workload last said of itself.
+    /// The last `STATUS` that the workload has notified.
     status: String,
     told_health: ToldHealth,
-    /// [`Action::Exit`] went out: nothing more is done.
+    /// [`Action::Exit`] was returned: nothing more is done.
     over: bool,
     actions: VecDeque<Action>,
+    /// Messages and lines that come after the workload's actions, because the kill comes first (law 2).
+    words: VecDeque<Action>,
 }
 
 impl Agent {
-    /// At the start of init, before anything runs. The first `handle_timeout`, due at once, starts what there is to start.
+    /// The state at the start of init. The first `handle_timeout` is due at once.
     #[must_use]
     pub fn new(config: AgentConfig) -> Self {
         Self {
             timing: config.config.timing(),
-            workload: Workload::new(Policy::of(&config.config, config.pid1, config.terminal)),
+            workload: Workload::new(Policy::of(config.config.clone(), config.pid1, config.terminal)),
             electors: Electors::new(config.config.lease.duration),
             config,
             term: None,
             last_term: Term(0),
             last_seen: BTreeMap::new(),
             backoff: None,
+            late_electors: 0,
             failed: None,
             shutdown: None,
             withdrawal: None,
@@ -96,39 +101,40 @@ impl Agent {
             told_health: ToldHealth::with(true),
             over: false,
             actions: VecDeque::new(),
+            words: VecDeque::new(),
         }
     }
 
-    /// Whether anything of a leader may run: between its start and its proof of death.
+    /// Tells whether anything of a leader may run: from its start to the proof of its death.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.workload.leads()
     }
 
-    /// Whether the workload must get no signal but SIGKILL: it is, or is to be, frozen.
+    /// Tells whether the workload may get no signal but SIGKILL, because it is or will be frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.workload.is_frozen()
     }
 
-    /// H, while anything of a leader may run: from then on nothing of it may, whether init runs or not (law 3).
+    /// H, while anything of a leader may run. Nothing of it may run from H on, whether init runs or not (law 3).
     #[must_use]
     pub fn hard(&self) -> Option<Instant> {
         self.leading().map(|term| term.deadlines().hard)
     }
 
-    /// What the workload may read of it. What no longer holds is taken back before the actions that follow from the same input.
+    /// The status that the workload may read. It is updated before the actions that follow from the same input.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.leading().map_or(Standing::NONE, ActiveTerm::standing)
+    pub fn term_status(&self) -> TermStatus {
+        self.leading().map_or(TermStatus::NONE, ActiveTerm::status)
     }
 
-    /// The term, while its deadlines are to be enforced: its proof of death disarms them (law 3).
+    /// The term, while its deadlines are enforced. The proof of death disarms them (law 3).
     fn leading(&self) -> Option<&ActiveTerm> {
         self.term.as_ref().filter(|_| self.workload.leads())
     }
 
-    /// Takes in what arrived, read at `now`. Never acts on a deadline that has passed: that is [`Self::handle_timeout`]'s (law 9).
+    /// Handles an input that was read at `now`. Never acts on a deadline: only [`Self::handle_timeout`] does (law 9).
     pub fn handle(&mut self, input: Input, now: Instant) {
         if self.over {
             return;
@@ -138,12 +144,13 @@ impl Agent {
                 self.electors.heard(now);
                 self.told_health.is_heard = true;
                 self.told(message, now);
+                self.flush(now);
                 self.tell_health(true);
             }
             Input::ElectorStarted => {
                 self.electors.started(now);
                 self.workload.health.change_elector();
-                self.told_health = ToldHealth::with(self.config.config.workload.readiness.means().is_none());
+                self.told_health = ToldHealth::with(self.config.config.workload.readiness.handler().is_none());
                 if let Some(shutdown) = &mut self.shutdown {
                     shutdown.was_told();
                 }
@@ -173,10 +180,10 @@ impl Agent {
         self.settle(now);
     }
 
-    /// The first message to an elector that starts now: nothing else tells it what has happened since it was asked for.
+    /// The first message to an elector that starts now. It includes everything that has happened since the start was ordered.
     #[must_use]
     pub fn initial_state(&self) -> InitialState {
-        let mut config = self.config.config.clone();
+        let mut config = Config::clone(&self.config.config);
         config.workload.command.clear();
         config.workload.env.clear();
         config.standby.command.clear();
@@ -199,12 +206,17 @@ impl Agent {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Shows the action that [`Self::poll_action`] returns next.
+    pub(super) fn next_action(&self) -> Option<&Action> {
+        self.actions.front()
+    }
+
+    /// Returns the time at which [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.over {
@@ -218,7 +230,7 @@ impl Agent {
         [deadline, end, elector, first, withdrawn, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Acts on what is due at `now`. The loop drained the link just before (law 9).
+    /// Acts on the deadlines that have passed at `now`. The loop has drained the link just before (law 9).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.over {
             return;
@@ -230,10 +242,12 @@ impl Agent {
         if self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.until <= now) {
             self.stop_now(now);
         }
+        self.flush(now);
         let wanted = self.wants_elector();
         match self.electors.step(wanted, now) {
+            Some(Move::Start) if self.end_vain_wait(now) => {}
             Some(Move::Start) => {
-                // Its predecessor may not have been reaped.
+                // The one before may not have been reaped.
                 self.change_elector();
                 self.actions.push_back(Action::StartElector);
             }
@@ -248,10 +262,10 @@ impl Agent {
     }
 }
 
-/// What follows from the state, whatever brought it about.
+/// Consequences of the state, computed after every input.
 impl Agent {
     fn settle(&mut self, now: Instant) {
-        self.workload.heed_health(now);
+        self.workload.check_health(now);
         self.flush(now);
         if self.shutdown.is_none() {
             self.want(now);
@@ -262,18 +276,19 @@ impl Agent {
         self.tell_health(false);
     }
 
-    /// Collects the workload's actions and events.
+    /// Collects the workload's actions, then the words about them (law 2), and handles its events.
     fn flush(&mut self, now: Instant) {
         loop {
             while let Some(action) = self.workload.poll_action() {
-                // From H on what is stopped stays stopped: the kill is due.
+                // From H on the kill is due, and nothing that is stopped is continued.
                 let continues = matches!(action, Action::Signal { signal: Signal(libc::SIGCONT), .. });
                 if !(continues && self.hard().is_some_and(|hard| hard <= now)) {
                     self.actions.push_back(action);
                 }
             }
-            let Some(happened) = self.workload.poll_happened() else { return };
-            self.happened(happened, now);
+            self.actions.append(&mut self.words);
+            let Some(event) = self.workload.poll_event() else { return };
+            self.happened(event, now);
         }
     }
 
@@ -288,8 +303,8 @@ impl Agent {
             return;
         }
         if !self.workload.leads() && self.workload.is_stuck() && self.term.as_ref().is_some_and(ActiveTerm::is_live) {
-            // What a standby left does not die, so nothing can be started here: another replica may be able to. If it dies after
-            // all, it is too late for this term.
+            // Processes of the last standby do not die, so no leader can start here. The Lease is given back, because another
+            // replica may be able to lead.
             self.workload.hold();
             self.begin_stop(Reason::SpawnFailed, now);
         }
@@ -322,7 +337,7 @@ impl Agent {
         !self.config.config.lease.enabled
     }
 
-    /// Whether nothing was ever wanted of the workload.
+    /// Tells whether the workload was never started, nor asked to be.
     fn is_new(&self) -> bool {
         self.workload.leads_until().is_none()
             && self.workload.exit().is_none()
@@ -341,7 +356,7 @@ impl Agent {
         }
     }
 
-    /// A start while there was no elector is told to the next one.
+    /// Tells the elector of a start, if it does not know. A start without an elector is told to the next one.
     fn tell_start(&mut self) {
         if self.electors.is_alive()
             && let Some(start) = self.term.as_mut().and_then(ActiveTerm::tell_start)

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The pause after a second end within [`SOON`], and the wait for one that is not reaped after its SIGKILL.
+/// The pause before a restart, if two electors ended within [`SOON`]; and the wait for a killed elector to be reaped.
 const PAUSE: Duration = Duration::from_secs(1);
-/// If init itself slept past the end of a silence (the machine was suspended, or the container) so may the elector have: it has
-/// this long to say something.
+/// Extra time for an elector to speak, if init itself did not run when the silence ended. The machine or the container may have
+/// been suspended, and the elector with it.
 const WAKING: Duration = Duration::from_secs(1);
-/// Init wakes later than this only after a gap.
+/// Init wakes this late only if it was suspended or stopped.
 const LATE: Duration = Duration::from_millis(200);
-/// Two ends closer together than this have one cause.
+/// Two ends within this time count as one fault, so the next start is delayed.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The current elector, and how many were asked for.
+/// The current elector, and the count of the starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Electors {
     generation: u32,
@@ -25,42 +25,42 @@ pub(crate) struct Electors {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// None; the next one may start at `at`.
+    /// No elector runs; the next one may start at `at`.
     Absent { at: Instant },
-    /// Asked for.
+    /// The start was ordered.
     Starting,
-    /// Last heard from at `heard`, or `roused` since by the end of a gap.
+    /// The last message came at `heard`. `roused` is set if init was suspended since, and gives it [`WAKING`] more.
     Alive { heard: Instant, greeted: bool, roused: Option<Instant> },
     /// SIGKILL was sent, the link is closed.
     Dying { since: Instant },
 }
 
-/// What is to be done.
+/// An order about electors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// Start one.
     Start,
-    /// Kill it: it was silent for D.
+    /// Kill the elector, which was silent for D.
     Kill,
 }
 
 impl Electors {
-    /// One that is silent for `silence` is given up.
+    /// An elector that is silent for `silence` is killed.
     pub(crate) fn new(silence: Duration) -> Self {
         Self { generation: 0, silence, state: State::Absent { at: Instant::BOOT }, last_end: None }
     }
 
-    /// How many were asked for.
+    /// Count of the starts so far.
     pub(crate) const fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether one runs that can be told something.
+    /// Tells whether an elector runs that messages can be sent to.
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.state, State::Alive { .. })
     }
 
-    /// Whether one runs that has said Hello.
+    /// Tells whether an elector runs that has said Hello.
     pub(crate) fn is_greeted(&self) -> bool {
         matches!(self.state, State::Alive { greeted: true, .. })
     }
@@ -81,7 +81,7 @@ impl Electors {
         }
     }
 
-    /// Its SIGKILL goes out now. False if there is none to kill.
+    /// Records that the caller kills it now. False if there is none to kill.
     pub(crate) fn give_up(&mut self, now: Instant) -> bool {
         let alive = self.is_alive();
         if alive {
@@ -90,13 +90,13 @@ impl Electors {
         alive
     }
 
-    /// It was reaped, or could not be started.
+    /// Records that the elector was reaped, or could not be started.
     pub(crate) fn ended(&mut self, now: Instant) {
         let again = self.last_end.replace(now).is_some_and(|before| now.since(before) < SOON);
         self.state = State::Absent { at: if again { now + PAUSE } else { now } };
     }
 
-    /// When something is due; a start only if one is wanted.
+    /// Returns the time of the next order. A start counts only if it is `wanted`.
     pub(crate) fn due(&self, wanted: bool) -> Option<Instant> {
         match self.state {
             State::Absent { at } => wanted.then_some(at),
@@ -107,7 +107,7 @@ impl Electors {
         }
     }
 
-    /// What is due at `now`.
+    /// Returns the order that is due at `now`.
     pub(crate) fn step(&mut self, wanted: bool, now: Instant) -> Option<Move> {
         let due = self.due(wanted)?;
         if due > now {

@@ -16,18 +16,18 @@ use crate::{config::KillMode, time::Instant};
 
 use super::Scan;
 
-/// The first pause between sweeps; a reaped child ends it at once.
+/// The first pause between sweeps. A reaped child ends the pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// The longest pause: what is still there by then hangs in the kernel.
+/// The longest pause between sweeps. Processes that are still there by then hang in the kernel.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// Sweeps diverge if for this long, and this many of them, each found a new process: a fork bomb outruns them.
+/// Time and number of sweeps in a row after which sweeping is given up, if each of them found a new process (a fork bomb).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
-/// How many of the processes that do not die are named.
+/// Limit on the pids that are reported of processes that do not die.
 const NAMED: usize = 8;
-/// From a kill(-1) that comes after E until its proof is given up: a busy node takes long to reap what no longer runs.
+/// Time that a kill(-1) after E has for its proof. A busy node takes long to reap dead processes.
 const REAPING: Duration = Duration::from_secs(1);
 
-/// The course of one stop.
+/// The escalation of a single stop.
 #[derive(Clone, Debug)]
 pub(crate) struct StopEscalation {
     pid1: bool,
@@ -36,37 +36,39 @@ pub(crate) struct StopEscalation {
     phase: Phase,
     main_gone: bool,
     killed: Option<Instant>,
+    /// Time of the last step. With many processes its answer comes long after its first SIGKILL.
+    stepped: Option<Instant>,
     last: Scan,
-    /// Since when, and for how many sweeps, they have not converged.
+    /// Time since which, and number of sweeps in which, new processes kept appearing.
     adrift: Option<(Instant, u32)>,
     unproved_at: Option<Instant>,
-    /// kill(-1) did not remove what is left, and was given up until H.
+    /// kill(-1) did not help, and is not tried again before H.
     exhausted: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The stop signal is out. `look` is set if the main process is gone and the rest may still end by itself.
+    /// The stop signal was sent. `look` is the next check whether the rest has ended by itself, once the main process has.
     Asked { kill_at: Instant, look: Option<Instant> },
-    /// SIGKILL by sweeps, the next one at `next`; none while one is awaited.
+    /// SIGKILL by sweeps, the next one at `next`; none while the answer to one is awaited.
     Sweeping { next: Option<Instant>, pause: Duration },
-    /// SIGKILL by kill(-1). From `die_at` on, which H sets, there is nothing left to try.
+    /// SIGKILL by kill(-1). Init ends itself at `die_at`, which is set at H.
     Everything { next: Option<Instant>, pause: Duration, die_at: Option<Instant> },
 }
 
-/// What is to be done next.
+/// The next step, for the workload to order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Prove,
     Sweep,
     KillAll,
     Die,
-    /// Report that these, or some of them, do not die.
+    /// Report that these processes, or some of them, do not die.
     Unproved(Vec<i32>),
 }
 
 impl StopEscalation {
-    /// From the top: the stop signal goes out now.
+    /// Begins with the stop signal, which the caller sends now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
         let phase = Phase::Asked { kill_at, look: None };
         Self {
@@ -76,6 +78,7 @@ impl StopEscalation {
             phase,
             main_gone: false,
             killed: None,
+            stepped: None,
             last: Scan::default(),
             adrift: None,
             unproved_at: None,
@@ -83,49 +86,49 @@ impl StopEscalation {
         }
     }
 
-    /// From the sweeps on: the main process is gone, or its time is up.
+    /// Begins with the sweeps, because the main process is gone or its time is up.
     pub(crate) fn killing(pid1: bool, margin: Duration, now: Instant) -> Self {
         let mut escalation = Self::asking(pid1, KillMode::Mixed, margin, now);
         escalation.sweep(now);
         escalation
     }
 
-    /// When SIGKILL was first sent to somebody.
+    /// Time of the first SIGKILL.
     pub(crate) fn killed(&self) -> Option<Instant> {
         self.killed
     }
 
-    /// Whether kill(-1) is repeated: an elector started now would die of it.
+    /// Tells whether kill(-1) is being repeated: an elector that is started now would die of it.
     pub(crate) fn kills_everything(&self) -> bool {
         matches!(self.phase, Phase::Everything { .. })
     }
 
-    /// Whether it has only asked so far.
+    /// Tells whether only the stop signal was sent so far.
     pub(crate) fn asks(&self) -> bool {
         matches!(self.phase, Phase::Asked { .. })
     }
 
-    /// Whether SIGKILL was reported not to suffice.
+    /// Tells whether [`Step::Unproved`] was returned.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.asks() && self.unproved_at.is_none()
     }
 
-    /// SIGKILL comes no later than `limit`.
-    pub(crate) fn squeeze(&mut self, limit: Instant) {
+    /// Moves SIGKILL to `limit`, if that is earlier.
+    pub(crate) fn shorten(&mut self, limit: Instant) {
         match &mut self.phase {
             Phase::Asked { kill_at, .. } => *kill_at = limit.min(*kill_at),
             Phase::Sweeping { .. } | Phase::Everything { .. } => {}
         }
     }
 
-    /// Whoever was asked needs until then.
+    /// Moves SIGKILL to `until`, if that is later.
     pub(crate) fn extend(&mut self, until: Instant) {
         if let Phase::Asked { kill_at, .. } = &mut self.phase {
             *kill_at = until.max(*kill_at);
         }
     }
 
-    /// The main process was reaped. With `mixed` the rest is killed without being asked.
+    /// Takes the end of the main process. With `killMode: mixed` the rest is killed now.
     pub(crate) fn main_ended(&mut self, now: Instant) {
         self.main_gone = true;
         match (&self.phase, self.mode) {
@@ -134,7 +137,7 @@ impl StopEscalation {
         }
     }
 
-    /// Some process was reaped: look again at once.
+    /// Takes the end of another process: the next check is due at once.
     pub(crate) fn reaped(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Asked { look, .. } if self.main_gone => *look = Some(now),
@@ -145,7 +148,7 @@ impl StopEscalation {
         }
     }
 
-    /// H, which was at `hard`, has come.
+    /// Takes the passing of H, which was at `hard`.
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
         let end = hard + self.margin;
         let late = now + if now < end { end.since(now) / 2 } else { REAPING };
@@ -164,10 +167,10 @@ impl StopEscalation {
         self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: Some(late) };
     }
 
-    /// The answer to a step; true if it is the proof.
+    /// Takes the answer to a step; true if it is the proof.
     pub(crate) fn scanned(&mut self, mut scan: Scan, now: Instant) -> bool {
         if scan.killed {
-            self.killed.get_or_insert(now);
+            self.killed.get_or_insert_with(|| self.stepped.unwrap_or(now));
         }
         if scan.clean {
             return true;
@@ -178,9 +181,9 @@ impl StopEscalation {
         self.adrift = stranger.then_some((since, sweeps + 1));
         self.last = scan;
         match &mut self.phase {
-            // A process from outside (kubectl exec) dies without a SIGCHLD.
+            // A process from outside (`kubectl exec`) ends without a SIGCHLD to init.
             Phase::Asked { look, .. } => *look = Some((now + LONGEST_PAUSE).or_earlier(*look)),
-            // killMargin has no room for a pause and one more wake-up, and only the end of init helps.
+            // Only the end of init helps, and killMargin has no room for a pause and one more wake-up.
             Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
             Phase::Sweeping { next, pause } | Phase::Everything { next, pause, .. } => {
                 let wait = if stranger { FIRST_PAUSE } else { *pause };
@@ -191,7 +194,7 @@ impl StopEscalation {
         false
     }
 
-    /// When the next step is due.
+    /// Time of the next step.
     pub(crate) fn due(&self) -> Option<Instant> {
         let step = match self.phase {
             Phase::Asked { kill_at, look } => Some(kill_at.or_earlier(look)),
@@ -201,8 +204,9 @@ impl StopEscalation {
         [step, self.unproved_at].into_iter().flatten().min()
     }
 
-    /// The next step that is due at `now`; call it until there is none.
+    /// Returns the next step that is due at `now`. Call it until there is none.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
+        self.stepped = Some(now);
         if let Phase::Asked { kill_at, look } = &mut self.phase {
             if now < *kill_at {
                 return look.take_if(|at| *at <= now).map(|_| Step::Prove);
@@ -210,7 +214,7 @@ impl StopEscalation {
             self.sweep(now);
         }
         if !self.is_about_to_look(now) && self.unproved_at.take_if(|at| *at <= now).is_some() {
-            // Before H, what kill(-1) cannot remove must not keep the elector from living either.
+            // Before H a useless kill(-1) is not repeated, because it would kill each new elector.
             if let Phase::Everything { die_at: None, .. } = self.phase {
                 self.exhausted = true;
                 self.phase = Phase::Sweeping { next: Some(now + LONGEST_PAUSE), pause: LONGEST_PAUSE };
@@ -240,7 +244,7 @@ impl StopEscalation {
         }
     }
 
-    /// Whether a sweep is due or awaited, after which there may be nothing left to report.
+    /// Tells whether a sweep is due or its answer awaited. After it there may be nothing left to report.
     fn is_about_to_look(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Asked { .. } => false,
@@ -250,7 +254,7 @@ impl StopEscalation {
     }
 
     fn sweep(&mut self, now: Instant) {
-        // What came and went while it was only looked at was not killed.
+        // Processes that came and went before the first kill do not count as diverging.
         self.adrift = None;
         self.unproved_at = Some(self.unproved_at.unwrap_or(now + self.margin));
         self.phase = Phase::Sweeping { next: Some(now), pause: FIRST_PAUSE };

@@ -1,32 +1,32 @@
-//! Whether a running workload is ready, and whether it is live: when it is asked, and what its answers amount to.
+//! Readiness and liveness of a running workload: when to probe it, and how to count the results, as a kubelet does.
 //!
-//! Owns the two checks of one incarnation. What it says itself comes to init, which runs its programs too; the elector asks
-//! whatever may take a while to answer, has its own timeout, and says nothing of the workload by not answering.
+//! Owns the two checks of one run of the workload. Init reads its notifications and runs its exec probes. The elector makes the
+//! other probes (`http`, `tcp`, `file`), with its own timeout; an elector that does not answer says nothing about the workload.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{Action, Launch, workload::Policy};
 use crate::{
-    config::{Means, Probe, ProbeKind},
+    config::{Probe, ProbeHandler, ProbeKind},
     link::{Reason, ToElector},
     notification::Notification,
     time::Instant,
 };
 
-/// Init wakes later than this only after a gap, in which the workload may not have run either.
+/// Init wakes this late only if it was suspended or stopped, and the workload may have been too.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The checks of a workload.
+/// The two checks of a workload, and the limits that it has set itself by notifications.
 #[derive(Clone, Debug)]
-pub(crate) struct Health {
+pub(crate) struct HealthChecks {
     policy: Arc<Policy>,
     readiness: Check,
     liveness: Check,
-    /// A leader that is not ready by then gives up.
+    /// Time by which a leader must be ready.
     ready_by: Option<Instant>,
-    /// It has said that it ends, and has until then.
+    /// Time by which the workload must end, once it has notified STOPPING=1.
     ends_by: Option<Instant>,
-    /// It is not ready yet, and has said that this may take until then.
+    /// Time until which the workload has extended its start, by EXTEND_TIMEOUT_USEC.
     extended: Instant,
 }
 
@@ -34,38 +34,49 @@ pub(crate) struct Health {
 struct Check {
     kind: ProbeKind,
     probe: Probe,
-    means: Option<Means>,
-    /// What its answers amount to.
+    handler: Option<ProbeHandler>,
+    /// The result of the check: ready, or live.
     good: bool,
-    /// So many in a row say the contrary.
-    contrary: u32,
-    /// The last one came late, so that tenure may be to blame for its failure. A second one in a row counts.
+    /// Count of the results in a row that contradict `good`, as a kubelet counts them.
+    result_run: u32,
+    /// The last result was late and did not count, because init may not have run. A second one in a row counts.
     excused: bool,
-    /// How the last one failed.
+    /// The reason of the last failure.
     failure: String,
-    /// When it is asked next; for a watchdog, when it was to say so at the latest.
+    /// Time of the next probe. For a watchdog, the latest time for WATCHDOG=1.
     at: Instant,
     attempt: Option<Attempt>,
-    /// From one WATCHDOG=1 to the next, at most.
+    /// The longest time between two WATCHDOG=1.
     watchdog: Duration,
 }
 
-/// A question that is not answered yet.
+/// A probe that has not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     began: Instant,
-    /// Then the process that asks is killed; never, if it was, and the answer is of no interest any more.
+    /// Time at which the exec probe is killed. NEVER once it was killed, and its result does not count any more.
     kill_at: Instant,
 }
 
-impl Health {
+impl HealthChecks {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
         let check = |kind: ProbeKind| {
-            let probe = kind.of(&policy.config).clone();
-            let means = probe.means().filter(|_| !policy.plain);
-            let good = kind == ProbeKind::Liveness || means.is_none();
+            let probe = kind.of(&policy.config.workload).clone();
+            let handler = probe.handler().filter(|_| !policy.plain);
+            let good = kind == ProbeKind::Liveness || handler.is_none();
             let (failure, watchdog) = ("no answer yet".into(), probe.watchdog());
-            Check { kind, probe, means, good, contrary: 0, excused: false, failure, at: Instant::NEVER, attempt: None, watchdog }
+            Check {
+                kind,
+                probe,
+                handler,
+                good,
+                result_run: 0,
+                excused: false,
+                failure,
+                at: Instant::NEVER,
+                attempt: None,
+                watchdog,
+            }
         };
         let (readiness, liveness) = (check(ProbeKind::Readiness), check(ProbeKind::Liveness));
         Self { policy, readiness, liveness, ready_by: None, ends_by: None, extended: Instant::BOOT }
@@ -75,36 +86,37 @@ impl Health {
         [&mut self.readiness, &mut self.liveness]
     }
 
-    /// Another incarnation is started: nothing is known of it.
+    /// Starts over for a new run of the workload.
     pub(crate) fn forget(&mut self) {
         *self = Self::new(Arc::clone(&self.policy));
     }
 
-    /// It runs.
+    /// Starts the checks, now that the workload runs.
     pub(crate) fn begin(&mut self, now: Instant) {
-        let is_to_say_ready = self.readiness.means == Some(Means::Notify) && !self.readiness.good;
+        let is_to_say_ready = self.readiness.handler == Some(ProbeHandler::Notify) && !self.readiness.good;
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
-            check.at = match (check.means, check.kind) {
-                (None, _) | (Some(Means::Notify), ProbeKind::Readiness) => Instant::NEVER,
-                // As under systemd: from READY=1 on.
-                (Some(Means::Notify), ProbeKind::Liveness) if is_to_say_ready => Instant::NEVER,
-                (Some(Means::Notify), ProbeKind::Liveness) => first + check.watchdog,
+            check.at = match (check.handler, check.kind) {
+                (None, _) | (Some(ProbeHandler::Notify), ProbeKind::Readiness) => Instant::NEVER,
+                // The watchdog starts with READY=1, as under systemd.
+                (Some(ProbeHandler::Notify), ProbeKind::Liveness) if is_to_say_ready => Instant::NEVER,
+                (Some(ProbeHandler::Notify), ProbeKind::Liveness) => first + check.watchdog,
                 (Some(_), _) => first,
             };
         }
     }
 
-    /// It leads from now on, and has a while to be ready for that; or it follows, and need not be.
+    /// Starts `startTimeout` for a leader that is not ready; ends it for a standby.
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
-        let timeout = self.policy.config.start_timeout.filter(|_| leads && !self.readiness.good && self.ends_by.is_none());
+        let timeout =
+            self.policy.config.workload.start_timeout.filter(|_| leads && !self.readiness.good && self.ends_by.is_none());
         self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
         if !leads {
             self.extended = Instant::BOOT;
         }
     }
 
-    /// Why it is not ready, if it is not.
+    /// The reason why the workload is not ready, if it is not.
     pub(crate) fn unready(&self) -> Option<&str> {
         if self.ends_by.is_some() {
             return Some("it said STOPPING=1");
@@ -112,18 +124,18 @@ impl Health {
         (!self.readiness.good).then_some(&self.readiness.failure)
     }
 
-    /// Whether a process that asks may be running (law 8).
+    /// Tells whether an exec probe may be running (law 8).
     pub(crate) fn is_asking(&self) -> bool {
         [&self.readiness, &self.liveness].iter().any(|check| check.asks_by_process() && check.attempt.is_some())
     }
 
-    /// Why it is to be stopped by what it said or answered, if it is, and in more words.
+    /// The reason to stop the workload because of its notifications or results, if there is one, and a line for the log.
     pub(crate) fn fault(&self) -> Option<(Reason, String)> {
         let is_live = self.liveness.good || self.ends_by.is_some();
         (!is_live).then(|| (Reason::NotLive, format!("the workload is not live: {}", self.liveness.failure)))
     }
 
-    /// The same by what it has not done in time, once everything is read that it had said by then (law 9).
+    /// The same because of a limit that has passed. Called after all notifications are read (law 9).
     pub(crate) fn overdue(&mut self, now: Instant) -> Option<(Reason, String)> {
         if self.ends_by.is_some_and(|at| at <= now) {
             let words = "the workload said STOPPING=1, and has not ended within workload.stop.grace";
@@ -133,14 +145,14 @@ impl Health {
         Some((Reason::NotReady, format!("the workload is not ready in time: {}", self.readiness.failure)))
     }
 
-    /// What was to make it ready is over once it is.
+    /// Ends the limits of the start, if the workload is ready.
     const fn started(&mut self) {
         if self.readiness.good {
             (self.ready_by, self.extended) = (None, Instant::BOOT);
         }
     }
 
-    /// What it says of itself.
+    /// Takes a notification.
     pub(crate) fn notified(&mut self, said: &Notification, now: Instant) {
         match said {
             Notification::Ready => {
@@ -158,9 +170,9 @@ impl Health {
             Notification::WatchdogSpan(span) => self.liveness.wait(*span, now),
             Notification::WatchdogTrigger => self.liveness.says(false, "it said WATCHDOG=trigger"),
             Notification::Stopping => {
-                self.ends_by.get_or_insert(now + self.policy.config.stop.grace);
+                self.ends_by.get_or_insert(now + self.policy.config.workload.stop.grace);
                 self.ready_by = None;
-                // What ends need not answer.
+                // A workload that ends need not answer probes.
                 (self.readiness.at, self.liveness.at) = (Instant::NEVER, Instant::NEVER);
             }
             Notification::ExtendTimeout(span) => {
@@ -176,13 +188,13 @@ impl Health {
         }
     }
 
-    /// The answer to what was asked then: why it failed, if it did.
+    /// Takes the result of the probe that was ordered at `began`.
     pub(crate) fn answered(&mut self, kind: ProbeKind, began: Instant, failure: Option<String>, now: Instant) {
         for check in self.checks().into_iter().filter(|check| check.kind == kind) {
             let answered = check.attempt.take_if(|attempt| attempt.began == began);
             let Some(Attempt { began, kill_at }) = answered else { continue };
             if check.at != Instant::NEVER {
-                // At once, if it took longer than that.
+                // Due at once if the probe took longer than its period.
                 check.at = began + check.probe.period;
             }
             if !check.asks_by_process() || kill_at != Instant::NEVER {
@@ -192,21 +204,21 @@ impl Health {
         self.started();
     }
 
-    /// What the last elector was asked is asked again when it is due.
+    /// Forgets the probes of the last elector. They are ordered again when they are due.
     pub(crate) fn change_elector(&mut self) {
         for check in self.checks().into_iter().filter(|check| !check.asks_by_process()) {
             check.attempt = None;
         }
     }
 
-    /// Kills what asks.
-    pub(crate) fn call_off(&mut self, now: Instant, out: &mut VecDeque<Action>) {
+    /// Kills the exec probes that run.
+    pub(crate) fn cancel(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
             check.kill(now, out);
         }
     }
 
-    /// It is being frozen, and answers nobody until it runs again.
+    /// Ends the checks of a workload that is being frozen, until it runs again.
     pub(crate) fn pause(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
             check.kill(now, out);
@@ -220,7 +232,8 @@ impl Health {
         Some(first).filter(|at| *at != Instant::NEVER)
     }
 
-    /// Asks what is to be asked now, as a leader under this launch or as a standby; not at all where that may not be.
+    /// Orders the probes that are due, under this permission to lead or, without one, as a standby. None at all if `may_ask` is
+    /// none.
     pub(crate) fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
             check.handle_timeout(may_ask, now, out);
@@ -239,16 +252,18 @@ impl Check {
         }
         let late = now.since(self.at);
         self.at = now + self.probe.period;
-        match (self.means, self.attempt, may_ask) {
-            (Some(Means::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
-            (Some(Means::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
-            (Some(Means::Exec), None, Some(launch)) => {
+        match (self.handler, self.attempt, may_ask) {
+            (Some(ProbeHandler::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
+            (Some(ProbeHandler::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
+            (Some(ProbeHandler::Exec), None, Some(launch)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });
                 out.push_back(Action::Probe { kind: self.kind, began: now, launch: launch.clone() });
             }
-            // Its process was killed, and does not end.
-            (Some(Means::Exec), Some(Attempt { kill_at: Instant::NEVER, .. }), _) => self.count(Some(self.failure.clone())),
-            (Some(Means::Http | Means::Tcp | Means::File), None, Some(_)) => {
+            // The last probe was killed and does not end.
+            (Some(ProbeHandler::Exec), Some(Attempt { kill_at: Instant::NEVER, .. }), _) => {
+                self.count(Some(self.failure.clone()))
+            }
+            (Some(ProbeHandler::Http | ProbeHandler::Tcp | ProbeHandler::File), None, Some(_)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: Instant::NEVER });
                 out.push_back(Action::Tell(ToElector::Probe { kind: self.kind, began: now }));
             }
@@ -257,34 +272,34 @@ impl Check {
     }
 
     fn asks_by_process(&self) -> bool {
-        self.means == Some(Means::Exec)
+        self.handler == Some(ProbeHandler::Exec)
     }
 
     fn kill(&mut self, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.kill_at != Instant::NEVER) {
             attempt.kill_at = Instant::NEVER;
-            // It is given a moment to end before it counts as one that does not.
+            // The killed probe has a moment to end before it counts as another failure.
             self.at = self.at.max(now + LATE);
             out.push_back(Action::KillProbe(self.kind));
         }
     }
 
-    /// It says so itself, where it is asked to.
+    /// Takes a result from a notification, if notifications are the handler.
     fn says(&mut self, good: bool, failure: &str) {
-        if self.means == Some(Means::Notify) {
+        if self.handler == Some(ProbeHandler::Notify) {
             (self.good, self.failure) = (good, failure.into());
         }
     }
 
-    /// It is to say that it is live, for the first time within what was agreed from then on.
+    /// Starts the watchdog at `from`.
     fn watch(&mut self, from: Instant) {
-        if self.means == Some(Means::Notify) {
-            // For ever is not never: it may say something shorter later.
+        if self.handler == Some(ProbeHandler::Notify) {
+            // `infinity` is stored one tick below NEVER, so that a later, shorter value still counts.
             self.at = (from + self.watchdog).min(Instant::NEVER.before(Duration::from_nanos(1)));
         }
     }
 
-    /// It is to say so within this, and if it is to say so already, from now on.
+    /// Sets the interval of the watchdog, and restarts the watchdog if it runs.
     fn wait(&mut self, span: Duration, now: Instant) {
         self.watchdog = span;
         if self.at != Instant::NEVER {
@@ -292,7 +307,7 @@ impl Check {
         }
     }
 
-    /// Counts an answer, unless it is a failure that a gap explains.
+    /// Counts a result, unless it is a failure and came so late that init may not have run.
     fn count_in_time(&mut self, failure: Option<String>, began: Instant, now: Instant) {
         let is_late = failure.is_some() && now > began + self.probe.timeout + LATE;
         if std::mem::replace(&mut self.excused, is_late) || !is_late {
@@ -300,13 +315,13 @@ impl Check {
         }
     }
 
-    /// Counts an answer: why it is a failure, if it is one.
+    /// Counts a result against the thresholds; `failure` is the reason of a failure.
     fn count(&mut self, failure: Option<String>) {
         let is_good = failure.is_none();
         self.failure = failure.unwrap_or_else(|| "it has not succeeded successThreshold times in a row yet".into());
-        self.contrary = if is_good == self.good { 0 } else { self.contrary + 1 };
-        if self.contrary >= if is_good { self.probe.success_threshold } else { self.probe.failure_threshold } {
-            (self.good, self.contrary) = (is_good, 0);
+        self.result_run = if is_good == self.good { 0 } else { self.result_run + 1 };
+        if self.result_run >= if is_good { self.probe.success_threshold } else { self.probe.failure_threshold } {
+            (self.good, self.result_run) = (is_good, 0);
         }
     }
 }

@@ -1,42 +1,48 @@
-//! One hook that runs, or is about to: when it is killed, and what its end means.
+//! A single run of a hook: its time limit, and the meaning of its end.
 
 use std::collections::VecDeque;
 
-use super::{Action, Told, workload::Policy};
+use super::{Action, ProgramEnv, workload::Policy};
 use crate::{
     config::{HookKind, OnHookFailure},
     link::Exit,
     time::Instant,
 };
 
-/// A hook, from the order to start it until all of it is gone.
+/// A run of a hook, from the order to start it until its process group is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HookRun {
-    kind: HookKind,
-    /// Once it has forked.
+    pub(crate) kind: HookKind,
+    /// Its pid, once it has forked.
     pid: Option<i32>,
-    /// Then it is killed; none if it was.
+    /// Time of the kill; none if it was killed.
     kill_at: Option<Instant>,
-    /// If it is still there by then, it counts as failed.
+    /// Time from which it counts as failed even if it is still there.
     until: Instant,
-    /// Nobody waits for it any more.
-    called_off: bool,
+    /// Its result does not matter any more.
+    cancelled: bool,
 }
 
 impl HookRun {
-    /// Starts the hook, if one is set; it does not begin at `not_after` or later.
+    /// Starts the hook, if one is configured. It does not begin from `not_after` on.
     pub(crate) fn start(
         kind: HookKind,
         policy: &Policy,
-        told: Told,
+        told: ProgramEnv,
         not_after: Instant,
         now: Instant,
         out: &mut VecDeque<Action>,
     ) -> Option<Self> {
-        let hook = kind.of(&policy.hooks)?;
+        let hook = policy.hook(kind)?;
         out.push_back(Action::Hook { hook: kind, told, not_after });
         let kill_at = now + hook.timeout;
-        Some(Self { kind, pid: None, kill_at: Some(kill_at), until: kill_at + policy.config.stop.kill_margin, called_off: false })
+        Some(Self {
+            kind,
+            pid: None,
+            kill_at: Some(kill_at),
+            until: kill_at + policy.config.workload.stop.kill_margin,
+            cancelled: false,
+        })
     }
 
     pub(crate) const fn forked(&mut self, pid: i32) {
@@ -47,7 +53,7 @@ impl HookRun {
         self.pid == Some(pid)
     }
 
-    /// When it is to be killed, and if it was, when it has failed all the same.
+    /// Time of the kill; after the kill, the time from which it counts as failed.
     pub(crate) fn due(&self) -> Instant {
         self.kill_at.unwrap_or(self.until)
     }
@@ -56,7 +62,7 @@ impl HookRun {
         self.kill_at
     }
 
-    /// Kills it once its time is up; whether it is not even gone after that.
+    /// Kills it once its time is up. True if it has not ended `workload.stop.killMargin` later either.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut VecDeque<Action>) -> bool {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill(out);
@@ -71,23 +77,23 @@ impl HookRun {
         }
     }
 
-    /// Kills it because nobody waits for it any more: that is no failure.
-    pub(crate) fn call_off(&mut self, out: &mut VecDeque<Action>) {
-        self.called_off = true;
+    /// Kills it because its result does not matter any more. That is no failure.
+    pub(crate) fn cancel(&mut self, out: &mut VecDeque<Action>) {
+        self.cancelled = true;
         self.kill(out);
     }
 
-    /// Whether what it was for goes on after this end; none: it never began.
+    /// Tells whether the change of role goes on after this end. `exit` is none if the hook never began.
     pub(crate) fn succeeds(&self, exit: Option<Exit>, policy: &Policy, out: &mut VecDeque<Action>) -> bool {
         let name = self.kind.as_str();
         let how = match exit {
             Some(Exit::Code(0)) => return true,
-            Some(_) if self.called_off => return true,
+            Some(_) if self.cancelled => return true,
             None => "it could not be started".into(),
             Some(_) if self.kill_at.is_none() => format!("it was not over within hooks.{name}.timeout, and was killed"),
             Some(exit) => exit.to_string(),
         };
         out.push_back(Action::Warn(format!("hook {name} failed: {how}")));
-        self.kind.of(&policy.hooks).is_some_and(|hook| hook.on_failure == OnHookFailure::Ignore)
+        policy.hook(self.kind).is_some_and(|hook| hook.on_failure == OnHookFailure::Ignore)
     }
 }

@@ -4,8 +4,9 @@
 //! against the actual one (stopped, running, being stopped, waiting to be started again). [`Agent`] couples it to the link: it
 //! holds the term and its deadlines, and answers the elector. Neither reads a clock, does IO or calls the kernel.
 //!
-//! The loop of init feeds the agent [`Input`]s with the time at which they were read, carries out every [`Action`] at once and in
-//! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
+//! [`Turn`] is the order of init's loop, over any [`Container`]. It feeds the agent [`Input`]s with the time at which they were read,
+//! carries out every [`Action`] at once and in order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. The
+//! agent relies on three rules:
 //!
 //! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). Only time acts on a deadline
 //!    ([`Input::FuseFired`] says that the kernel has), so an extension that waited in the link while init did not run is taken in
@@ -23,7 +24,12 @@ use crate::{
     time::Instant,
 };
 
-pub use self::agent::{Agent, AgentConfig};
+pub use self::{
+    agent::{Agent, AgentConfig},
+    turn::{Container, Dead, Ended, HelperKind, LinkBroken, Order, Program, Started, Turn},
+};
+
+pub use crate::notification::Heard;
 
 mod agent;
 mod electors;
@@ -31,165 +37,164 @@ mod escalation;
 mod health;
 mod hooks;
 mod restarts;
-mod roles;
 mod term;
+mod turn;
 mod workload;
 
-/// What arrived.
+/// Something that has happened, for the agent to react to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// From the elector.
+    /// A message from the elector.
     Told(ToInit),
-    /// The elector runs, its link is open and the InitialState is on its way.
+    /// An elector runs, its link is open, and the InitialState is on its way.
     ElectorStarted,
     /// The elector could not be started.
     ElectorNotStarted,
     /// The elector was reaped; its link is drained and closed.
     ElectorEnded,
-    /// The link broke: end of file, or a message that does not decode. What it held was fed before.
+    /// The link is broken: end of file, or a message that does not decode. All messages before that were fed already.
     LinkBroken,
     /// A signal to init, except SIGCHLD.
     Signal(i32),
-    /// [`Action::Spawn`] forked: from now on the workload's main process may run.
+    /// [`Action::Spawn`] has forked: from now on the workload's main process may run.
     Forked {
-        /// Its id, which is also its process group's.
+        /// Its pid, which is also the number of its process group.
         pid: i32,
     },
-    /// The forked process runs the command.
+    /// The execve of the forked process has succeeded.
     Spawned,
-    /// It does not, and never will: it has ended or is about to.
+    /// The execve has failed: the process has ended or is about to.
     NotSpawned(NotSpawned),
-    /// About the role of a workload that runs always.
+    /// Something about the role of a running workload.
     Role(RoleInput),
-    /// A process of the workload said it; its role is a [`RoleInput`].
+    /// A notification from a process of the workload; a role comes as [`RoleInput::Notified`].
     Notified(Notification),
-    /// The end of [`Action::Probe`]: all of it is gone, or it did not fork.
+    /// The end of [`Action::Probe`]: its whole process group is gone, or it did not fork.
     Probed {
-        /// Of which.
+        /// The probe.
         kind: ProbeKind,
-        /// When it was asked for.
+        /// The time of the action.
         began: Instant,
-        /// Why it failed; none: it did not.
+        /// The reason of a failure; none after a success.
         failure: Option<String>,
     },
-    /// A child other than the elector was reaped; if it was a hook, its whole process group is gone.
+    /// A child other than the elector was reaped. If it was a hook, its whole process group is gone.
     Reaped {
-        /// Its id, invalid from now on.
+        /// Its pid, which may name another process from now on.
         pid: i32,
-        /// How it ended.
+        /// Its exit code or signal.
         exit: Exit,
     },
-    /// Init has no child left: proof enough for a plain init that is not PID 1; fed only there.
+    /// Init has no child left. Fed only to a plain init that is not PID 1, for which that is proof enough.
     Childless,
     /// Answer to [`Action::Prove`], [`Action::Sweep`] and [`Action::KillAll`].
     Scanned(Scan),
-    /// The kernel has killed a process group of the leader at H, while init did not run.
+    /// A kernel fuse has killed a process group of the leader at H, while init did not run.
     FuseFired,
 }
 
-/// The outcome of telling a workload its role, and what it answered.
+/// The outcome of telling a workload its role, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleInput {
-    /// [`Action::TellRole`] has sent its signal, and where no notification is asked for the workload has taken it; or
-    /// [`Action::Thaw`] has continued it.
+    /// [`Action::TellRole`] has sent its signal (and, unless a notification acknowledges it, the workload has received it), or
+    /// [`Action::Resume`] has continued the workload.
     Signalled,
-    /// It has not, or that cannot be told: it came too late, was killed, or a step of it failed.
+    /// The child of that action came too late, was killed, or failed at a step. The workload may know its role or not.
     NotSignalled,
-    /// [`Action::Hook`] forked; if its command cannot run, that shows in how the process ends.
+    /// [`Action::Hook`] has forked. If its command cannot run, the end of the process says so.
     HookForked {
-        /// Its id, which is also its process group's.
+        /// Its pid, which is also the number of its process group.
         pid: i32,
     },
     /// [`Action::Hook`] did not fork.
     HookNotForked,
-    /// `X_TENURE_ROLE` from a process of the workload, said after it was asked (law 8).
+    /// `X_TENURE_ROLE` from a process of the workload, sent after the workload was asked (law 8).
     Notified(Role),
-    /// Whether all of a frozen workload was stopped, every thread of it, all the time: answer to [`Action::Freeze`] and
-    /// [`Action::LookFrozen`].
+    /// The answer to [`Action::Freeze`] and [`Action::LookFrozen`].
     Looked {
-        /// Nobody has continued it either.
+        /// Every thread of the workload is stopped, and nobody has continued one.
         frozen: bool,
     },
     /// SIGCHLD: a frozen workload may have been continued.
-    Stirred,
+    Continued,
 }
 
-/// What a scan of /proc found after the kill that it belongs to.
+/// The result of a scan of /proc, made after a kill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Everything is gone and reaped: the proof of law 8.
+    /// Everything is gone and reaped. This is the proof of law 8.
     pub clean: bool,
-    /// Those that are left; they may be thousands.
+    /// Processes that are left. There may be thousands.
     pub left: Vec<i32>,
     /// Some of them may not be killed (EPERM).
     pub denied: bool,
-    /// SIGKILL was sent to some process.
+    /// SIGKILL was sent to at least one process.
     pub killed: bool,
 }
 
-/// Why nothing was spawned.
+/// A reason why nothing was spawned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSpawned {
-    /// The deadline had passed when the child was about to exec (law 15).
+    /// The deadline had passed just before the execve (law 15).
     Late,
-    /// It cannot be executed.
+    /// The program cannot be executed.
     Failed {
-        /// 126 or 127.
+        /// Exit code: 126 or 127.
         code: u8,
-        /// One line: what, why.
+        /// One line for the log: the step, and the error.
         message: String,
     },
-    /// The system has no process, descriptor or memory left for it now.
+    /// The system has no process, descriptor or memory left for now.
     Unavailable {
-        /// One line: what, why.
+        /// One line for the log: the step, and the error.
         message: String,
     },
 }
 
-/// Where the replica stands, as its workload may read it at any time (law 3).
+/// The term as the workload may read it at any time, on the page of `TENURE_TERM_FD` (law 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Leader from the start or the promotion on, until that is proved to be over.
+pub struct TermStatus {
+    /// Leader from its start or promotion until the proof that nothing of a leader runs.
     pub role: Role,
     /// leaseTransitions of the term; 0 without one.
     pub transitions: i32,
-    /// The fencing token; 0 without a term, and if it is no number of 64 bits.
+    /// The fencing token; 0 without a term, or if the token is no number of 64 bits.
     pub token: u64,
-    /// S: before it, nobody asks the workload to stop. The boot, which is long past, once it is asked.
+    /// S: nobody asks the workload to stop before it. Set to the boot, which is long past, once the workload is asked.
     pub soft: Instant,
-    /// H: nobody else leads before. The boot if that is not known.
+    /// H: nobody else leads before it. Set to the boot if that is not known.
     pub hard: Instant,
-    /// How many renewals of the term were confirmed.
+    /// Count of the confirmed renewals of the term.
     pub renewals: u64,
 }
 
-impl Standing {
-    /// Nothing of a leader runs.
+impl TermStatus {
+    /// The status while nothing of a leader runs.
     pub const NONE: Self =
         Self { role: Role::Standby, transitions: 0, token: 0, soft: Instant::BOOT, hard: Instant::BOOT, renewals: 0 };
 }
 
-/// Under which term a workload may lead.
+/// The permission to lead: a term, and its soft deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// What it is told; none for a plain init.
+    /// The term that the workload is told; none for a plain init.
     pub info: Option<TermInfo>,
     /// S: nothing is started, continued or promoted from here on (law 15).
     pub not_after: Instant,
 }
 
-/// What a program is told beside its role.
+/// The environment that a program gets beside its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Its term.
+pub struct ProgramEnv {
+    /// The term.
     pub info: Option<TermInfo>,
-    /// Why that ended, for `TENURE_REASON`.
+    /// The reason why the term ended, for `TENURE_REASON`.
     pub reason: Option<Reason>,
-    /// How the workload ended, for `TENURE_EXIT_CODE` and `TENURE_EXIT_SIGNAL`.
+    /// The end of the workload, for `TENURE_EXIT_CODE` and `TENURE_EXIT_SIGNAL`.
     pub exit: Option<Exit>,
 }
 
-/// Who gets a signal.
+/// The receiver of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This process.
@@ -198,98 +203,98 @@ pub enum Target {
     Group(i32),
 }
 
-/// What the agent wants done.
+/// An order of the agent, for [`Turn`] to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start an elector; its first message is [`Agent::initial_state`], as it is then.
+    /// Start an elector. Its first message is [`Agent::initial_state`], read at that moment.
     StartElector,
-    /// SIGKILL the elector, drain its link, close it.
+    /// SIGKILL the elector, drain its link, and close it.
     KillElector,
     /// Send to the elector.
     Tell(ToElector),
-    /// Start the workload in a process group of its own.
+    /// Start the workload in a new process group.
     Spawn {
         /// `TENURE_ROLE`; none for a plain init.
         role: Option<Role>,
-        /// What it is told, and until when it may be started; a standby has neither.
+        /// The term, and the time from which it is not started; none for a standby.
         launch: Option<Launch>,
     },
     /// Send a signal.
     Signal {
-        /// To whom.
+        /// The receiver.
         target: Target,
-        /// Which.
+        /// The signal.
         signal: Signal,
     },
-    /// Send SIGCONT if it is stopped: without a Lease nobody gets a signal that did not come.
+    /// Send SIGCONT, if the process is stopped: a plain init sends no signal that it did not get itself.
     Continue {
-        /// Whom.
+        /// The receiver.
         target: Target,
     },
-    /// Tell a running workload its role by a signal, from a forked child that marks NOTIFY_SOCKET and checks the clock last (law 8,
-    /// 15). A promotion waits while the signal would end the process, as it would just after its start. No role that is said
-    /// before the child has ended is fed before its [`RoleInput::Signalled`].
+    /// Tell a running workload its role by a signal. A forked child marks NOTIFY_SOCKET, checks the clock, and sends it (law 8,
+    /// 15). A promotion waits until the process has a handler, because without one the signal would end it. No role that the
+    /// workload notifies is fed before [`RoleInput::Signalled`].
     TellRole {
         /// The main process.
         pid: i32,
-        /// Which role.
+        /// The new role.
         role: Role,
-        /// By which signal.
+        /// The signal that stands for it.
         signal: Signal,
-        /// It is not sent at this instant or later (law 15); none for a demotion.
+        /// The signal is not sent from this instant on (law 15); none for a demotion.
         not_after: Option<Instant>,
     },
-    /// SIGSTOP whatever of the workload is not stopped.
+    /// SIGSTOP every process of the workload that is not stopped.
     Freeze,
-    /// Look whether it still is.
+    /// Check that the workload is still stopped.
     LookFrozen,
-    /// Continue all of it, if it still is stopped, from a forked child that checks the clock last (law 15). Answered like
+    /// Send SIGCONT to all processes of a frozen workload, from a forked child that checks the clock before (law 15). Answered like
     /// [`Action::TellRole`].
-    Thaw {
-        /// It is not continued at this instant or later.
+    Resume {
+        /// No process is continued from this instant on.
         not_after: Instant,
     },
-    /// SIGKILL the child of [`Action::TellRole`] or [`Action::Thaw`], if there still is one: its workload is being stopped.
-    CallOff,
-    /// Start a hook in a process group of its own.
+    /// SIGKILL the child of [`Action::TellRole`] or [`Action::Resume`], if it still runs, because the workload is being stopped.
+    KillTeller,
+    /// Start a hook in a new process group.
     Hook {
-        /// Which.
+        /// The hook.
         hook: HookKind,
-        /// What it is told.
-        told: Told,
-        /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::TellRole`] (law 15).
+        /// Its environment.
+        told: ProgramEnv,
+        /// S for a promotion, H for a demotion. The forked child checks the clock just before its execve (law 15).
         not_after: Instant,
     },
-    /// Start what asks the workload whether it is ready, or live, in a process group of its own.
+    /// Start an exec probe in a new process group.
     Probe {
-        /// Which; only one of a kind runs at a time.
+        /// The probe. Only one of a kind runs at a time.
         kind: ProbeKind,
-        /// Now; named when it has ended.
+        /// The current time, by which [`Input::Probed`] names this run.
         began: Instant,
-        /// As for [`Action::Spawn`]: until when it may be started; a standby's has no limit.
+        /// The permission as for [`Action::Spawn`]; none for a standby, whose probes have no deadline.
         launch: Option<Launch>,
     },
-    /// SIGKILL its process group, if it was started and has not ended.
+    /// SIGKILL the process group of this probe, if it still runs.
     KillProbe(ProbeKind),
     /// SIGKILL the process group of this hook.
     KillHook {
-        /// Its id.
+        /// Its pid.
         pid: i32,
     },
-    /// Mark NOTIFY_SOCKET, so that no role counts that was said before: in place of a signal, and answered like one.
+    /// Mark NOTIFY_SOCKET, so that only roles notified from now on count. Takes the place of a signal, and is answered like one.
     MarkNotify,
-    /// Reap and scan.
+    /// Reap and scan, without killing.
     Prove,
     /// SIGKILL everything but init and the elector, reap and scan.
     Sweep,
     /// `kill(-1, SIGKILL)`, reap and scan. As PID 1 only.
     KillAll,
-    /// End init at once; the kernel kills the namespace. As PID 1 only.
+    /// End init at once, so that the kernel kills the PID namespace. As PID 1 only.
     Die,
     /// Log this as a warning.
     Warn(String),
-    /// Log why nothing can be run, and write it to /dev/termination-log.
+    /// Log why init ends, and write it to /dev/termination-log.
     TerminationMessage(String),
-    /// End init with this code, its log flushed.
+    /// End init with this exit code, after its log is flushed.
     Exit(u8),
 }

@@ -1,4 +1,4 @@
-//! When an ended workload is started again.
+//! The restart policy: when a workload that has ended is started again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     time::Instant,
 };
 
-/// The delays of one term (or of one standby).
+/// The restarts of one term, or of one standby.
 #[derive(Clone, Debug)]
 pub(crate) struct Restarts {
     policy: Restart,
@@ -27,7 +27,7 @@ impl Restarts {
         self.streak = 0;
     }
 
-    /// Whether the policy covers this end at all.
+    /// Tells whether the policy restarts after this exit.
     pub(crate) fn covers(&self, exit: Exit) -> bool {
         match self.policy.policy {
             RestartPolicy::Always => true,
@@ -35,7 +35,7 @@ impl Restarts {
         }
     }
 
-    /// When what ran from `since` to `now` starts again; none if the burst is used up.
+    /// Returns the time of the restart after a run from `since` to `now`; none if the burst is used up.
     ///
     /// The delay doubles with each restart, and starts over after a run as long as the interval.
     pub(crate) fn next(&mut self, since: Instant, now: Instant) -> Option<Instant> {
@@ -50,7 +50,7 @@ impl Restarts {
         Some(at)
     }
 
-    /// The same without a limit, for a standby that has nothing to give up.
+    /// The same without a limit on the number, for a standby.
     pub(crate) fn delayed(&mut self, since: Instant, now: Instant) -> Instant {
         if now.since(since) >= self.policy.interval {
             self.streak = 0;

@@ -1,217 +1,248 @@
-//! One workload: its wanted state against its actual one.
+//! The workload: its wanted state against its actual one.
 //!
-//! Owns the main process, its restarts and its shutdown. Knows nothing of Leases, links and electors: the agent says what is
-//! wanted, and until when something may be started; the workload reports what became of it.
+//! Owns the main process and the control process (a hook around a change of role), named as in systemd, with the restarts and the
+//! stop. Knows no Lease, link or elector. The agent sets the wanted state and the time until which a leader may be started; the
+//! workload reports [`WorkloadEvent`]s.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     config::{HookKind, Signal},
-    exit,
     link::{Exit, Reason, Stop},
     role::Role,
     time::Instant,
 };
 
 use super::{
-    Action, Launch, NotSpawned, Target, Told,
+    Action, Launch, ProgramEnv, Target,
     escalation::{Step, StopEscalation},
-    health::Health,
+    health::HealthChecks,
     hooks::HookRun,
     restarts::Restarts,
-    roles::{Outcome, Roles},
 };
 
 mod policy;
+mod roles;
+mod signals;
+mod starting;
 mod stopping;
-mod telling;
 
 pub(crate) use policy::Policy;
-use stopping::Account;
+use roles::Change;
+use stopping::StopReport;
 
-/// What happened to it.
+/// An event of the workload, for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
-    /// It leads: started as a leader, or promoted and acknowledged.
+pub(crate) enum WorkloadEvent {
+    /// The workload leads: it was started as leader, or has acknowledged its promotion.
     Leads { pid: i32 },
-    /// It ended by itself.
+    /// The workload ended by itself.
     Ended(Exit),
-    /// The same, and it is started again without being asked.
+    /// The workload ended by itself, and is restarted by the policy.
     Restarting(Exit),
-    /// It was ended from the terminal.
+    /// A key of the terminal ended the workload.
     Interrupted,
-    /// It cannot be executed.
+    /// The command cannot be executed.
     SpawnFailed { code: u8, message: String },
-    /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
+    /// The promotion failed: a hook failed, or the workload was not told or did not acknowledge.
     NotPromoted(Reason),
-    /// It runs, and is not ready in time, or not live.
+    /// The workload runs, but is not ready in time, or not live.
     Fails(Reason),
-    /// Nothing of a leader runs: it was proved dead, or acknowledged its demotion.
+    /// Nothing of a leader runs: it was proved dead, or has acknowledged its demotion.
     Yielded(Stop),
-    /// These processes do not die.
+    /// SIGKILL does not remove these processes.
     Unproved(Vec<i32>),
 }
 
-/// The machine.
+/// The state machine of the workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     policy: Arc<Policy>,
     wanted: Wanted,
-    actual: Actual,
-    /// Since the last proof something of a leader was started.
+    state: State,
+    /// Pid of the main process, from its fork until it is reaped.
+    main: Option<i32>,
+    /// Time of the main process's execve.
+    since: Instant,
+    /// The control process: the hook that the current state waits for.
+    control: Option<HookRun>,
+    /// Something of a leader was started since the last proof.
     leads: bool,
     restarts: Restarts,
-    pub(crate) health: Health,
-    /// The stop under way, or the last one.
-    account: Account,
-    /// The proof as it was reported, until something of a leader runs again.
+    pub(crate) health: HealthChecks,
+    /// Times of the current stop, or of the last one.
+    report: StopReport,
+    /// The proof that was reported, until something of a leader runs again.
     proved: Option<Stop>,
-    /// Something of a leader has run in this term, and afterFollow was not told.
+    /// Something of a leader has run in this term, and afterFollow has not run for it.
     has_led: bool,
-    /// What led, and was given up, until afterFollow is told.
-    led: Option<Told>,
+    /// Environment for afterFollow, until that runs.
+    led: Option<ProgramEnv>,
     actions: VecDeque<Action>,
-    happened: VecDeque<Happened>,
+    events: VecDeque<WorkloadEvent>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Nothing new is started; what runs is stopped, or ends by itself.
+    /// Nothing new is started. A running workload is stopped, or ends by itself.
     Down,
-    /// A standby runs.
+    /// A standby is to run.
     Standby,
-    /// A leader runs.
+    /// A leader is to run.
     Leader(Launch),
 }
 
+/// The actual state, from a start to the proof that nothing is left. A main process runs in the states from `Standby` to
+/// `Demoting`, and in `BeforeLead` and `AfterFollow` if the hook runs beside one.
 #[derive(Clone, Debug)]
-enum Actual {
-    /// Nothing was started since the last proof.
-    Stopped,
-    /// To be started again.
+enum State {
+    /// Nothing runs, and that is proved.
+    Down,
+    /// Nothing runs; the restart is due at `until`.
     Waiting { until: Instant },
-    /// beforeLead runs: what it leaves may be a leader's.
-    Preparing { hook: HookRun },
-    /// afterFollow runs, and nothing else.
-    Following { hook: HookRun },
-    /// Asked for, with the launch if it is a leader's; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
-    /// Killed if its execve is not done by `late`.
-    Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
-    /// The main process runs, in a role.
-    Running { pid: i32, since: Instant, roles: Roles },
-    /// Being stopped, and then, if `again_at` is set, started again.
-    Stopping { main: Option<i32>, escalation: StopEscalation, again_at: Option<Instant> },
+    /// beforeLead runs. Processes that it leaves count as a leader's.
+    BeforeLead,
+    /// The fork was ordered, and its execve is awaited until `late`. With `kill_at`, the process is stopped as soon as it has
+    /// forked, and killed then.
+    Starting { role: Role, kill_at: Option<Instant>, late: Option<Instant> },
+    /// The workload runs as standby.
+    Standby,
+    /// The workload runs, and is frozen as soon as it is ready.
+    BeforeFreeze,
+    /// The workload is being frozen: checked again at `next` (none while a check runs), and killed if that fails until `until`.
+    Freezing { next: Option<Instant>, until: Instant },
+    /// The workload is frozen (stopped by SIGSTOP), and checked again at `look`.
+    Frozen { look: Instant },
+    /// The workload is being told that it leads.
+    Promoting(Change),
+    /// The workload leads.
+    Leading,
+    /// The workload is being told that it follows, or prepared for its stop by beforeFollow.
+    Demoting(Change),
+    /// afterFollow runs.
+    AfterFollow,
+    /// The workload is being stopped, and restarted at `again_at` if that is set.
+    Stopping { escalation: StopEscalation, again_at: Option<Instant> },
 }
 
 impl Workload {
     pub(crate) fn new(policy: Policy) -> Self {
         let policy = Arc::new(policy);
         Self {
-            restarts: Restarts::new(policy.config.restart.clone()),
-            health: Health::new(Arc::clone(&policy)),
+            restarts: Restarts::new(policy.config.workload.restart.clone()),
+            health: HealthChecks::new(Arc::clone(&policy)),
             policy,
             wanted: Wanted::Down,
-            actual: Actual::Stopped,
+            state: State::Down,
+            main: None,
+            since: Instant::BOOT,
+            control: None,
             leads: false,
-            account: Account::default(),
+            report: StopReport::default(),
             proved: None,
             has_led: false,
             led: None,
             actions: VecDeque::new(),
-            happened: VecDeque::new(),
+            events: VecDeque::new(),
         }
     }
 
-    /// Whether anything of a leader may run: S and H are armed for this (law 3).
+    /// Tells whether anything of a leader may run. S and H are enforced while it may (law 3).
     pub(crate) fn leads(&self) -> bool {
         self.leads
     }
 
-    /// Whether nothing runs, and that is proved.
+    /// Tells whether nothing runs, by proof.
     pub(crate) fn is_down(&self) -> bool {
-        matches!(self.actual, Actual::Stopped | Actual::Waiting { .. })
+        matches!(self.state, State::Down | State::Waiting { .. })
     }
 
-    /// Whether it is being stopped.
+    /// Tells whether a stop is under way.
     pub(crate) fn is_stopping(&self) -> bool {
-        matches!(self.actual, Actual::Stopping { .. })
+        self.escalation().is_some()
     }
 
-    /// Whether any signal but SIGKILL could run a leader's code without a Lease (law 8).
+    /// Tells whether the workload is or will be frozen: any signal but SIGKILL could then run a leader's code without a Lease
+    /// (law 8).
     pub(crate) fn is_frozen(&self) -> bool {
-        match &self.actual {
-            Actual::Running { roles, .. } => roles.is_frozen(),
-            Actual::Stopped
-            | Actual::Waiting { .. }
-            | Actual::Preparing { .. }
-            | Actual::Following { .. }
-            | Actual::Starting { .. }
-            | Actual::Stopping { .. } => self.policy.frozen && !self.leads,
-        }
+        self.policy.frozen && (!self.leads || self.is_to_be_resumed())
     }
 
-    /// Whether what runs, or is being started or stopped, is `standby.command`, which never leads.
+    /// Tells whether the current process is `standby.command`, which never leads.
     pub(crate) fn is_standby_command(&self) -> bool {
         self.policy.standby && !self.leads
     }
 
-    /// Whether it is being prepared for its stop.
+    /// Tells whether beforeFollow prepares the workload for its stop.
     pub(crate) fn is_yielding(&self) -> bool {
-        !self.policy.always && matches!(&self.actual, Actual::Running { roles, .. } if roles.yields_by().is_some())
+        !self.policy.always && matches!(self.state, State::Demoting(_))
     }
 
-    /// Whether it is to be prepared for a planned stop.
+    /// Tells whether beforeFollow must run before a planned stop.
     pub(crate) fn prepares_to_follow(&self) -> bool {
-        let hook = HookKind::BeforeFollow.of(&self.policy.hooks);
-        !self.policy.always && hook.is_some() && self.leads && matches!(self.actual, Actual::Running { .. })
+        let hook = self.policy.hook(HookKind::BeforeFollow);
+        !self.policy.always && hook.is_some() && self.leads && self.runs()
     }
 
-    /// Whether there is something to do while following.
+    /// Tells whether a standby or afterFollow runs while this replica follows.
     pub(crate) fn stands_by(&self) -> bool {
-        self.policy.has_standby() || HookKind::AfterFollow.of(&self.policy.hooks).is_some()
+        self.policy.has_standby() || self.policy.hook(HookKind::AfterFollow).is_some()
     }
 
-    /// Whether only what its main process left behind is still to be killed.
+    /// Tells whether the main process is gone, and only the rest is being killed.
     pub(crate) fn is_being_swept(&self) -> bool {
-        matches!(&self.actual, Actual::Stopping { main: None, escalation, .. } if !escalation.asks())
+        self.main.is_none() && self.is_being_killed()
     }
 
-    /// Whether it is being killed, and no longer asked.
+    /// Tells whether the workload is being killed, no longer asked to stop.
     pub(crate) fn is_being_killed(&self) -> bool {
-        matches!(&self.actual, Actual::Stopping { escalation, .. } if !escalation.asks())
+        self.escalation().is_some_and(|escalation| !escalation.asks())
     }
 
-    /// Whether SIGKILL was reported not to suffice.
+    /// Tells whether [`WorkloadEvent::Unproved`] was reported for this stop.
     pub(crate) fn is_stuck(&self) -> bool {
-        matches!(&self.actual, Actual::Stopping { escalation, .. } if escalation.is_stuck())
+        self.escalation().is_some_and(StopEscalation::is_stuck)
     }
 
-    /// Whether a main process runs that signals can be forwarded to.
-    pub(crate) fn is_running(&self) -> bool {
-        self.main().is_some()
-    }
-
-    /// Whether it was started or promoted as the leader, and nobody has begun to end that.
-    pub(crate) fn is_leading(&self) -> bool {
-        matches!(&self.actual, Actual::Running { roles, .. } if roles.is_leader())
-    }
-
-    /// Whether kill(-1) is being repeated.
+    /// Tells whether kill(-1) is being repeated.
     pub(crate) fn kills_everything(&self) -> bool {
-        matches!(&self.actual, Actual::Stopping { escalation, .. } if escalation.kills_everything())
+        self.escalation().is_some_and(StopEscalation::kills_everything)
     }
 
-    /// Until when a leader may be started, if one is wanted.
+    fn escalation(&self) -> Option<&StopEscalation> {
+        if let State::Stopping { escalation, .. } = &self.state { Some(escalation) } else { None }
+    }
+
+    /// Pid of the main process.
+    pub(crate) fn main(&self) -> Option<i32> {
+        self.main
+    }
+
+    /// Tells whether the main process has done its execve, and no stop has begun.
+    fn runs(&self) -> bool {
+        self.main.is_some() && !matches!(self.state, State::Starting { .. } | State::Stopping { .. })
+    }
+
+    /// Tells whether the workload leads, and no stop or demotion has begun.
+    pub(crate) fn is_leading(&self) -> bool {
+        matches!(self.state, State::Leading)
+    }
+
+    /// Time until which a leader may be started, if one is wanted.
     pub(crate) fn leads_until(&self) -> Option<Instant> {
+        self.launch().map(|launch| launch.not_after)
+    }
+
+    fn launch(&self) -> Option<&Launch> {
         match &self.wanted {
-            Wanted::Leader(launch) => Some(launch.not_after),
+            Wanted::Leader(launch) => Some(launch),
             Wanted::Down | Wanted::Standby => None,
         }
     }
 
-    /// How the main process last ended; none if none ran since the term began.
+    /// The last exit of the main process; none if none ended since the term began.
     pub(crate) fn exit(&self) -> Option<Exit> {
-        self.account.end.map(|(_, exit)| exit)
+        self.report.end.map(|(_, exit)| exit)
     }
 
     /// Forgets the restarts and the stop of the last term.
@@ -221,12 +252,12 @@ impl Workload {
         (self.has_led, self.led) = (false, None);
     }
 
-    /// Clears what is reported of a stop.
+    /// Clears the report of the last stop.
     pub(crate) fn forget_stop(&mut self) {
-        (self.account, self.proved) = (Account::default(), None);
+        (self.report, self.proved) = (StopReport::default(), None);
     }
 
-    /// A leader is wanted. Repeated with each extension: nothing is started at or after `launch.not_after` (law 15).
+    /// Sets the wanted state to leader. Called again with each extension, which moves `launch.not_after` (law 15).
     pub(crate) fn lead(&mut self, launch: Launch, now: Instant) {
         if self.leads_until().is_none() {
             self.wait_no_longer(now);
@@ -235,212 +266,66 @@ impl Workload {
         self.advance(now);
     }
 
-    /// A crashed standby is restarted without its delay, since the Lease is now held for it.
+    /// Ends the waits of a standby, because the Lease is held now: the delay of a restart, and afterFollow.
     fn wait_no_longer(&mut self, now: Instant) {
-        match &mut self.actual {
-            Actual::Waiting { until } | Actual::Stopping { again_at: Some(until), .. } => *until = now.min(*until),
-            Actual::Running { roles, .. } => roles.hasten(&mut self.actions),
-            // What it leaves is a follower's, and is to be gone before a leader's starts.
-            Actual::Following { .. } => self.actual = self.killing(None, Some(now), now),
-            Actual::Stopping { again_at: None, .. } | Actual::Stopped | Actual::Preparing { .. } | Actual::Starting { .. } => {}
+        if let State::Waiting { until } | State::Stopping { again_at: Some(until), .. } = &mut self.state {
+            *until = now.min(*until);
+        } else if let (State::AfterFollow, Some(hook)) = (&self.state, &mut self.control) {
+            if self.main.is_some() {
+                hook.cancel(&mut self.actions);
+            } else {
+                // Processes that afterFollow leaves must be gone before a leader starts.
+                self.kill_tree(Some(now), now);
+            }
         }
     }
 
-    /// A standby is wanted.
+    /// Sets the wanted state to standby.
     pub(crate) fn stand_by(&mut self, now: Instant) {
         self.wanted = Wanted::Standby;
         self.advance(now);
     }
 
-    /// Nothing new is started.
+    /// Sets the wanted state to down: nothing new is started.
     pub(crate) fn hold(&mut self) {
         self.wanted = Wanted::Down;
     }
 
-    pub(crate) fn forked(&mut self, child: i32, now: Instant) {
-        match &mut self.actual {
-            Actual::Starting { pid, kill_at, .. } => {
-                *pid = Some(child);
-                if let Some(kill_at) = *kill_at {
-                    self.descend(None, kill_at, now);
+    /// Takes the next step towards the wanted state, if the deadlines permit it.
+    fn advance(&mut self, now: Instant) {
+        self.tell_it_follows(now);
+        let may_start = self.may_start(now);
+        let is_other = self.is_standby_command() && (self.runs() || self.is_starting());
+        match (&self.wanted, &mut self.state) {
+            (_, State::Down) if may_start => self.begin(now),
+            (_, State::Waiting { until }) if may_start && *until <= now => self.begin(now),
+            // A restart that was not permitted when it was due starts only under a later limit.
+            (_, State::Waiting { until }) => *until = now.max(*until),
+            // A standby is being stopped, and the Lease is held for its successor.
+            (Wanted::Leader(Launch { not_after, .. }), State::Stopping { escalation, .. }) => {
+                if !self.leads && now < *not_after {
+                    escalation.shorten(self.policy.standby_ends_by(*not_after, now));
                 }
             }
-            Actual::Stopping { main, .. } => *main = Some(child),
-            Actual::Stopped
-            | Actual::Waiting { .. }
-            | Actual::Preparing { .. }
-            | Actual::Following { .. }
-            | Actual::Running { .. } => {}
-        }
-    }
-
-    pub(crate) fn spawned(&mut self, now: Instant) {
-        let Actual::Starting { launch, pid: Some(pid), .. } = &self.actual else { return };
-        let (launch, pid) = (launch.clone(), *pid);
-        let policy = Arc::clone(&self.policy);
-        let (roles, outcome) = match launch {
-            Some(launch) => Roles::leader(policy, pid, launch, now, &mut self.actions),
-            None => (Roles::standby(policy, pid), Outcome::Pending),
-        };
-        self.forget_stop();
-        if !self.is_standby_command() {
-            self.health.begin(now);
-        }
-        self.actual = Actual::Running { pid, since: now, roles };
-        self.take(outcome, now);
-        self.advance(now);
-    }
-
-    pub(crate) fn not_spawned(&mut self, why: NotSpawned, now: Instant) {
-        if !matches!(self.actual, Actual::Starting { .. }) {
-            return;
-        }
-        match why {
-            NotSpawned::Late => self.not_begun(Some(now), now),
-            NotSpawned::Failed { code, message } if self.is_standby_command() => {
-                self.actions.push_back(Action::Warn(message));
-                self.ended(Exit::Code(code), now, now);
-            }
-            NotSpawned::Failed { code, message } => {
-                self.wanted = Wanted::Down;
-                self.not_begun(None, now);
-                self.happened.push_back(Happened::SpawnFailed { code, message });
-            }
-            // A crash, from which the next start may be spared.
-            NotSpawned::Unavailable { message } => {
-                self.actions.push_back(Action::Warn(message));
-                self.ended(Exit::Code(exit::INTERNAL), now, now);
-            }
-        }
-    }
-
-    /// Nothing of the workload has run; of its beforeLead something may be left.
-    fn not_begun(&mut self, again_at: Option<Instant>, now: Instant) {
-        if self.leads && HookKind::BeforeLead.of(&self.policy.hooks).is_some() {
-            self.actual = self.killing(None, again_at, now);
-        } else {
-            self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
-            self.leads = false;
-            self.has_led &= self.exit().is_some();
-        }
-    }
-
-    pub(crate) fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    pub(crate) fn poll_happened(&mut self) -> Option<Happened> {
-        self.happened.pop_front()
-    }
-
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        match &self.actual {
-            Actual::Waiting { until } => self.may_start(*until).then_some(*until),
-            Actual::Preparing { hook } | Actual::Following { hook } => Some(hook.due()),
-            // What is prepared for its stop is given up already, and nobody asks how it is.
-            Actual::Running { roles, .. } if self.is_yielding() => roles.due(),
-            Actual::Running { roles, .. } => roles.due().into_iter().chain(self.health.due()).min(),
-            Actual::Stopping { escalation, .. } => escalation.due(),
-            Actual::Starting { pid: Some(_), late, .. } => *late,
-            Actual::Stopped | Actual::Starting { pid: None, .. } => None,
-        }
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        let mut said = None;
-        if let Actual::Preparing { hook } | Actual::Following { hook } = &mut self.actual
-            && hook.handle_timeout(now, &mut self.actions)
-        {
-            self.hook_failed(now);
-        }
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            let outcome = roles.handle_timeout(now, &mut self.actions);
-            said = match outcome {
-                Outcome::NotPromoted(_) => Some("the workload did not acknowledge its promotion in time and is stopped"),
-                Outcome::NotDemoted(_) if self.policy.always => {
-                    Some("the workload did not acknowledge its demotion in time and is killed")
-                }
-                Outcome::Pending | Outcome::Promoted | Outcome::Demoted(_) | Outcome::NotDemoted(_) | Outcome::Unfrozen => None,
-            };
-            self.take(outcome, now);
-        }
-        if let Actual::Running { .. } = self.actual {
-            let may_ask = self.may_ask(now);
-            self.health.handle_timeout(may_ask.as_ref(), now, &mut self.actions);
-            let fault = self.health.overdue(now);
-            self.fails(fault);
-        }
-        if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
-            && late.take_if(|at| *at <= now).is_some()
-        {
-            // Its end counts as that of one that ran: a file system that hangs now may answer the next time.
-            self.actions.push_back(Action::Signal { target: Target::Main(*pid), signal: Signal(libc::SIGKILL) });
-            said = Some("the workload was not executed within lease.duration and is killed");
-        }
-        if let Actual::Stopping { escalation, .. } = &mut self.actual {
-            while let Some(step) = escalation.step(now) {
-                match step {
-                    Step::Prove => self.actions.push_back(Action::Prove),
-                    Step::Sweep => self.actions.push_back(Action::Sweep),
-                    Step::KillAll => self.actions.push_back(Action::KillAll),
-                    Step::Die => self.actions.push_back(Action::Die),
-                    Step::Unproved(pids) => self.happened.push_back(Happened::Unproved(pids)),
-                }
-            }
-        }
-        // After the kill (law 2).
-        self.actions.extend(said.map(|line| Action::Warn(line.into())));
-        self.advance(now);
-    }
-
-    /// Starts or promotes what is wanted and permitted.
-    pub(super) fn advance(&mut self, now: Instant) {
-        self.follow(now);
-        let (may_start, is_other) = (self.may_start(now), self.is_standby_command());
-        match (&self.wanted, &mut self.actual) {
-            (_, Actual::Stopped) if may_start => self.begin(now),
-            (_, Actual::Waiting { until }) if may_start && *until <= now => self.begin(now),
-            // Once its time has passed unused, only a later limit starts it.
-            (_, Actual::Waiting { until }) => *until = now.max(*until),
-            // Nothing of it may be left when the leader starts, which is no later than S.
-            (Wanted::Leader(Launch { not_after, .. }), Actual::Running { .. } | Actual::Starting { .. }) if is_other => {
-                let stop = &self.policy.config.stop;
-                let by = not_after.before(stop.kill_margin).min(now + stop.loss_grace);
+            // The standby must be gone before the leader starts, which is before S.
+            (Wanted::Leader(Launch { not_after, .. }), _) if is_other => {
                 if now < *not_after {
-                    self.descend(None, by, now);
+                    self.ask_to_stop(None, self.policy.standby_ends_by(*not_after, now), now);
                 }
             }
-            // What stops is a standby, and the Lease waits for its successor.
-            (Wanted::Leader(Launch { not_after, .. }), Actual::Stopping { escalation, .. })
-                if !self.leads && now < *not_after =>
-            {
-                let stop = &self.policy.config.stop;
-                escalation.squeeze(not_after.before(stop.kill_margin).min(now + stop.loss_grace));
-            }
-            (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
+            (Wanted::Leader(launch), State::Standby | State::Frozen { .. }) if now < launch.not_after => {
                 (self.leads, self.has_led) = (true, true);
-                let outcome = roles.promote(launch.clone(), now, &mut self.actions);
-                self.take(outcome, now);
+                if !self.run_before_lead(now) {
+                    self.promote(now);
+                }
             }
-            (Wanted::Leader(launch), Actual::Running { roles, .. }) => {
-                roles.extend(launch);
-                self.freeze(now);
-            }
-            (Wanted::Standby, Actual::Running { .. }) => self.freeze(now),
-            (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}
+            (Wanted::Leader(_) | Wanted::Standby, _) => self.freeze(now),
+            (Wanted::Down, _) => {}
         }
     }
 
-    /// Freezes what is ready, or is to lead: nothing leads that was not continued by a Lead (law 15).
-    pub(super) fn freeze(&mut self, now: Instant) {
-        let is_due = matches!(self.wanted, Wanted::Leader(_)) || self.health.unready().is_none();
-        if let Actual::Running { roles, .. } = &mut self.actual
-            && roles.is_warming()
-            && is_due
-        {
-            self.health.pause(now, &mut self.actions);
-            roles.freeze(now, &mut self.actions);
-        }
+    fn is_starting(&self) -> bool {
+        matches!(self.state, State::Starting { .. })
     }
 
     fn may_start(&self, at: Instant) -> bool {
@@ -451,63 +336,80 @@ impl Workload {
         }
     }
 
-    /// Runs afterFollow, if it is wanted and there is something that it was not told.
-    fn follow(&mut self, now: Instant) {
-        let roles = match &mut self.actual {
-            _ if self.wanted != Wanted::Standby || self.leads => return,
-            Actual::Stopped | Actual::Waiting { .. } => None,
-            Actual::Running { roles, .. } if self.policy.always => Some(roles),
-            Actual::Running { .. } => return,
-            Actual::Preparing { .. } | Actual::Following { .. } | Actual::Starting { .. } | Actual::Stopping { .. } => return,
-        };
-        let Some(led) = self.led.take() else { return };
-        self.has_led = false;
-        let hook = HookRun::start(HookKind::AfterFollow, &self.policy, led, Instant::NEVER, now, &mut self.actions);
-        match (hook, roles) {
-            (Some(hook), Some(roles)) => roles.follow(hook),
-            (Some(hook), None) => self.actual = Actual::Following { hook },
-            (None, _) => {}
-        }
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
     }
 
-    /// Starts what is wanted; before a leader, its hook.
-    fn begin(&mut self, now: Instant) {
-        if let Wanted::Leader(launch) = &self.wanted {
-            let told = Told { info: launch.info.clone(), ..Told::default() };
-            let hook = HookRun::start(HookKind::BeforeLead, &self.policy, told, launch.not_after, now, &mut self.actions);
-            if let Some(hook) = hook {
-                (self.leads, self.has_led) = (true, true);
-                self.actual = Actual::Preparing { hook };
-                return;
+    pub(crate) fn poll_event(&mut self) -> Option<WorkloadEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let hook = self.control.as_ref();
+        let own = match &self.state {
+            State::Waiting { until } => Some(*until).filter(|until| self.may_start(*until)),
+            State::Starting { late, .. } => late.filter(|_| self.main.is_some()),
+            State::BeforeLead | State::AfterFollow => hook.map(HookRun::due),
+            State::Freezing { next, .. } => *next,
+            State::Frozen { look } => Some(*look),
+            State::Promoting(change) | State::Demoting(change) => Some(change.until.or_earlier(hook.and_then(HookRun::kill_due))),
+            State::Stopping { escalation, .. } => escalation.due(),
+            State::Down | State::Standby | State::BeforeFreeze | State::Leading => None,
+        };
+        // The health of a workload that is prepared for its stop does not matter.
+        let health = if self.runs() && !self.is_yielding() { self.health.due() } else { None };
+        [own, health].into_iter().flatten().min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let mut said = self.role_overdue(now);
+        if self.runs() {
+            let may_ask = self.may_ask(now);
+            self.health.handle_timeout(may_ask.as_ref(), now, &mut self.actions);
+            let fault = self.health.overdue(now);
+            self.fails(fault);
+        }
+        if let (State::Starting { late, .. }, Some(pid)) = (&mut self.state, self.main)
+            && late.take_if(|at| *at <= now).is_some()
+        {
+            // The kill counts as a crash, so the start is tried again: the file system that hangs may answer by then.
+            self.actions.push_back(Action::Signal { target: Target::Main(pid), signal: Signal(libc::SIGKILL) });
+            said = Some("the workload was not executed within lease.duration and is killed");
+        }
+        if let State::Stopping { escalation, .. } = &mut self.state {
+            while let Some(step) = escalation.step(now) {
+                match step {
+                    Step::Prove => self.actions.push_back(Action::Prove),
+                    Step::Sweep => self.actions.push_back(Action::Sweep),
+                    Step::KillAll => self.actions.push_back(Action::KillAll),
+                    Step::Die => self.actions.push_back(Action::Die),
+                    Step::Unproved(pids) => self.events.push_back(WorkloadEvent::Unproved(pids)),
+                }
             }
         }
-        self.spawn(now);
+        // After the kill (law 2).
+        self.actions.extend(said.map(|line| Action::Warn(line.into())));
+        self.advance(now);
     }
 
-    fn spawn(&mut self, now: Instant) {
-        let launch = match &self.wanted {
-            Wanted::Leader(launch) => Some(launch.clone()),
-            Wanted::Down | Wanted::Standby => None,
-        };
-        self.leads = launch.is_some();
-        self.has_led |= self.leads;
-        self.health.forget();
-        let role = match (self.policy.plain, &launch) {
-            (true, _) => None,
-            (false, Some(_)) => Some(Role::Leader),
-            (false, None) => Some(Role::Standby),
-        };
-        let late = (!self.policy.plain).then(|| now + self.policy.start_timeout);
-        self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None, late };
-        self.actions.push_back(Action::Spawn { role, launch });
-    }
-
-    /// The main process, until it is reaped.
-    pub(crate) fn main(&self) -> Option<i32> {
-        match &self.actual {
-            Actual::Running { pid, .. } => Some(*pid),
-            Actual::Stopping { main: pid, .. } | Actual::Starting { pid, .. } => *pid,
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Preparing { .. } | Actual::Following { .. } => None,
+    pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
+        let is_own = !self.is_frozen() && !self.report.frozen && !self.is_standby_command();
+        if self.main == Some(pid) {
+            if let State::Stopping { escalation, .. } = &mut self.state {
+                self.main = None;
+                // The exit code counts only if the workload was asked to stop: a frozen one can only be killed, and nobody asked a
+                // standby for its exit code.
+                self.report.end = Some((now, exit)).filter(|_| is_own);
+                escalation.main_ended(now);
+            } else {
+                let since = if self.is_starting() { now } else { self.since };
+                self.ended(exit, since, now);
+            }
+        } else if self.control.as_ref().is_some_and(|hook| hook.is(pid)) {
+            self.hook_ended(Some(exit), now);
+            self.advance(now);
+        } else if let State::Stopping { escalation, .. } = &mut self.state {
+            escalation.reaped(now);
         }
     }
 }

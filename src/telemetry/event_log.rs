@@ -1,8 +1,8 @@
-//! What is written to the log, and at which level.
+//! The lines of the log, and their levels.
 //!
-//! Owns the wording. One line for each transition (the one with a `role`), one when a state is entered that somebody may have to
-//! act on, and none over and over for the same state. What others wrote (the API server, other holders of the Lease) is cut to
-//! one line of a bounded length.
+//! Owns the wording: a sentence first, fields after it. Each transition has one line (with a `role`), and so has each new state
+//! that somebody may have to act on. The same state is not logged over and over. An end that nobody asked for is a warning. Texts
+//! of others (the API server, other holders of the Lease) are cut to one line of bounded length.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,21 +12,22 @@ use std::{
 use tracing::{debug, error, info, warn};
 
 use crate::{
+    config::Preset,
     election::{
         Event, Operation, ReleaseResult, RequestError,
         trace::TraceContext,
-        transition::{LostCampaign, Outcome, Transition},
+        transition::{LostCampaign, Outcome, Transition, TransitionReason},
     },
-    link::{Exit, Resume, Slot, ToElector},
+    link::{Reason, Resume, Slot, ToElector},
     role::Role,
     time::Instant,
     words::bounded,
 };
 
-/// The same failure is logged again after this long.
+/// Time after which the same failure is logged again.
 const AGAIN: Duration = Duration::from_secs(600);
 
-/// So many different failures of one operation are told apart.
+/// Count of different failures of one operation that are remembered.
 const STATES: usize = 8;
 
 /// Writes log lines.
@@ -35,21 +36,55 @@ pub(super) struct EventLog {
     lease: String,
     /// The full one, which people need for a handover to this replica.
     identity: String,
+    nouns: Nouns,
     /// By operation.
     failing: BTreeMap<Operation, Failing>,
+    /// The last confirmed write of the term.
+    confirmed: Option<Instant>,
+    /// The stop deadline (S) of the term that is held.
+    soft: Option<Instant>,
+    unready: Option<String>,
+    status: String,
+}
+
+/// The words for the workload and its Lease.
+#[derive(Debug)]
+struct Nouns {
+    program: &'static str,
+    lease: &'static str,
+    /// A person or a script waits for one command.
+    is_run: bool,
+}
+
+impl Nouns {
+    const fn of(preset: &Preset) -> Self {
+        match preset {
+            Preset::Run => Self { program: "the program", lease: "the Lease", is_run: true },
+            Preset::Lock { .. } | Preset::Task(_) => Self { program: "the command", lease: "the lock", is_run: false },
+        }
+    }
 }
 
 /// Since the operation last succeeded.
 #[derive(Debug, Default)]
 struct Failing {
-    /// What [`state`] made of the latest complaints, and when that was logged: two may alternate.
+    /// The latest failures, as [`state`] tells them apart, with the time of their log line. Several, because two may alternate.
     told: VecDeque<((Option<u16>, String), Instant)>,
     failures: u64,
 }
 
 impl EventLog {
-    pub(super) const fn new(lease: String, identity: String) -> Self {
-        Self { lease, identity, failing: BTreeMap::new() }
+    pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
+        Self {
+            lease,
+            identity,
+            nouns: Nouns::of(preset),
+            failing: BTreeMap::new(),
+            confirmed: None,
+            soft: None,
+            unready: None,
+            status: String::new(),
+        }
     }
 
     /// An elector continues the term of the one before it.
@@ -58,18 +93,27 @@ impl EventLog {
         info!(lease = self.lease, term = info.transitions, token = info.token, pid = main, "a new elector continues the term");
     }
 
-    /// Writes the line that `event` is worth, if any.
+    /// The term that is held ends at this stop deadline, unless it is renewed. None: no term is held.
+    pub(super) const fn holds(&mut self, soft: Option<Instant>) {
+        self.soft = soft;
+    }
+
+    /// Writes the line for `event`, if it is worth one.
     pub(super) fn event(&mut self, event: &Event, now: Instant) {
-        let Self { lease, identity, .. } = &*self;
+        let Self { lease, identity, nouns, .. } = &*self;
         match event {
-            Event::Ready => info!(lease, identity, "ready: the Lease was read"),
+            Event::Ready if nouns.is_run => info!(lease, identity, "ready: the Lease was read"),
+            Event::Ready => debug!(lease, identity, "the Lease was read"),
             Event::NewLeader { slot, holder } => {
-                info!(lease, slot = further(*slot), holder = &*bounded(holder), "another replica leads");
+                let words = if nouns.is_run { "another replica leads" } else { "waiting: another has the lock" };
+                info!(lease, slot = further(*slot), holder = &*bounded(holder), "{words}");
             }
+            Event::HeldByNobody { wait: Duration::ZERO } => {}
             Event::HeldByNobody { wait } => info!(
                 lease,
                 wait = wait.as_secs_f64(),
-                "the Lease was not given back: nobody holds it for as long as whoever had it may still run, and then it is taken"
+                "nobody holds {} and nobody gave it back: whoever had it last may still run, so it is taken after the wait",
+                nouns.lease
             ),
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
@@ -78,73 +122,139 @@ impl EventLog {
             Event::CampaignLost(campaign) => {
                 let LostCampaign { reason, context, .. } = **campaign;
                 let ((trace_id, span_id), reason) = (ids(context), reason.as_str());
-                info!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
+                debug!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
             }
             Event::Renewed { latency, margin } => {
-                debug!(latency = readable(latency.as_secs_f64()), margin_left = readable(margin.0), "renewed");
+                self.confirmed = Some(now);
+                debug!(latency = readable(latency.as_secs_f64()), margin = readable(margin.0), "renewed");
             }
             Event::Failed { operation, message, .. } => self.failed(*operation, message, now),
             Event::Recovered { operation } => self.recovered(*operation),
-            Event::Stopping { reason, context } => {
-                let (trace_id, span_id) = ids(*context);
-                info!(lease, reason = reason.as_str(), trace_id, span_id, "stopping the workload");
+            Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
+            Event::Transitioned(transition) => {
+                self.confirmed = Some(now);
+                self.transitioned(transition);
             }
-            Event::Transitioned(transition) => self.transitioned(transition),
+            Event::BacksOff(backoff) => warn!(
+                lease,
+                failures = backoff.failures,
+                seconds = readable(backoff.until.since(now).as_secs_f64()),
+                "the term failed: this replica leaves the Lease to the others for a while"
+            ),
+            Event::Preempts { holder } => {
+                info!(
+                    lease,
+                    holder = &*bounded(holder),
+                    "asking the holder, whose priority is lower, to hand over to this replica"
+                );
+            }
             Event::HolderChanged { .. } | Event::WithinTerm(_) | Event::WaitedInVain { .. } => {}
             Event::Odd { message } => warn!(lease, "{}", bounded(message)),
         }
     }
 
+    fn stopping(&self, reason: Reason, context: TraceContext, now: Instant) {
+        let ((trace_id, span_id), lease) = (ids(context), self.lease.as_str());
+        let why = match (reason, self.confirmed) {
+            (Reason::Expired, Some(confirmed)) => {
+                format!("no renewal was confirmed for {:.2} s", now.since(confirmed).as_secs_f64())
+            }
+            _ => self.nouns.because(reason),
+        };
+        let program = self.nouns.program;
+        let reason_word = reason.as_str();
+        if matches!(reason, Reason::Exited | Reason::SpawnFailed) {
+            // The line about the end says it.
+            debug!(lease, reason = reason_word, trace_id, span_id, "{why}");
+        } else if reason.is_asked_for() {
+            info!(lease, reason = reason_word, trace_id, span_id, "{why}: stopping {program}");
+        } else {
+            warn!(lease, reason = reason_word, trace_id, span_id, "{why}: stopping {program}");
+        }
+    }
+
     fn transitioned(&self, transition: &Transition) {
         let Transition { to, reason, slot, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
+        let Nouns { program, lease: held, is_run } = self.nouns;
         let (trace_id, span_id) = ids(*context);
-        let (role, reason, lease) = (to.as_str(), reason.as_str(), self.lease.as_str());
+        let (role, lease) = (to.as_str(), self.lease.as_str());
         let slot = further(*slot);
         let token = Some(token.as_str()).filter(|_| *to == Role::Leader);
-        let margin_left = margin.map(|margin| readable(margin.0));
         let seconds = readable(until.since(*from).as_secs_f64());
         let took = |phase| transition.took(phase).map(|took| readable(took.as_secs_f64()));
         let (campaign, start) = (took("campaign"), took("workload.start"));
         let (stop, kill, proof) = (took("workload.stop"), took("workload.kill"), took("workload.proof"));
-        let (released, exit) = (took("release"), exit.map(|exit| exit.to_string()));
+        let (released, exited) = (took("release"), exit.map(|exit| exit.to_string()));
+        let (margin_left, reason_word) = (margin.map(|margin| readable(margin.0)), reason.as_str());
         // A field that is none is not written.
         macro_rules! line {
             ($level:ident, $($words:tt)*) => {
                 $level!(
-                    role, reason, lease, slot, term, token, margin_left, seconds, campaign, start, exit, stop, kill, proof,
-                    release = released, trace_id, span_id, $($words)*
+                    role, reason = reason_word, lease, slot, term, token, margin_left, seconds, campaign, start, exit = exited, stop,
+                    kill, proof, release = released, trace_id, span_id, $($words)*
                 )
             };
         }
-        let words = match (to, outcome) {
-            (_, Outcome::NeverLed) => return line!(warn, "held the Lease, but the term ended before the workload led"),
-            (Role::Leader, Outcome::Complete | Outcome::Demoted) => return line!(info, "leading: the workload is running"),
-            (Role::Standby, Outcome::Demoted) => "standing by: the workload was demoted, and keeps running",
-            (Role::Standby, Outcome::Complete) => "standing by: the workload is gone",
+        let (TransitionReason::Ended(reason), Outcome::Complete | Outcome::Demoted) = (reason, outcome) else {
+            return match (to, outcome) {
+                (_, Outcome::NeverLed) => line!(warn, "held {held}, but the term ended before {program} led"),
+                _ if is_run => line!(info, "leading: {program} runs"),
+                _ => line!(info, "has the lock: {program} runs"),
+            };
         };
-        match release {
-            Some(ReleaseResult::Unknown) => {
-                line!(warn, "{words}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
+        let grace = transition.grace_before_kill();
+        let end = match (outcome, exit) {
+            (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
+            (_, Some(_)) if let Some(grace) = grace => {
+                format!("{program} did not stop within {:.1} s: killed", grace.as_secs_f64())
             }
-            Some(ReleaseResult::NotOurs) => line!(info, "{words}; the Lease is no longer this term's, and left as it is"),
-            Some(ReleaseResult::Rest) => line!(info, "{words}; the Lease rests until the next run is due"),
-            Some(ReleaseResult::Clear | ReleaseResult::Delete | ReleaseResult::Keep) | None => line!(info, "{words}"),
+            (_, Some(exit)) if *reason == Reason::Exited => format!("{program} {}", exit.predicate()),
+            (_, None) => format!("{}: {program} did not run", self.nouns.because(*reason)),
+            (_, Some(_)) => format!("{program} has stopped"),
+        };
+        let became = match release {
+            Some(ReleaseResult::Clear) => format!("{end}; {held} is given back"),
+            Some(ReleaseResult::Delete) => format!("{end}; {held} is deleted"),
+            Some(ReleaseResult::Keep) => format!("{end}; {held} is kept until it expires"),
+            Some(ReleaseResult::Unknown) => {
+                format!("{end}; the release is unconfirmed: the next leader may have to wait until the Lease expires")
+            }
+            Some(ReleaseResult::NotOurs) => format!("{end}; the Lease is no longer this term's, and left as it is"),
+            Some(ReleaseResult::Rest) => format!("{end}; the Lease rests until the next run is due"),
+            None => end,
+        };
+        let is_as_asked = reason.is_asked_for() && !reason.is_failure(*exit) && grace.is_none();
+        if is_as_asked && *release != Some(ReleaseResult::Unknown) {
+            line!(info, "{became}");
+        } else {
+            line!(warn, "{became}");
         }
     }
 
-    /// Writes the line that what init said is worth, if any.
-    pub(super) fn heard(&self, message: &ToElector) {
+    /// Writes the line for a message from init, if it is worth one.
+    pub(super) fn heard(&mut self, message: &ToElector) {
+        let Nouns { program, .. } = self.nouns;
         match message {
             ToElector::Warn(line) => warn!("{}", bounded(line)),
-            ToElector::Restarting { exit: Exit::Code(code), .. } => {
-                warn!(exit_code = code, "the workload ended; restarting it");
+            ToElector::Restarting { exit, .. } => {
+                warn!(exit = exit.to_string(), "{program} {}; it is started again", exit.predicate());
             }
-            ToElector::Restarting { exit: Exit::Signal(signal), .. } => {
-                warn!(exit_signal = signal, "the workload ended; restarting it");
+            ToElector::Health { unready, status } => {
+                // The first readiness that is told may be no change to what was told before: nothing.
+                if *unready != self.unready || unready.is_none() && *status == self.status {
+                    match unready {
+                        Some(why) => info!("{program} is not ready: {}", bounded(why)),
+                        None => info!("{program} is ready"),
+                    }
+                    self.unready.clone_from(unready);
+                }
+                if *status != self.status {
+                    info!("{program} says: {}", bounded(status));
+                    self.status.clone_from(status);
+                }
             }
-            ToElector::Shutdown => info!("shutting down"),
-            ToElector::Health { unready, status } => info!(unready, status, "how the workload is"),
-            ToElector::InitialState(_)
+            ToElector::Shutdown
+            | ToElector::InitialState(_)
             | ToElector::Acknowledged { .. }
             | ToElector::Started { .. }
             | ToElector::Hooked { .. }
@@ -169,6 +279,7 @@ impl EventLog {
         failing.told.truncate(STATES - 1);
         failing.told.push_front((state, now));
         let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
+        let left = self.soft.filter(|_| operation == Operation::Update).map(|soft| soft.since(now).as_secs_f64());
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
             Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,
@@ -178,6 +289,13 @@ impl EventLog {
                 lease,
                 operation = operation_name,
                 "a request to the API server failed: {message} (`tenure check` tells which permissions are missing)"
+            );
+        } else if let Some(left) = left {
+            let program = self.nouns.program;
+            warn!(
+                lease,
+                operation = operation_name,
+                "a renewal failed: {message}; {program} is stopped in {left:.1} s if none succeeds"
             );
         } else {
             warn!(lease, operation = operation_name, "a request to the API server failed: {message}");
@@ -191,12 +309,38 @@ impl EventLog {
     }
 }
 
+impl Nouns {
+    /// Returns why a term ends, as a clause.
+    fn because(&self, reason: Reason) -> String {
+        let Self { program, lease, .. } = self;
+        match reason {
+            Reason::Signal => "tenure was told to end".into(),
+            Reason::Exited => format!("{program} ended"),
+            Reason::SpawnFailed => format!("{program} could not be started"),
+            Reason::Limit => "the run reached its limit".into(),
+            Reason::HookFailed => "a hook failed".into(),
+            Reason::NotAcknowledged => format!("{program} did not acknowledge its role in time"),
+            Reason::NotReady => format!("{program} was not ready in time"),
+            Reason::NotLive => format!("{program} is not live"),
+            Reason::StepDown => "a step-down was asked for".into(),
+            Reason::PreferredHolder => "another holder is preferred".into(),
+            Reason::Expired => "no renewal was confirmed in time".into(),
+            Reason::LostToHolder => format!("another replica has taken {lease}"),
+            Reason::LostCleared => format!("somebody has cleared the holder of {lease}"),
+            Reason::LostDeleted => format!("{lease} was deleted"),
+            Reason::LostRecreated => format!("{lease} was deleted and made anew"),
+            Reason::LostToCopy => format!("a copy of this replica renews {lease} too"),
+        }
+    }
+}
+
 /// As hexadecimal digits, the way collectors show them.
 fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
 }
 
-/// The part of a complaint that tells one state from another: digits are left out, because they may be times that differ in each.
+/// Returns the part of an error that tells one state from another. Digits are left out, because they may be times that differ in
+/// each.
 fn state(complaint: &RequestError) -> (Option<u16>, String) {
     (complaint.status, complaint.words.chars().filter(|c| !c.is_ascii_digit()).collect())
 }

@@ -1,8 +1,8 @@
 //! Sends spans and metrics to a collector.
 //!
-//! Owns whether and which are exported. The queue, the batches, the retries and what follows from most OTEL_* variables are the
-//! SDK's; its threads alone ever wait for the collector, or for a file. Read here are only these, where SIGNAL is TRACES or METRICS
-//! and may be left out:
+//! Owns the decision which are exported. The SDK owns the queue, the batches, the retries and most OTEL_* variables; only its
+//! threads ever wait for the collector or for a file. These variables are read here. SIGNAL is TRACES or METRICS, and may be left
+//! out:
 //!
 //! | variable | |
 //! |---|---|
@@ -40,7 +40,7 @@ use crate::{api::url::names_a_server, link::FLUSH, words::worded};
 /// For one export, in milliseconds.
 const TIMEOUT: u64 = 10_000;
 
-/// How many spans may wait; spans are few, and the SDK touches the memory for all of them at once.
+/// Size of the queue. Spans are few, and the SDK touches the memory for all of them at once.
 const QUEUE: usize = 256;
 
 /// No queue is longer: the SDK would panic where there is no memory for it.
@@ -50,22 +50,16 @@ const LONGEST_QUEUE: usize = 1 << 16;
 /// CPU as a whole.
 const SHORTEST_DELAY: u64 = 100;
 
-/// What is exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
-    Traces,
-    Metrics,
+worded! {
+    /// A kind of data to export, with its word in the names of variables.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Signal {
+        Traces = "TRACES",
+        Metrics = "METRICS",
+    }
 }
 
 impl Signal {
-    /// In the names of variables.
-    const fn variable(self) -> &'static str {
-        match self {
-            Self::Traces => "TRACES",
-            Self::Metrics => "METRICS",
-        }
-    }
-
     /// In the log.
     pub(super) const fn plural(self) -> &'static str {
         match self {
@@ -113,10 +107,10 @@ impl OtlpConfig {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is = |name: &str, word: &str| set(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
         let of_signal = |name: &str| {
-            let names = [format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.variable()), format!("OTEL_EXPORTER_OTLP_{name}")];
+            let names = [format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.as_str()), format!("OTEL_EXPORTER_OTLP_{name}")];
             names.into_iter().find_map(|name| set(&name).map(|value| (name, value)))
         };
-        if is("OTEL_SDK_DISABLED", "true") || is(&format!("OTEL_{}_EXPORTER", signal.variable()), "none") {
+        if is("OTEL_SDK_DISABLED", "true") || is(&format!("OTEL_{}_EXPORTER", signal.as_str()), "none") {
             return Ok(None);
         }
         let Some((variable, endpoint)) = of_signal("ENDPOINT") else { return Ok(None) };
@@ -171,8 +165,8 @@ impl Export {
         Ok(Self { processor, sampler: SdkConfig::default().sampler })
     }
 
-    /// Whether the spans of this trace are exported. By its id alone, so that all replicas decide alike about a trace that they
-    /// share, and the standard's parent-based samplers decide as the root did.
+    /// Tells whether the spans of this trace are exported. Depends on the trace id alone, so that all replicas decide alike about
+    /// a trace that they share.
     pub(super) fn samples(&self, trace_id: u128) -> bool {
         let sampled = self.sampler.should_sample(None, TraceId::from(trace_id), "transition", &SpanKind::Internal, &[], &[]);
         sampled.decision == SamplingDecision::RecordAndSample
@@ -194,15 +188,15 @@ impl Export {
     }
 }
 
-/// Of this process.
+/// Count of the dropped spans of this process.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How many spans no collector has taken.
+/// Returns the count of the spans that no collector has taken.
 pub(super) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Counts what was not sent.
+/// Counts the spans that were not sent.
 #[derive(Debug)]
 struct Counted<E>(E);
 
@@ -225,7 +219,7 @@ impl<E: trace::SpanExporter> trace::SpanExporter for Counted<E> {
     }
 }
 
-/// What sends metrics.
+/// Builds the exporter of metrics.
 pub(super) fn metrics(config: OtlpConfig) -> Result<MetricExporter, NotAUrl> {
     let exporter = through(MetricExporter::builder().with_http(), config.clone()).build();
     let exporter = exporter.map_err(|_| NotAUrl(config.variable.clone()))?;
@@ -247,8 +241,8 @@ impl OtlpConfig {
     }
 }
 
-/// Who reports, beside what was `detected`: the instance is always the replica. The version is tenure's, so it is left out of a
-/// service that is named otherwise. The pod is not known here, nor is its namespace, which need not be the Lease's.
+/// Adds the service and the replica to the `detected` attributes. The version is tenure's, so it is left out of a service with
+/// another name. The pod and its namespace (which need not be the Lease's) are not known here.
 pub(super) fn resource(detected: Resource, identity: &str) -> Resource {
     let name = detected.get(&Key::from_static_str("service.name"));
     let is_named = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));

@@ -12,7 +12,7 @@ use super::export::Signal;
 const TRACES: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.collector.trace.v1.TraceService/Export");
 const METRICS: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export");
 
-/// One byte, 0 for "not compressed", and the length in four.
+/// Length of the prefix: one byte, 0 for "not compressed", and four with the length.
 const PREFIX: usize = 5;
 
 /// The gRPC call with the message of `request`, to its server.

@@ -1,7 +1,7 @@
 //! Log lines of the elector, on standard error, as text or JSON.
 //!
-//! Owns the subscriber and its sink. Never waits for whoever reads standard error: a line that does not fit is dropped and
-//! counted (`crate::stderr`). Libraries' lines are shown only from warn up, whatever the level: others may carry credentials.
+//! Owns the subscriber and its sink. Never waits for the reader of standard error: a line that does not fit is dropped and counted
+//! (`crate::stderr`). Lines of libraries are shown from warn up at any level, because lower ones may hold credentials.
 
 use std::{io, sync::Mutex};
 
@@ -33,7 +33,7 @@ where
 {
     let level = level(config.level);
     let filter = Targets::new().with_target("tenure", level).with_default(level.min(LevelFilter::WARN));
-    // It says at each handshake that the certificate is not verified, which stands in our line about the server.
+    // The library warns at each handshake that the certificate is not verified. Our line about the server says it once.
     let filter = filter.with_target("kube_client::client::tls", LevelFilter::ERROR);
     let lines = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
     let lines = match config.format {
@@ -65,7 +65,7 @@ impl io::Write for StderrLog {
     }
 }
 
-/// What `log` makes the log write.
+/// Returns the lines that `log` makes the log write.
 #[cfg(test)]
 pub(super) fn captured(config: &Log, log: impl FnOnce()) -> String {
     let (mut written, writer) = io::pipe().unwrap();

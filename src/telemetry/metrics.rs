@@ -1,11 +1,11 @@
 //! Metrics of an election, defined once for both ways out: OTLP, and the page that Prometheus reads.
 //!
-//! Owns what is counted and when; [`names`] has their names and says what they mean.
+//! Owns the counting; [`names`] has the names and descriptions.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -39,12 +39,15 @@ use crate::{
     time::Instant,
 };
 
-/// Of phases and margins, in seconds.
+/// Bounds for phases and margins, in seconds.
 const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
-/// Of requests, in seconds.
+/// Bounds for requests, in seconds.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// The instruments, and what reads them.
+/// Whether a witness knows this replica (law 20).
+pub(crate) static WITNESSED: AtomicBool = AtomicBool::new(false);
+
+/// The instruments, and the provider that they are read through.
 #[derive(Debug)]
 pub(super) struct Metrics {
     provider: SdkMeterProvider,
@@ -55,6 +58,8 @@ pub(super) struct Metrics {
     margin: Histogram<f64>,
     /// S, in nanoseconds; 0 while not leading.
     soft: Arc<AtomicU64>,
+    /// The end of the back-off, in nanoseconds.
+    backoff: Arc<AtomicU64>,
     requests: Histogram<f64>,
     watch_restarts: Counter<u64>,
     workload_restarts: Counter<u64>,
@@ -63,7 +68,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Those of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted.
+    /// Starts the metrics of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted.
     pub(super) fn start(page: Option<Registry>, otlp: Option<OtlpConfig>, initial: &InitialState) -> Option<Self> {
         if page.is_none() && otlp.is_none() {
             return None;
@@ -84,6 +89,9 @@ impl Metrics {
             phases: seconds(&meter, names::TRANSITION, &SPANS),
             margin: seconds(&meter, names::RENEWAL_MARGIN, &SPANS),
             soft: Arc::default(),
+            backoff: Arc::new(AtomicU64::new(
+                initial.backoff.filter(|backoff| backoff.failures > 0).map_or(0, |backoff| backoff.until.as_nanos()),
+            )),
             requests: seconds(&meter, names::REQUEST, &REQUESTS),
             watch_restarts: counter(&meter, names::WATCH_RESTARTS),
             workload_restarts: counter(&meter, names::WORKLOAD_RESTARTS),
@@ -91,8 +99,8 @@ impl Metrics {
             kills: counter(&meter, names::KILLS),
             provider,
         };
-        it.observe(&meter);
-        // What happens for the first time is seen only where there was a 0 before.
+        it.observe(&meter, initial.config.lease.witness.is_some());
+        // A first increase is visible only after a 0.
         it.watch_restarts.add(0, &[]);
         it.workload_restarts.add(0, &[]);
         Reason::ALL.into_iter().for_each(|reason| it.killed(TransitionReason::Ended(reason), 0));
@@ -105,19 +113,25 @@ impl Metrics {
         it
     }
 
-    /// What is read when somebody looks.
-    fn observe(&self, meter: &Meter) {
-        let soft = Arc::clone(&self.soft);
-        let Metric { name, unit, says, .. } = names::MARGIN;
-        let margin = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
-        let left = move || Instant::from_nanos(soft.load(Ordering::Relaxed)).since(clock::boot()).as_secs_f64();
-        let _ = margin.with_callback(move |observer| observer.observe(left(), &[])).build();
+    /// Builds the instruments that are computed at each read.
+    fn observe(&self, meter: &Meter, has_witness: bool) {
+        for (until, Metric { name, unit, says, .. }) in [(&self.soft, names::MARGIN), (&self.backoff, names::BACKOFF)] {
+            let until = Arc::clone(until);
+            let gauge = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
+            let left = move || Instant::from_nanos(until.load(Ordering::Relaxed)).since(clock::boot()).as_secs_f64();
+            let _ = gauge.with_callback(move |observer| observer.observe(left(), &[])).build();
+        }
         let Metric { name, says, .. } = names::DROPPED;
         let dropped = meter.u64_observable_counter(name).with_description(says).with_callback(|observer| {
             observer.observe(stderr::dropped(), &[KeyValue::new("what", "log")]);
             observer.observe(export::dropped(), &[KeyValue::new("what", "span")]);
         });
         let _ = dropped.build();
+        if has_witness {
+            let Metric { name, says, .. } = names::WITNESSED;
+            let witnessed = meter.u64_observable_gauge(name).with_description(says);
+            let _ = witnessed.with_callback(|observer| observer.observe(WITNESSED.load(Ordering::Relaxed).into(), &[])).build();
+        }
     }
 
     /// The term that is held ends at this S, unless it is renewed; none: none is held.
@@ -125,9 +139,10 @@ impl Metrics {
         self.soft.store(soft.map_or(0, Instant::as_nanos), Ordering::Relaxed);
     }
 
-    /// What the election reported.
+    /// Counts an event of the election.
     pub(super) fn event(&self, event: &Event) {
         match event {
+            Event::BacksOff(backoff) => self.backoff.store(backoff.until.as_nanos(), Ordering::Relaxed),
             Event::Transitioned(transition) => self.transitioned(transition),
             Event::Renewed { margin, .. } => self.margin.record(margin.0.max(0.0), &[]),
             Event::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
@@ -136,6 +151,7 @@ impl Metrics {
             Event::Ready
             | Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
+            | Event::Preempts { .. }
             | Event::HolderChanged { .. }
             | Event::Campaigning { .. }
             | Event::CampaignLost(_)
@@ -174,7 +190,7 @@ impl Metrics {
         self.phases.record(took, &[KeyValue::new("to", to.as_str()), KeyValue::new("phase", phase.kind.as_str())]);
     }
 
-    /// What init said.
+    /// Counts a message from init.
     pub(super) fn heard(&self, message: &ToElector) {
         if let ToElector::Restarting { exit, .. } = message {
             self.workload_restarts.add(1, &[]);
@@ -272,6 +288,7 @@ mod tests {
     fn initial() -> InitialState {
         let mut config = Config::default();
         config.lease.name = "billing".into();
+        config.lease.witness = Some("@tenure".into());
         InitialState::first(config, "a_1".into())
     }
 
@@ -303,12 +320,12 @@ mod tests {
             info: TermInfo {
                 slot: Slot::default(),
                 token: "42".into(),
-                uid: uid.clone(),
+                uid,
                 transitions: 7,
                 acquired_at: empty(),
                 traceparent: empty(),
             },
-            confirmed: Confirmed { uid, resource_version: "42".into(), spec: empty(), deadlines },
+            confirmed: Confirmed { resource_version: "42".into(), preferred_holder: None, deadlines },
             stopping: None,
             traceparent: empty(),
             released: false,
@@ -366,6 +383,7 @@ mod tests {
                 "tenure_workload_exits_total{how=\"SIGKILL\"} 1",
                 "tenure_kills_total{why=\"signal\"} 1",
                 "tenure_elector_restarts_total 0",
+                "tenure_witnessed 0",
                 concat!("tenure_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             ],
         );

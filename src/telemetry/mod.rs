@@ -1,7 +1,7 @@
 //! Traces, metrics and log lines; can never delay a transition.
 //!
-//! Owns what people and collectors get to see of an election. Everything here is told what happened afterwards, on the elector's
-//! own thread, and never waits there: log lines that do not fit are dropped, spans go to a bounded queue of the SDK's.
+//! Owns everything that people and collectors see of an election. It is told of each event afterwards, on the elector's own
+//! thread, and never waits there: log lines that do not fit are dropped, and spans go to a bounded queue of the SDK.
 //!
 //! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's first message, then [`Telemetry::report`] for
 //! whatever the election reports, [`Telemetry::heard`] for each message from init, and [`Telemetry::amend`] before a Lead. Before
@@ -12,6 +12,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use tracing::warn;
 
+pub(crate) use self::metrics::WITNESSED;
 use self::{
     event_log::EventLog,
     export::{Export, OtlpConfig, Signal},
@@ -45,9 +46,9 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Reads the standard OTEL_* variables, those that decide whether anything is exported through `variable`; without an endpoint
-    /// in them nothing is exported and nothing runs, and neither is it where they cannot work, which is logged. The metrics are
-    /// in `page` as well, if there is one.
+    /// Starts the log of events and, by the standard OTEL_* variables, the export. `variable` reads those that decide whether
+    /// anything is exported. Without an endpoint nothing is exported and nothing runs. Variables that cannot work are logged. The
+    /// metrics are in `page` as well, if there is one.
     ///
     /// The namespace in `initial` is the Lease's, discovered if the configuration leaves it open.
     ///
@@ -67,16 +68,15 @@ impl Telemetry {
             None
         });
         let metrics = Metrics::start(page, otlp, initial);
-        let log = EventLog::new(lease.name.clone(), initial.identity.clone());
+        let log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset);
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
         }
         Self { log, spans: Spans::new(lease.namespace.clone(), lease.name.clone(), fastrand::u64(..)), export, metrics }
     }
 
-    /// Marks the transition's span that the workload is given as not sampled, where it is not. Without an exporter it stays as the
-    /// Lease has it: what the workload exports itself is one trace across replicas then too. To be called before init is told of
-    /// the term.
+    /// Marks the transition's span in the workload's TRACEPARENT as not sampled, if it is not. Without an exporter it stays as in
+    /// the Lease, so that the workload's own export is one trace across replicas. Call it before init is told of the term.
     pub fn amend(&self, info: &mut TermInfo) {
         let Some(export) = &self.export else { return };
         if let Some(context) = TraceContext::parse(&info.traceparent).filter(|context| !export.samples(context.trace_id)) {
@@ -94,7 +94,7 @@ impl Telemetry {
     }
 
     /// Logs and counts what init said.
-    pub fn heard(&self, message: &ToElector) {
+    pub fn heard(&mut self, message: &ToElector) {
         self.log.heard(message);
         self.metrics.iter().for_each(|metrics| metrics.heard(message));
     }
@@ -115,7 +115,8 @@ impl Telemetry {
     }
 
     /// The term that is held ends at this S, unless it is renewed; none: none is held.
-    pub fn holds(&self, soft: Option<Instant>) {
+    pub fn holds(&mut self, soft: Option<Instant>) {
+        self.log.holds(soft);
         self.metrics.iter().for_each(|metrics| metrics.holds(soft));
     }
 

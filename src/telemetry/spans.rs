@@ -61,6 +61,8 @@ impl Spans {
             Event::Ready
             | Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
+            | Event::BacksOff(_)
+            | Event::Preempts { .. }
             | Event::HolderChanged { .. }
             | Event::Campaigning { .. }
             | Event::Renewed { .. }

@@ -10,7 +10,7 @@ use std::{
 use libtest_mimic::Failed;
 
 use crate::{
-    complete::forgo,
+    complete::skip,
     support::server::{SCRATCH, scratch},
 };
 
@@ -26,10 +26,10 @@ pub(crate) fn directory() -> Option<PathBuf> {
 pub(crate) fn run(length: Duration) -> Result<(), Failed> {
     if let Some(reason) = hindrance() {
         let reason = format!("it takes network namespaces, veth, a bridge and iptables: {reason}");
-        return forgo("the attack", &reason, length).map_err(Into::into);
+        return skip("the attack", &reason, length).map_err(Into::into);
     }
     if !crate::peer::build() {
-        forgo("an attack beside client-go", "its wrapper cannot be built (go)", length)?;
+        skip("an attack beside client-go", "its wrapper cannot be built (go)", length)?;
     }
     let directory = Directory::new();
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;

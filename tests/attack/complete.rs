@@ -8,6 +8,8 @@ use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE, suppor
 const COMPLETE: Duration = Duration::from_secs(600);
 /// In this time it finds a frozen standby to strike, which few replicas are.
 const LONG: Duration = Duration::from_secs(1_800);
+/// What a witness says once it has released.
+pub(crate) const OBITUARY: &str = "it is dead, and what it held is given back";
 /// What init says of one that somebody else has continued.
 const UNFROZEN: &str = "the workload is not frozen";
 
@@ -15,7 +17,7 @@ const UNFROZEN: &str = "the workload is not frozen";
 ///
 /// # Errors
 /// It must be.
-pub(crate) fn forgo(part: &str, reason: &str, length: Duration) -> Result<(), String> {
+pub(crate) fn skip(part: &str, reason: &str, length: Duration) -> Result<(), String> {
     if length >= COMPLETE {
         return Err(format!("{part}: {reason}"));
     }
@@ -32,7 +34,11 @@ pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), Strin
     let missed = Fault::ALL.iter().filter(|fault| !struck.contains(fault) && !rare(fault));
     let mut missing: Vec<_> = missed.map(|fault| fault.describe()).collect();
     let came_up = |words: &str| histories.iter().any(|history| history.said(words) > 0);
-    let said = [("a hook that leaves a daemon", LEFT), ("a leader that hangs and is found out", NOT_LIVE)];
+    let said = [
+        ("a hook that leaves a daemon", LEFT),
+        ("a leader that hangs and is found out", NOT_LIVE),
+        ("a witness that releases", OBITUARY),
+    ];
     let found = ("a standby that is found not to be frozen", UNFROZEN);
     let said = said.into_iter().chain((length >= LONG).then_some(found));
     missing.extend(said.filter(|(_, words)| !came_up(words)).map(|(what, _)| what));

@@ -20,6 +20,9 @@ pub(crate) enum Fault {
     KillElectorAround(Moment, Half),
     KillElectorInWait,
     KillElectorAfterProof,
+    KillWitness,
+    KillBoth,
+    FreezeWitness,
     KillWorkload,
     FreezeInit,
     FreezeElector,
@@ -92,6 +95,9 @@ const KINDS: [Kind; Fault::COUNT] = {
         kind(KillElectorAround(Release, Reply), "elector killed, its release unanswered", Group::Processes, DELAYED),
         kind(KillElectorInWait, "elector killed while nobody holds", Group::Processes, AT_ONCE),
         kind(KillElectorAfterProof, "elector killed between proof and release", Group::Processes, DELAYED),
+        kind(KillWitness, "witness killed", Group::Processes, AT_ONCE),
+        kind(KillBoth, "init and witness killed", Group::Processes, AT_ONCE),
+        kind(FreezeWitness, "witness frozen", Group::Processes, (500, 8_000)),
         kind(KillWorkload, "workload killed", Group::Processes, AT_ONCE),
         kind(FreezeInit, "init frozen", Group::Processes, (500, 8_000)),
         kind(FreezeElector, "elector frozen", Group::Processes, (500, 8_000)),
@@ -131,7 +137,7 @@ const KINDS: [Kind; Fault::COUNT] = {
 };
 
 impl Fault {
-    const COUNT: usize = 46;
+    const COUNT: usize = 49;
 
     /// All, in the order of the report.
     pub(crate) const ALL: [Self; Self::COUNT] = {

@@ -167,7 +167,10 @@ fn judge_requests(history: &History, replica: &Replica, verdict: &mut Verdict) {
             wrong("wrote the same spec twice");
         }
         if request.is_release() {
-            let dead = |life: &&Life| life.replica != replica.name || life.first > request.at || life.last < request.at;
+            // A witness releases for the one that it names.
+            let obituary = text(&request.body["metadata"]["annotations"], "tenure.dev/obituary").split('_').next();
+            let of = obituary.filter(|name| !name.is_empty()).unwrap_or(&replica.name);
+            let dead = |life: &&Life| life.replica != of || life.first > request.at || life.last < request.at;
             if let Some(life) = history.lives.iter().find(|life| !dead(life)) {
                 wrong(&format!("released at {:?} before it was dead: {life:?}", request.at));
             }

@@ -77,6 +77,7 @@ fn main() -> ExitCode {
     if let Some(code) = standby::face().or_else(support::workload::face) {
         return code;
     }
+    support::fresh::start();
     if let Some(directory) = apart::directory() {
         return attack(&directory);
     }

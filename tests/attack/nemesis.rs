@@ -174,6 +174,12 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             window::kill_in_wait(world, after).await.then_some(Done::AtOnce)
         }
         Fault::KillElectorAfterProof => Some(Done::For(Undo::Window(window::kill_after_proof(world, index).await?))),
+        Fault::KillWitness => send(soon(SEARCH, place.witness.init()).await?, Signal::SIGKILL),
+        Fault::KillBoth => {
+            send(soon(SEARCH, place.witness.init()).await?, Signal::SIGKILL)?;
+            send(init().await?, Signal::SIGKILL)
+        }
+        Fault::FreezeWitness => freeze(vec![soon(SEARCH, place.witness.init()).await?]),
         Fault::KillWorkload => send(workload().await?, Signal::SIGKILL),
         Fault::FreezeInit => freeze(vec![init().await?]),
         Fault::FreezeElector => freeze(vec![elector().await?]),
@@ -249,7 +255,9 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
         Undo::Token => {
             let Some(token) = rights::renew(&world.stage, &world.places[place].account).await else { return false };
             let place = &mut world.places[place];
-            std::fs::write(world.stage.token_file(&place.replica.name), &token).expect("a file");
+            for name in [&place.replica.name, &place.witness.name] {
+                std::fs::write(world.stage.token_file(name), &token).expect("a file");
+            }
             place.token = token;
         }
         Undo::Wall => _ = world.places[place].wall.shift(0),

@@ -65,7 +65,7 @@ impl Manner {
         (Self::Forged, "forged"),
     ];
 
-    const fn patience(self) -> Option<Duration> {
+    const fn wait_limit(self) -> Option<Duration> {
         match self {
             Self::Prompt => Some(Duration::ZERO),
             Self::Late => Some(Duration::from_millis(120)),
@@ -148,8 +148,8 @@ impl Workload {
                 if signal == Signal::SIGUSR1 {
                     leading = Some(self.lead());
                 }
-                if let (Signal::SIGUSR2, Some(leads), Some(patience)) = (signal, &mut leading, self.manner.patience()) {
-                    leads.until = leads.until.min(clock::boot() + patience);
+                if let (Signal::SIGUSR2, Some(leads), Some(wait_limit)) = (signal, &mut leading, self.manner.wait_limit()) {
+                    leads.until = leads.until.min(clock::boot() + wait_limit);
                 }
             }
         }

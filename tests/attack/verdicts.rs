@@ -12,7 +12,7 @@ use tenure::{
 };
 
 use crate::{
-    complete,
+    complete::{self, OBITUARY},
     fault::Fault,
     history::{History, Replica},
     judge::{self, Excuse, Verdict},
@@ -49,6 +49,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_acquisition_is_judged_although_a_killed_server_did_not_record_it,
         a_write_is_not_compared_with_what_it_did_not_replace_where_etcd_may_have_kept_an_edit_to_itself,
         nobody_is_written_where_nobody_holds_and_as_the_law_says,
+        a_witness_releases_once_the_one_that_it_names_is_dead,
         a_complete_attack_lacks_no_fault,
         with_several_slots_so_many_run_at_once_one_in_each_and_one_in_each_replica,
         with_several_slots_tokens_rise_and_holds_end_under_each_lease,
@@ -208,6 +209,21 @@ fn nobody_is_written_where_nobody_holds_and_as_the_law_says() {
     assert_eq!(judged(waited_for.clone(), &waited_for, NOBODY), 1, "nobody held it for as long already");
 }
 
+fn a_witness_releases_once_the_one_that_it_names_is_dead() {
+    let judged = |at: u64, named: &str| {
+        let mut release = json!({ "metadata": { "annotations": { "tenure.dev/obituary": named } }, "spec": spec(at, "") });
+        release["spec"]["holderIdentity"] = json!("");
+        let release = Exchange { request: request(at, Verb::Update, release), ..written(at, "0-2") };
+        let mut history = History::of_replicas([tenure("0-1", vec![written(1_000, "0-1")]), tenure("0-2", vec![release])]);
+        history.lives = vec![life("0-1", 1_100, [(1_090, 2_000)])];
+        found(&history)
+    };
+
+    assert_eq!(judged(2_001, "0-1_0"), Vec::<String>::new());
+    assert!(judged(2_000, "0-1_0")[0].contains("before it was dead"));
+    assert_eq!(judged(2_000, "0-3_0"), Vec::<String>::new(), "another one lives");
+}
+
 fn a_complete_attack_lacks_no_fault() {
     let judged = |faults: &[Fault], said: &[&str]| {
         let lines = said.iter().map(|line| (*line).to_owned()).collect();
@@ -219,10 +235,10 @@ fn a_complete_attack_lacks_no_fault() {
         complete::judge(&[one, other], Duration::from_secs(600))
     };
 
-    let said = [LEFT, NOT_LIVE];
+    let said = [LEFT, NOT_LIVE, OBITUARY];
     assert_eq!(judged(&Fault::ALL, &said), Ok(()));
     assert_eq!(judged(&Fault::ALL, &said[1..]), Err("faults that did not come up: a hook that leaves a daemon".into()));
-    assert_eq!(judged(&Fault::ALL, &said[..1]), Err("faults that did not come up: a leader that hangs and is found out".into()));
+    assert_eq!(judged(&Fault::ALL, &said[..2]), Err("faults that did not come up: a witness that releases".into()));
     assert_eq!(judged(&Fault::ALL[1..], &said), Err("faults that did not come up: SIGTERM to init".into()));
 }
 
@@ -348,7 +364,7 @@ fn spec(at: u64, replica: &str) -> Value {
 }
 
 fn request(at: u64, verb: Verb, body: Value) -> Request {
-    Request { at: moment(at), verb, uri: String::new(), authorization: String::new(), body }
+    Request { at: moment(at), verb, method: http::Method::GET, uri: String::new(), authorization: String::new(), body }
 }
 
 /// A hold that is answered at once.

@@ -72,6 +72,8 @@ impl Kind {
     }
 }
 
+/// Where the witness of a place listens: each place has a network of its own.
+const SOCKET: &str = "@tenure";
 /// The place of the replica that is not tenure, in the world that has one.
 const PEERS_PLACE: usize = 2;
 /// The maximum age of the last stamp of a running workload.
@@ -116,6 +118,8 @@ pub(crate) struct Shared {
 /// Where replicas run, one after another.
 pub(crate) struct Place {
     pub(crate) replica: Replica,
+    /// In its network, as a second container of its pod is; half of the replicas tell it of themselves.
+    pub(crate) witness: Replica,
     pub(crate) network: Network,
     pub(crate) processor: Processor,
     pub(crate) wall: Wall,
@@ -183,10 +187,22 @@ impl World {
             let account = account(usize::from(index));
             let token = world.stage.api.minimal_account(&account, &world.stage.namespace, LEASE, &verbs(kind)).await;
             let place = usize::from(index);
+            let witness = world.witness(place, network.enter(), token.clone()).await;
             let replica = world.replica(place, &network, &processor, &wall, &token).await;
-            world.places.push(Place { replica, network, processor, wall, account, token });
+            world.places.push(Place { replica, witness, network, processor, wall, account, token });
         }
         world
+    }
+
+    /// A witness with a new name.
+    async fn witness(&mut self, place: usize, network: Vec<String>, token: String) -> Replica {
+        let count = self.made.entry(place).or_default();
+        *count += 1;
+        let mut prepared = self.stage.prepare_at(&format!("{place}-{count}"), token, GATEWAY).await.uncontained();
+        prepared.launch.runner = Some([env!("CARGO_BIN_EXE_tenure"), "witness", "--socket", SOCKET].map(str::to_owned).into());
+        prepared.launch.workload.clear();
+        prepared.launch.confined_by = network;
+        prepared.start()
     }
 
     /// A replica with a new name: its place, and the number of replicas there before it.
@@ -198,6 +214,9 @@ impl World {
         let mut prepared = self.stage.prepare_at(&name, token.to_owned(), GATEWAY).await;
         for (key, value) in SETTINGS {
             prepared = prepared.set(key, value);
+        }
+        if fastrand::Rng::with_seed(seed.rotate_left(16)).bool() {
+            prepared = prepared.set("lease.witness", SOCKET);
         }
         let is_frozen = self.kind == Kind::Plain && fastrand::Rng::with_seed(seed).bool();
         if self.kind != Kind::Always {
@@ -231,15 +250,23 @@ impl World {
     /// Replaces replicas that have ended, as kubelet does.
     pub(crate) async fn replace_ended(&mut self) {
         for index in 0..self.places.len() {
+            if !self.places[index].witness.runs() {
+                let Place { network, token, .. } = &self.places[index];
+                let (network, token) = (network.enter(), token.clone());
+                let next = self.witness(index, network, token).await;
+                let ended = std::mem::replace(&mut self.places[index].witness, next);
+                let code = ended.exit().await;
+                self.bury(&ended, Some(code));
+            }
             if self.places[index].replica.runs() {
                 continue;
             }
-            let Place { replica, network, processor, wall, account, token } = self.places.remove(index);
+            let Place { replica, witness, network, processor, wall, account, token } = self.places.remove(index);
             let code = replica.exit().await;
             self.bury(&replica, Some(code));
             drop(replica);
             let replica = self.replica(index, &network, &processor, &wall, &token).await;
-            self.places.insert(index, Place { replica, network, processor, wall, account, token });
+            self.places.insert(index, Place { replica, witness, network, processor, wall, account, token });
         }
     }
 
@@ -258,6 +285,9 @@ impl World {
             }
             place.replica.exit().await;
             self.bury(&place.replica, None);
+            place.witness.signal(Signal::SIGKILL).await;
+            place.witness.exit().await;
+            self.bury(&place.witness, None);
         }
     }
 

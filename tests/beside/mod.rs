@@ -44,33 +44,33 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
 }
 
 /// Where commands run: behind a proxy, in the namespace of the case; unless said otherwise, as an administrator.
-struct Desk<'a> {
+pub(crate) struct Desk<'a> {
     stage: &'a Stage,
-    proxy: Proxy,
+    pub(crate) proxy: Proxy,
     kubeconfig: PathBuf,
 }
 
 /// How a command ended.
 #[derive(Debug)]
-struct Ended {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ended {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 impl<'a> Desk<'a> {
-    async fn of(stage: &'a Stage) -> Self {
+    pub(crate) async fn of(stage: &'a Stage) -> Self {
         Self::with(stage, stage.api.token()).await
     }
 
     /// As whoever has this token.
-    async fn with(stage: &'a Stage, token: &str) -> Self {
+    pub(crate) async fn with(stage: &'a Stage, token: &str) -> Self {
         let Prepared { proxy, .. } = stage.prepare_at("desk", token.to_owned(), Ipv4Addr::LOCALHOST).await;
         let directory = stage.directory().join("desk");
         fs::create_dir_all(&directory).expect("a directory");
@@ -78,7 +78,7 @@ impl<'a> Desk<'a> {
         Self { stage, proxy, kubeconfig }
     }
 
-    fn command(&self, line: &[&str]) -> Command {
+    pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_tenure")]).args(line);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &self.kubeconfig);
@@ -91,7 +91,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Runs it to its end.
-    async fn ends(&self, line: &[&str]) -> Ended {
+    pub(crate) async fn ends(&self, line: &[&str]) -> Ended {
         let mut running = self.starts(line);
         let mut out = String::new();
         within(PATIENCE, &format!("{line:?} ends"), async {
@@ -104,7 +104,7 @@ impl<'a> Desk<'a> {
         Ended { code, out, err }
     }
 
-    fn starts(&self, line: &[&str]) -> Running {
+    pub(crate) fn starts(&self, line: &[&str]) -> Running {
         let mut child = self.command(line).spawn().expect("it starts");
         let (out, lines) = unbounded_channel();
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -126,8 +126,8 @@ impl<'a> Desk<'a> {
 }
 
 /// A command that goes on; it ends when this is dropped.
-struct Running {
-    pid: Pid,
+pub(crate) struct Running {
+    pub(crate) pid: Pid,
     lines: UnboundedReceiver<String>,
     ended: JoinHandle<Output>,
 }
@@ -144,12 +144,12 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid, signal).expect("it lives");
     }
 
     /// Its exit code, or 128 plus the signal that ended it, and what it complained of.
-    async fn exit(mut self) -> (i32, String) {
+    pub(crate) async fn exit(mut self) -> (i32, String) {
         let output = within(PATIENCE, "it ends", &mut self.ended).await.expect("no panic inside");
         let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or_default());
         (code, String::from_utf8(output.stderr).expect("text"))

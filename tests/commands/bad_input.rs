@@ -38,7 +38,7 @@ fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps(
     let parts = [
         "--lease-duration: lease.duration: only 1 attempt to renew fits",
         "stopped after 6s880ms",
-        "set lease.duration to 13s or more",
+        "Set lease.duration to 13s or more",
     ];
     tenure(&["--lease", "x", "--lease-duration", "12s", "--", "true"], &[]).says(78, &parts);
     for (wrong, said) in [
@@ -64,8 +64,8 @@ fn every_mistake_is_said_at_once() {
             "refused for 5 reasons",
             &format!("{file}:3: lease.duration: \"15\" is not a duration"),
             &format!("{file}:6: workload.runz: "),
-            "TENURE_LOG__LEVEL: log.level: \"loud\" is none of error, warn, info, debug, trace",
-            "--set workload.onLoss: workload.onLoss: \"stay\" is none of follow, exit",
+            "TENURE_LOG__LEVEL: log.level: \"loud\" is not one of error, warn, info, debug, trace",
+            "--set workload.onLoss: workload.onLoss: \"stay\" is not one of follow, exit",
             "workload.command: there is no workload",
         ],
     );
@@ -93,11 +93,11 @@ signals:
     let expected = [
         "5: workload.notifyAccess: there is no NOTIFY_SOCKET: set ",
         "7: workload.readiness.period: 0s leaves no time: write ",
-        "8: workload.readiness.exec: says nothing: write ",
-        "9: workload.readiness.http: port is missing: write ",
-        "10: workload.readiness.tcp: http is set too, and only one of them can be asked: remove one",
-        "12: workload.liveness: what is frozen answers nobody: remove it, or ",
-        "14: signals.onLead: tells a frozen workload nothing, because all that it gets is SIGCONT: remove it",
+        "8: workload.readiness.exec: this section is empty: write ",
+        "9: workload.readiness.http: the port is missing: write ",
+        "10: workload.readiness.tcp: http is set too, and a probe has only one way to ask: remove one",
+        "12: workload.liveness: a frozen workload cannot answer: remove the probe, or ",
+        "14: signals.onLead: a frozen workload is told nothing, because it gets only SIGCONT: remove this key",
     ]
     .map(|said| format!("{file}:{said}"));
     let parts: Vec<&str> = expected.iter().map(String::as_str).chain(["refused for 7 reasons"]).collect();
@@ -207,11 +207,13 @@ fn last_words_replace_earlier_ones_and_wait_for_nobody_who_would_read_them() {
 
 #[test]
 fn a_start_that_fails_beside_a_tenure_that_is_pid_1_leaves_no_last_words() {
-    let tenure = env!("CARGO_BIN_EXE_tenure");
-    let script = format!("{tenure} stauts; {tenure} --lease x; read -r line </dev/termination-log; echo \"left: $line\"");
+    let script = "\"$0\" stauts; \"$0\" --lease x; read -r line </dev/termination-log; echo \"left: $line\"";
     let make = "mount -t proc proc /proc && : >/dev/termination-log";
-    let (ended, said) =
-        in_namespaces(&["--pid", "--fork"], &format!("{make} && exec \"$1\" --leader-election=off -- sh -c '{script}'"), "");
+    let (ended, said) = in_namespaces(
+        &["--pid", "--fork"],
+        &format!("{make} && exec \"$1\" --leader-election=off -- sh -c '{script}' \"$1\""),
+        "",
+    );
     assert_eq!((ended, said.as_str()), (Some(0), "left: \n"));
 }
 
@@ -278,7 +280,7 @@ fn no_permission_is_77_and_says_for_what() {
     tenure(&["status", "x"], &variables).says(77, &["403", "is forbidden"]);
     let parts = [
         "FAIL  Lease default/x cannot be read",
-        "FAIL  update Lease default/x is not permitted (no rule): add the verb to the Role",
+        "FAIL  update Lease default/x is not permitted (no rule): add this to the rules of the Role of this service account:\n        - {",
         "note  watch Lease default/x is not permitted (no rule): standbys poll",
         "ok    create leases in default",
     ];

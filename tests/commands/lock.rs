@@ -2,7 +2,7 @@
 
 use crate::{
     scratch::Scratch,
-    world::{Embedded, tenure},
+    world::{Embedded, tenure, tenure_after},
 };
 
 const NO_WAIT: (&str, &str) = ("TENURE_LEASE__CREATION_WAIT", "0s");
@@ -58,7 +58,7 @@ fn all_that_is_wrong_with_a_lock_is_said_at_once() {
         &[
             "refused for 6 reasons",
             ":2: workload.stop.graze: there is no such key",
-            "--set workload.runs: workload.runs: does not apply",
+            "--set workload.runs: workload.runs: this key does not apply",
             "--timeout: \"5\" is not a duration",
             "--leader-election: lease.enabled: without leader election there is no lock",
             "lease.name: the Lease needs a name",
@@ -76,4 +76,33 @@ fn a_line_that_is_no_lock_is_64() {
     ] {
         tenure(line, &[]).says(64, &[said]);
     }
+}
+
+#[test]
+fn a_bound_holds_where_no_elector_can_be_started() {
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
+    let _server = Embedded::start(&file);
+    for bound in [&["--try"][..], &["--timeout", "1s"]] {
+        let lock = [&["lock"], bound, &["x", "--", "echo", "ran"]].concat();
+        let ended = tenure_after("ulimit -n 10 && exec \"$@\"", &lock, &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
+        ended.says(70, &["the Lease lock-x was not acquired: no elector works"]);
+        assert!(!ended.out.contains("ran"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_hang_up_ends_a_wait_unless_it_was_to_be_ignored() {
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
+    let _server = Embedded::start(&file);
+    let variables = [("KUBECONFIG", file.to_str().unwrap())];
+    // It sits the wait for a Lease that is not there yet out, and is hung up meanwhile.
+    let hung_up = "(sleep 1; kill -HUP $$) & exec";
+    let lock = ["lock", "--set", "lease.creationWait=3s", "x", "--", "echo", "ran"];
+    // However the tests were started.
+    let ended = tenure_after(&format!("{hung_up} env --default-signal=HUP \"$@\""), &lock, &variables);
+    ended.says(129, &[]);
+    assert!(!ended.out.contains("ran"), "{ended:?}");
+    tenure_after(&format!("trap '' HUP; {hung_up} \"$@\""), &lock, &variables).says(0, &["ran"]);
 }

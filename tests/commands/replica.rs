@@ -43,7 +43,7 @@ fn a_replica_says_what_is_odd_about_it() {
     replica.says(&["the Lease is called a-b", "\"A_B\""]);
     replica.says(&["not PID 1"]);
     replica.says(&["the API server is https://api.invalid", "its certificate is not verified"]);
-    replica.says(&["HTTPS_PROXY is not used", "api.invalid"]);
+    replica.says(&["HTTPS_PROXY is not used"]);
     assert_eq!(replica.end(), Some(0));
 }
 
@@ -163,7 +163,9 @@ fn few_open_files_cost_no_fuse_where_more_are_granted_and_are_told_where_they_ar
     };
 
     let raised = limited("--nofile=33:200");
-    raised.says(0, &["33\nMax open files            160                  200 "]);
+    raised.says(0, &["33\nMax open files"]);
+    let soft: u64 = raised.out.split_whitespace().nth(4).and_then(|limit| limit.parse().ok()).expect("a limit");
+    assert!((160..180).contains(&soft), "160 beside those that are open: {raised:?}");
     assert!(!raised.err.contains("kernel fuse"), "{raised:?}");
 
     limited("--nofile=33:33").says(0, &["33\n", "no kernel fuse", "the limit on open files (ulimit -n) has room for 0 of them"]);

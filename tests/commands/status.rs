@@ -282,5 +282,5 @@ fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
 
 #[test]
 fn its_help_says_that_it_judges_by_the_wall_clock() {
-    tenure(&["status", "--help"], &[]).says(0, &["0 held, 1 free, resting, expired or held by nobody", "wall clock"]);
+    tenure(&["status", "--help"], &[]).says(0, &["0 held; 1 free, resting, expired, or held by nobody", "wall clock"]);
 }

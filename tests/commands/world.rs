@@ -18,7 +18,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::scratch::Scratch;
+use crate::{denied::denied, scratch::Scratch};
 
 /// Far longer than any of these needs; beyond it, it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -46,6 +46,13 @@ pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables, Stdio::piped())
 }
 
+/// Runs the binary at the end of this shell script.
+pub(crate) fn tenure_after(script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tenure")]);
+    run(shell, arguments, variables, Stdio::piped())
+}
+
 /// Runs the binary in a pod whose service account has the files of this directory.
 pub(crate) fn tenure_in_a_pod(account: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(in_a_pod(account), arguments, variables, Stdio::piped())
@@ -61,6 +68,22 @@ pub(crate) fn tenure_among_hidden(arguments: &[&str], variables: &[(&str, &str)]
     let inner = "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"";
     let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
     run(after(&script, Path::new("sh")), arguments, variables, Stdio::piped())
+}
+
+/// Runs the binary as PID 1.
+pub(crate) fn tenure_as_pid_1(arguments: &[&str]) -> Ended {
+    run(pid_1(), arguments, &[], Stdio::piped())
+}
+
+/// The same where the kernel refuses a system call.
+pub(crate) fn tenure_as_pid_1_denied(call: libc::c_long, arguments: &[&str]) -> Ended {
+    let mut command = pid_1();
+    denied(&mut command, call);
+    run(command, arguments, &[], Stdio::piped())
+}
+
+fn pid_1() -> Command {
+    after("exec unshare --fork --pid --mount-proc --kill-child \"$@\"", Path::new("sh"))
 }
 
 /// Runs the binary where this is all that is in /etc/tenure.
@@ -213,6 +236,13 @@ impl Running {
     /// Runs the binary with only these variables in its environment.
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, impl AsRef<OsStr> + Copy)]) -> Self {
         Self::run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables)
+    }
+
+    /// The same as PID 1 where the kernel refuses a system call.
+    pub(crate) fn as_pid_1_denied(call: libc::c_long, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = pid_1();
+        denied(&mut command, call);
+        Self::run(command, arguments, variables)
     }
 
     /// The same in a pod whose service account has the files of this directory.

@@ -7,7 +7,7 @@ use tenure::clock;
 
 use super::{
     assert_stopped_at_s, counts_from, is_renewal, lead, said,
-    spec::{UNHURRIED, released},
+    spec::{UNHURRIED, held, released},
     support::{
         api::Verbs,
         case::{Case, cases},
@@ -26,6 +26,7 @@ pub fn all() -> Vec<Case> {
         case_42_passing_failures_are_retried_until_the_soft_deadline,
         case_44_a_403_while_leading_passes,
         case_44_a_403_at_the_start_is_said_once,
+        a_replica_that_may_not_update_the_lease_is_not_ready_until_it_may,
         case_45_no_such_api_is_said_and_retried,
         case_45_no_such_namespace_is_said_and_retried,
         case_46_a_refused_write_is_not_repeated_as_it_was,
@@ -147,6 +148,31 @@ async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
     me.proxy.clear();
 
     stage.witness.start("me", 0).await;
+}
+
+async fn a_replica_that_may_not_update_the_lease_is_not_ready_until_it_may(stage: Stage) {
+    stage.lease.create(held("another", 3600)).await;
+    let (address, _kept) = stage.free_address();
+    let prepared = stage.prepare_with("me", &Verbs::default().without("update")).await;
+    let me = prepared.unhurried().set("log.level", "info").set("http.listen", address.to_string()).start();
+
+    me.said(&format!("resourceNames: [{LEASE}], verbs: [update]")).await;
+
+    let page = stage.page(address, "/readyz").await;
+    assert!(page.contains("503") && page.contains("this replica may not update the Lease"), "{page}");
+    assert_eq!(stage.probe(address, "/livez").await, 200);
+    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", stage.namespace);
+    let rule =
+        json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["update"] });
+    stage.api.create(&format!("{rbac}/roles"), &json!({ "metadata": { "name": "more" }, "rules": [rule] })).await;
+    let binding = json!({
+        "metadata": { "name": "more" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "more" },
+        "subjects": [{ "kind": "Group", "name": "system:serviceaccounts", "apiGroup": "rbac.authorization.k8s.io" }],
+    });
+    stage.api.create(&format!("{rbac}/rolebindings"), &binding).await;
+    me.said("may update its Lease now").await;
+    assert_eq!(stage.probe(address, "/readyz").await, 200);
 }
 
 async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {

@@ -60,7 +60,7 @@ async fn case_67_what_cannot_be_lawful_is_refused_without_a_request(stage: Stage
         ("lease.attemptTimeout", "0s", "10ms is the shortest"),
         ("lease.attemptTimeout", "9ms", "10ms is the shortest"),
         ("lease.attemptTimeout", "-1s", "lease.attemptTimeout"),
-        ("lease.attemptTimeout", "3s", "one attempt takes up to 3s and a pause of 200ms"),
+        ("lease.attemptTimeout", "3s", "One attempt takes up to 3s, and the pause after it 200ms"),
         ("lease.name", "///", "\"///\" has no character that the name of an object may begin with"),
     ] {
         let me = stage.prepare("me").await.set(key, value).start();

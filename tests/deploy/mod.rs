@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::case::{Case, REAL};
 
-mod namespace;
+pub(crate) mod namespace;
 
 use namespace::{Ended as _, Namespace};
 
@@ -247,6 +247,12 @@ struct Example {
 const ALL_EXAMPLES: &[Example] = &[
     Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
     Example { file: "job.yaml", account: "billing-import", workloads: &["job/billing-import"], leases: &["lock-billing-import"] },
+    Example {
+        file: "transaction.yaml",
+        account: "billing-release",
+        workloads: &["job/billing-release"],
+        leases: &["txn-billing-release"],
+    },
     Example { file: "sidecar.yaml", account: "billing-mail", workloads: &["deployment/billing-mail"], leases: &["billing-mail"] },
     Example {
         file: "statefulset.yaml",
@@ -342,12 +348,17 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
     for Example { file, workloads, leases, .. } in ALL_EXAMPLES {
         for workload in *workloads {
             let template = template(&cluster.get(workload));
-            let init = &template["spec"]["initContainers"][0];
-            let container = if init.is_null() { &template["spec"]["containers"][0] } else { init };
-            let line: Vec<&str> = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+            let containers = ["initContainers", "containers"].into_iter().filter_map(|list| template["spec"][list].as_array());
+            let (witnesses, others): (Vec<_>, Vec<_>) =
+                containers.flatten().partition(|container| container["args"] == json!(["witness"]));
+            let is_told = |variable: &Value| *variable == json!({ "name": "TENURE_LEASE__WITNESS", "value": "@tenure" });
+            let told = others[0]["env"].as_array().is_some_and(|variables| variables.iter().any(is_told));
+            assert_eq!(told, witnesses.iter().any(|witness| witness["restartPolicy"] == "Always"), "{file}");
+            let line: Vec<&str> = others[0]["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
             let prefix = match line[0] {
                 "lock" => "lock-",
                 "task" => "tasklock-",
+                "apply" => "txn-",
                 _ => "",
             };
             let name = line[1].trim_start_matches("--lease=");

@@ -18,6 +18,8 @@ use crate::support::{
     stage::Stage,
 };
 
+mod existing;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// How a command is run.
@@ -66,15 +68,15 @@ const COMMANDS: &[(&str, How)] = &[
         Ends("4s920ms  S:"),
     ),
     (
-        "tenure check --offline --lease billing-writer --set lease.duration=90s --set lease.renewPeriod=10s -\
-         -set lease.attemptTimeout=5s --set workload.stop.lossGrace=10s -- billing-writer",
-        Ends("1m18s100ms  S:"),
+        "tenure check --offline --lease billing-writer --set lease.duration=60s --set lease.renewPeriod=10s -- billing-writer",
+        Ends("54s400ms  S:"),
     ),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),
     ("tenure pause billing-writer", Ends("paused")),
     ("tenure resume billing-writer", Ends("resumed")),
     ("tenure step-down billing-writer --wait", Ends("leads")),
+    ("tenure confirm-dead billing-writer --holder IDENTITY", By("tests/witness/mod.rs", "\"confirm-dead\"")),
     (
         "kubectl annotate lease billing-writer --overwrite tenure.dev/step-down=\"$(kubectl get lease billing-writer -o \
          jsonpath='{.spec.holderIdentity}')\"",
@@ -84,6 +86,10 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure lock --timeout 10m billing-export -- echo exports", Ends("exports")),
     ("tenure lock --timeout 10m billing-export -- sh -c 'tenure held --for 2s && echo writes'", Ends("writes")),
     ("tenure task nightly-report --every 24h --limit 1h -- echo reports", Stays("reports")),
+    (
+        "tenure task nightly-report --schedule \"0 2 * * *\" --time-zone Europe/Berlin --limit 1h -- echo reports",
+        By("src/config/tests/presets.txt", "--schedule '0 2 * * *' --time-zone Europe/Berlin --limit 1h"),
+    ),
     ("tenure --lease worker --slots 3 -- echo works", Stays("works")),
     ("cargo run -- dev-server --kubeconfig-out /tmp/leases", Stays("Leases are served")),
     ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
@@ -102,12 +108,46 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl tenure status tenure", By("tests/node/page.rs", "\"kubectl tenure status tenure\"")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
     ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),
+    ("tenure apply release-2 -f release.yaml", By("tests/transactions/mod.rs", "\"apply\", \"-f\"")),
+    ("tenure apply release-2 -f release.yaml --dry-run", By("tests/transactions/mod.rs", "\"--dry-run\"")),
+    ("tenure recover plan release-2", By("tests/transactions/mod.rs", "\"plan\", \"release-2\"")),
+    ("tenure recover apply release-2", By("tests/transactions/mod.rs", "\"apply\", \"release-2\"")),
+    (
+        "buildah push tenure-example docker-archive:/tmp/tenure-example.tar:tenure-example:latest",
+        By("tests/image/build", "docker-archive:$archive:$name"),
+    ),
+    ("buildah pull oci-archive:tenure-0.1.0.oci.tar", By("tests/release.rs", "\"pull\", &format!(\"oci-archive:")),
+    ("buildah tag tenure:0.1.0 tenure", By("tests/release.rs", "\"tag\"")),
+    (
+        "ln -s \"$(command -v tenure)\" ~/.local/bin/kubectl-tenure",
+        By("tests/documentation/mod.rs", "directory.join(\"kubectl-tenure\")"),
+    ),
     ("tests/run", By(".ci/run", "\ntests/run\n")),
 ];
 
 pub(crate) fn all() -> Vec<Case> {
     vec![
         Case { name: "each_command_does_what_it_says", on: REAL, body: |stage| Box::pin(run_all(stage)) },
+        Case {
+            name: "a_workload_that_exists_gets_tenure",
+            on: REAL,
+            body: |stage| Box::pin(async move { existing::a_workload_that_exists_gets_tenure(&stage) }),
+        },
+        Case {
+            name: "a_job_that_exists_gets_tenure",
+            on: REAL,
+            body: |stage| Box::pin(async move { existing::a_job_that_exists_gets_tenure(&stage) }),
+        },
+        Case {
+            name: "a_job_is_tried_again_on_the_codes_of_a_lock",
+            on: REAL,
+            body: |stage| Box::pin(async move { existing::a_job_is_tried_again_on_the_codes_of_a_lock(&stage) }),
+        },
+        Case {
+            name: "replicas_use_a_lease_in_another_cluster",
+            on: REAL,
+            body: |stage| Box::pin(async move { existing::replicas_use_a_lease_in_another_cluster(&stage) }),
+        },
         Case { name: "each_link_leads_to_a_file", on: REAL, body: |_| Box::pin(async { follow_links() }) },
     ]
 }
@@ -116,7 +156,7 @@ fn follow_links() {
     let summary = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).expect("the site's summary");
     for (page, text) in pages() {
         let name = page.file_name().expect("a name").to_string_lossy().into_owned();
-        let is_chapter = page.parent().is_some_and(|parent| parent.ends_with("docs")) && name != "SUMMARY.md";
+        let is_chapter = page.starts_with(Path::new(ROOT).join("docs")) && name != "SUMMARY.md";
         assert!(!is_chapter || summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not name {name}");
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         for link in links.filter(|link| !link.is_empty() && !link.starts_with("https://")) {
@@ -177,9 +217,9 @@ impl Place {
         fs::create_dir(&directory).expect("a new directory");
         let tenure = env!("CARGO_BIN_EXE_tenure");
         let scripts = [
-            ("tenure", format!("exec {tenure} \"$@\"")),
-            ("kubectl", format!("exec {} \"$@\"", programs::path("kubectl").display())),
-            ("cargo", format!("shift 2\nexec {tenure} \"$@\"")),
+            ("tenure", format!("exec '{tenure}' \"$@\"")),
+            ("kubectl", format!("exec '{}' \"$@\"", programs::path("kubectl").display())),
+            ("cargo", format!("shift 2\nexec '{tenure}' \"$@\"")),
             ("billing-writer", "echo writes\nexec sleep infinity".to_owned()),
         ];
         for (name, script) in scripts {

@@ -137,7 +137,7 @@ async fn a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is(stage: S
             ("workload.acknowledge", json!("none")),
             ("workload.candidate", json!("ready")),
             ("workload.readiness", probe(json!({ "file": { "path": ready(name) } }))),
-            ("signals", json!({ "onLead": "SIGHUP", "onFollow": "SIGWINCH" })),
+            ("signals", json!({ "onLead": "SIGHUP", "onFollow": "SIGUSR2" })),
         ];
         for (key, value) in settings {
             prepared = prepared.set(key, value);
@@ -160,7 +160,7 @@ async fn a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is(stage: S
     let transitions = released()["leaseTransitions"].as_i64().unwrap();
     assert_eq!(lease["spec"]["leaseTransitions"], transitions + 1, "nobody had it before");
     fs::write(ready("a"), "").unwrap();
-    a.said("how the workload is").await;
+    a.said("the program is ready").await;
     assert_eq!(pool.probe(address, "/readyz").await, 200);
     b.signal(Signal::SIGTERM).await;
 

@@ -346,3 +346,15 @@ pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(world.others().len(), 1, "the workload alone");
 }
+
+pub(crate) fn signals_that_were_ignored_when_tenure_started_tell_a_role_all_the_same() {
+    let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts; while :; do sleep 0.01; done";
+    let config = always(Acknowledge::None, &["sh", "-c", script]);
+    let (mut world, _) = World::beginning(&config, &["env", "--ignore-signal=USR1,USR2"]);
+    assert_eq!(world.line(), "starts");
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "leads");
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.line(), "follows");
+    assert_eq!(world.stopped(7), Then::Follow);
+}

@@ -1,6 +1,10 @@
 //! `runs: frozen` with real processes.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use nix::{
     sys::signal::{
@@ -149,6 +153,47 @@ pub(crate) fn a_signal_to_init_does_not_reach_a_frozen_workload() {
     let status = fs::read_to_string(format!("/proc/{main}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
     assert_eq!(u64::from_str_radix(pending, 16).unwrap() & 1, 0, "SIGHUP would reach it once it leads");
+}
+
+pub(crate) fn what_somebody_leaves_in_the_container_costs_no_frozen_standby() {
+    let standby = Frozen::start();
+    let (init, main) = (standby.world.init().to_string(), standby.main());
+    let visit = ["--target", &init, "--pid", "--mount", "sh", "-c", "setsid sleep 1000 & exit"];
+    let visited = Command::new("nsenter").args(visit).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    assert!(visited.expect("nsenter is needed").success());
+    wait_until("an orphan is init's", || children(standby.world.init()).len() == 3);
+    sleep_until(clock::boot() + Duration::from_millis(600));
+    assert_eq!(state(main), Some('T'));
+    lead(&standby.world, 1);
+    wait_until("it runs", || state(main) != Some('T'));
+}
+
+/// Stands still, and says so if it is continued, which a SIGHUP does not prevent.
+const STILL: &str = "sh -c 'trap : HUP; kill -STOP $$; echo $$ >>$LOG.ran'";
+/// Ready once so many processes stand still.
+const STANDS: &str = "[ $(cat /proc/[0-9]*/stat | grep -c ') T ') -ge 30 ]";
+
+/// When a process dies, the kernel continues what its death orphans: the jobs of a shell in a session of its own, and what has its
+/// terminal from it.
+pub(crate) fn no_process_of_a_frozen_standby_runs_while_it_is_killed() {
+    let jobs = format!("set -m; for i in $(seq 30); do {STILL} & done; set +m; sleep 1000");
+    let own = format!("for i in $(seq 30); do {STILL} & done; trap : HUP; wait");
+    for command in [["setsid", "--wait", "bash", "-c", &jobs].as_slice(), &["script", "-qc", &own, "/dev/null"]] {
+        let scratch = Scratch::new();
+        let mut config = frozen(scratch.join("log").to_str().unwrap());
+        config.workload.command = command.iter().map(ToString::to_string).collect();
+        config.workload.readiness.exec.command = ["sh", "-c", STANDS].map(str::to_owned).to_vec();
+        let (world, _) = World::beginning(&config, &["taskset", "--cpu-list", "0"]);
+        let mut standby = Frozen { world, scratch };
+        wait_until("all that stand still", || standby.world.others().len() >= 32);
+        standby.freezes();
+        let Frozen { world, scratch } = standby;
+        world.signal(TERM);
+        world.tell(&ToInit::Done);
+        let (code, _) = world.exit();
+        let ran = fs::read_to_string(scratch.join("log.ran")).unwrap_or_default();
+        assert_eq!((code, ran.lines().count()), (0, 0), "{command:?}");
+    }
 }
 
 pub(crate) fn a_frozen_standby_dies_with_init_and_leaves_no_exit_code() {

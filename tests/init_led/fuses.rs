@@ -99,7 +99,7 @@ fn renewed_once(mut world: World) {
 
 pub(crate) fn what_left_the_group_dies_although_its_main_thread_has_ended() {
     let this = std::env::current_exe().unwrap();
-    let command = format!("setsid {} {HEADLESS} & exec sleep 1000", this.display());
+    let command = format!("setsid '{}' {HEADLESS} & exec sleep 1000", this.display());
     renewed_once(World::contained(&within(timing(), config(&command))).0);
 }
 
@@ -125,11 +125,11 @@ fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
         world.lead(a);
         let looked = clock::boot() + LAST_LOOK;
         // While init sleeps, it is not in the middle of creating one.
-        let lit = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
-        while clock::boot() < looked && !lit() {
+        let armed = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
+        while clock::boot() < looked && !armed() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if !lit() {
+        if !armed() {
             continue;
         }
         world.freeze();
@@ -186,4 +186,19 @@ pub(crate) fn a_promoted_workload_does_not() {
     world.freeze();
     sleep_until(world.deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
+}
+
+/// 150 open files, of 256.
+const CROWDED: &str = "ulimit -n 256; for n in $(seq 20 169); do eval \"exec $n</dev/null\"; done; exec \"$@\"";
+
+pub(crate) fn they_leave_room_for_the_next_elector_whatever_was_open_at_the_start() {
+    let groups = "for i in $(seq 70); do setsid sleep 1000 & done; echo ready; wait";
+    let (mut world, _) = World::beginning(&config(groups), &["bash", "-c", CROWDED, "bash"]);
+    world.lead(clock::boot());
+    world.line();
+    wait_until("the groups", || world.others().len() > 70);
+    let acknowledged = world.extend(clock::boot());
+    assert_eq!(world.hear(), acknowledged);
+    nix::sys::signal::kill(world.elector(), Signal::SIGKILL).unwrap();
+    assert_eq!(world.next_elector().resume.unwrap().term, Term(1));
 }

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// A workload, and a script for each hook, in the order in which they run.
-fn hooked(workload: &str, scripts: [&str; 4]) -> Config {
+pub(super) fn hooked(workload: &str, scripts: [&str; 4]) -> Config {
     let hook = |script: &str| {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
         if script.is_empty() { Hook::default() } else { Hook { command, ..Hook::default() } }
@@ -127,7 +127,9 @@ fn logged(world: World) -> Vec<String> {
     world.tell(&ToInit::Done);
     let (code, said) = world.exit();
     assert_eq!(code, 0, "{said}");
-    said.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect()
+    let mut lines: Vec<_> = said.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect();
+    assert!(lines.pop().is_some_and(|last| last.starts_with("INFO exiting with 0")), "{said}");
+    lines
 }
 
 pub(crate) fn what_a_hook_prints_is_logged_line_by_line_with_its_name() {
@@ -165,7 +167,7 @@ pub(crate) fn what_a_hook_leaves_running_prints_on_and_holds_up_neither_its_end_
     let scratch = Scratch::new();
     let [there, started, said] = ["there", "started", "said"].map(|name| scratch.join(name).display().to_string());
     let wait = |file: &str| format!("until test -e {file}; do sleep 0.01; done");
-    let daemon = format!("touch {there}; {}; echo late; touch {said}; sleep 1000", wait(&started));
+    let daemon = format!("touch {there}; {}; echo late; touch {said}; exec sleep 1000", wait(&started));
     let hook = format!("echo early; setsid sh -c '{daemon}' & {}", wait(&there));
     let workload = format!("trap 'exit 0' TERM; touch {started}; {}; echo starts; while :; do sleep 0.01; done", wait(&said));
     let (mut world, _) = World::contained(&hooked(&workload, [&hook, "", "", ""]));

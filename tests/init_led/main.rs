@@ -18,6 +18,8 @@ mod deadlines;
 mod electors;
 mod faces;
 mod forks;
+#[path = "../support/fresh.rs"]
+mod fresh;
 mod frozen;
 mod fuses;
 mod health;
@@ -90,7 +92,8 @@ fn main() -> ExitCode {
             what_left_the_group_soon_after_a_promotion_does_too,
             an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h,
             a_demoted_workload_outlives_h,
-            a_promoted_workload_does_not;
+            a_promoted_workload_does_not,
+            they_leave_room_for_the_next_elector_whatever_was_open_at_the_start;
         electors:
             the_workload_does_not_notice_that_its_elector_was_killed,
             an_elector_that_was_stopped_is_killed_with_its_plugins_and_replaced,
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
             a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead,
             a_workload_that_takes_its_signals_lives_on_in_either_role,
             a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_taken,
+            signals_that_were_ignored_when_tenure_started_tell_a_role_all_the_same,
             a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
             a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_standby,
             a_workload_that_does_not_handle_its_promotion_by_s_is_stopped,
@@ -126,6 +130,8 @@ fn main() -> ExitCode {
             a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_next_one_does_too,
             a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_of_it_it_is,
             a_signal_to_init_does_not_reach_a_frozen_workload,
+            no_process_of_a_frozen_standby_runs_while_it_is_killed,
+            what_somebody_leaves_in_the_container_costs_no_frozen_standby,
             a_frozen_standby_dies_with_init_and_leaves_no_exit_code,
             a_lead_whose_init_stands_still_past_s_continues_nothing;
         standby:
@@ -147,9 +153,11 @@ fn main() -> ExitCode {
             it_is_taken_back_before_the_stop_signal_is_sent,
             a_workload_that_always_runs_reads_of_one_term_after_the_other,
             nobody_else_has_it,
+            hooks_read_until_when_they_may_act,
             where_there_is_none_it_is_said_once_and_the_workload_runs,
             a_frozen_init_lets_nobody_believe_that_it_is_held_past_h;
     ];
+    fresh::start();
     let mut arguments = Arguments::from_args();
     // They mostly wait.
     arguments.test_threads.get_or_insert(8);

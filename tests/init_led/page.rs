@@ -21,8 +21,10 @@ use tenure::{
 use super::{
     always::{STARTS, always, hooked},
     faces::READER,
+    hooks,
     incomplete::not_run,
     scratch::Scratch,
+    wait::wait_until,
     world::{World, config, patient, timing, within},
 };
 
@@ -128,12 +130,14 @@ pub(crate) fn nobody_else_has_it() {
     let scratch = Scratch::new();
     let seen = scratch.join("seen");
     let list = "echo ${TENURE_TERM_FD-none} $(test -e /proc/self/fd/100 && echo open)";
-    let mut config = hooked(&STARTS, &format!("{list} >{}", seen.display()), "true");
+    let mut config = hooked(&STARTS, "true", "true");
+    config.workload.readiness.exec.command = ["sh", "-c", &format!("{list} >{}", seen.display())].map(str::to_owned).to_vec();
     config.workload.command[2] = format!("{list}; exec sleep 600");
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "100 open");
-    world.lead(clock::boot());
-    assert_eq!(std::fs::read_to_string(seen).unwrap(), "none\n");
+    let said = || std::fs::read_to_string(&seen).unwrap_or_default();
+    wait_until("a probe has run", || said().ends_with('\n'));
+    assert_eq!(said(), "none\n");
 }
 
 pub(crate) fn where_there_is_none_it_is_said_once_and_the_workload_runs() {
@@ -153,7 +157,7 @@ pub(crate) fn where_there_is_none_it_is_said_once_and_the_workload_runs() {
 
 pub(crate) fn a_frozen_init_lets_nobody_believe_that_it_is_held_past_h() {
     let script = format!(
-        "while {TENURE} held --for 3s; code=$?; [ $code = 0 ]; do [ $said ] || echo held; said=1; done; echo over $code; exec sleep 600"
+        "while '{TENURE}' held --for 3s; code=$?; [ $code = 0 ]; do [ $said ] || echo held; said=1; done; echo over $code; exec sleep 600"
     );
     let (mut world, _) = World::contained(&within(timing(), config(&script)));
     let began = clock::boot();
@@ -165,4 +169,24 @@ pub(crate) fn a_frozen_init_lets_nobody_believe_that_it_is_held_past_h() {
 
     let (now, hard) = (clock::boot(), world.deadlines(began).hard);
     assert!(now + Duration::from_secs(3) >= hard && now < hard, "{:?} before H", hard.since(now));
+}
+
+pub(crate) fn hooks_read_until_when_they_may_act() {
+    let scratch = Scratch::new();
+    let log = scratch.join("log");
+    let ask = |name: &str| format!("{TENURE} held; echo {name} $? >>{}", log.display());
+    let hooks = ["beforeLead", "afterLead", "beforeFollow", "afterFollow"].map(ask);
+    let workload = format!("echo starts >>{}; exec sleep infinity", log.display());
+    let (world, _) = World::contained(&hooks::hooked(&workload, hooks.each_ref().map(String::as_str)));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+
+    world.lead(clock::boot());
+    wait_until("it runs", || said().contains("starts") && said().contains("afterLead"));
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    wait_until("the last one has run", || said().contains("afterFollow"));
+
+    let said = said();
+    let answers: Vec<_> = said.lines().filter(|line| *line != "starts").collect();
+    assert_eq!(answers, ["beforeLead 0", "afterLead 0", "beforeFollow 0", "afterFollow 1"]);
 }

@@ -91,7 +91,9 @@ pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
     world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Done);
-    assert_eq!(world.exit(), (9, String::new()), "an elector that is done is nothing to warn of");
+    let (code, said) = world.exit();
+    assert_eq!((code, said.lines().count()), (9, 1), "an elector that is done is nothing to warn of: {said}");
+    assert!(said.ends_with("exiting with 9: tenure got SIGTERM; the program ended with exit code 9\n"), "{said}");
 }
 
 pub(crate) fn term_while_following_ends_with_0() {

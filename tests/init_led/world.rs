@@ -176,7 +176,7 @@ impl World {
     /// What a write sent at `a` confirms.
     pub(crate) fn confirmed(&self, a: Instant) -> Confirmed {
         let deadlines = self.deadlines(a);
-        Confirmed { uid: "u-1".into(), resource_version: "17".into(), spec: "{}".into(), deadlines }
+        Confirmed { resource_version: "17".into(), preferred_holder: None, deadlines }
     }
 
     /// Accepts the next elector.

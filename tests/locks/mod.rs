@@ -135,7 +135,7 @@ async fn a_holder_that_is_cut_off_is_dead_before_the_next_runs_and_ends_with_76(
 
 async fn a_signal_while_waiting_ends_it_with_128_and_more_and_writes_nothing(stage: Stage) {
     stage.lease.create(held("x_1", 60)).await;
-    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131)] {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGHUP, 129)] {
         let me = lock(&stage, &format!("me-{code}"), &[]).await.start();
         me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
 

@@ -31,6 +31,7 @@ pub(super) fn all() -> Vec<Case> {
         a_signal_while_waiting_ends_the_loop_with_0_and_a_single_run_with_143,
         a_failed_run_rests_or_is_left_to_another_replica,
         a_rest_is_held_for_grelmicro_until_it_is_over,
+        a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_first,
     ]
 }
 
@@ -178,4 +179,25 @@ async fn a_rest_is_held_for_grelmicro_until_it_is_over(stage: Stage) {
     assert_eq!(said, "held");
     lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(-90))).await;
     assert_eq!(says().as_deref(), Some("runs"));
+}
+
+async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_first(stage: Stage) {
+    let past = time(-90);
+    let mut spec = held("x_1", 60);
+    spec["renewTime"] = json!(past);
+    stage.lease.create(spec).await;
+    let fired = json!({"tenure.dev/rests": format!("{past} x_1"), "tenure.dev/fire": "2020-01-01T00:00:00Z"});
+    stage.lease.edit(|lease| lease["metadata"]["annotations"] = fired.clone()).await;
+    let yearly = ["--schedule", "0 0 1 1 *", "--time-zone", "UTC", "--once"];
+
+    let late = running(task(&stage, "late", &yearly).await, &["true"]).start();
+    assert_eq!(late.exit().await, 0);
+    let next = running(task(&stage, "next", &yearly).await, &["true"]).start();
+    assert_eq!((next.exit().await, next.proxy.log.writes().len()), (75, 0));
+    next.said("was not acquired: the next run is due in").await;
+
+    let annotations = stage.lease.read().await.expect("the Lease")["metadata"]["annotations"].clone();
+    let year: i64 = time(0)[..4].parse().expect("a year");
+    let fires = ["tenure.dev/fire", "tenure.dev/next-fire"].map(|name| annotations[name].as_str().expect("a fire").to_owned());
+    assert_eq!(fires, [year, year + 1].map(|year| format!("{year}-01-01T00:00:00Z")));
 }

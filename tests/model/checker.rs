@@ -187,8 +187,8 @@ impl Family {
             return world.judge.fail(Wrong::Spins, "an instant that is past is waited for");
         }
         world.pass(when, &self.setups);
-        let patience = world.judge.led().max(self.calm) + self.patience();
-        if world.calm && when > patience {
+        let wait_limit = world.judge.led().max(self.calm) + self.wait_limit();
+        if world.calm && when > wait_limit {
             world.judge.fail(Wrong::Unled, "nobody leads");
         }
     }

@@ -1,16 +1,13 @@
-//! One container: init with the shipping agent, its elector, and the processes under it.
+//! One container: init with the shipping turn, its elector, and the processes under it.
 //!
-//! Every step takes in one input or carries out one action, so that a fault can come between any two. The order is that of init's
-//! loop.
+//! Every step takes in one input or carries out one action, so that a fault can come between any two.
 
 use std::{collections::VecDeque, time::Duration};
 
 use tenure::{
-    config::{Acknowledge, HookKind},
-    link::{Exit, ToElector, ToInit},
+    link::ToInit,
     notification::Notification,
-    role::Role,
-    supervision::{Action, Agent, AgentConfig, Input, RoleInput},
+    supervision::{Action, AgentConfig, Turn},
     time::Instant,
 };
 
@@ -23,6 +20,10 @@ use crate::{
     tree::{Part, Spawned, Tree},
     world::Who,
 };
+
+mod init;
+
+use init::Init;
 
 /// From one look at what is frozen to the next.
 const LOOKING: Duration = Duration::from_millis(200);
@@ -44,6 +45,15 @@ impl Around<'_> {
     }
 }
 
+/// A datagram on NOTIFY_SOCKET.
+#[derive(Clone, Debug)]
+pub enum Word {
+    /// The workload said it.
+    Said(Notification),
+    /// What is said before this mark was said before a question.
+    Mark(u64),
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Container {
@@ -57,21 +67,20 @@ pub struct Container {
     pub dawdles: bool,
     /// When init is gone: the time at which the next container starts.
     pub over: Option<Ns>,
-    agent: Sealed<Agent>,
-    actions: VecDeque<Action>,
-    /// A killed elector waits to be reaped.
-    undead: bool,
+    turn: Sealed<Turn>,
+    /// Killed electors that wait to be reaped.
+    undead: Vec<i32>,
     signals: VecDeque<i32>,
-    /// SIGCHLD: the workload was continued.
-    stirred: bool,
+    /// What became of the workload's start, until init hears of it.
     spawned: Option<Spawned>,
-    /// The workload's messages on NOTIFY_SOCKET.
-    pub words: VecDeque<Notification>,
+    /// The workload's main process, until it is reaped.
+    main: Option<i32>,
+    /// What waits in NOTIFY_SOCKET.
+    pub words: VecDeque<Word>,
     /// The workload has said that it is not ready.
     pub unready: bool,
-    promoter: Option<i32>,
-    demoter: Option<i32>,
-    trusts_signals: bool,
+    /// The child that tells the workload its role, and the mark that it sets before.
+    teller: Option<(i32, Option<u64>)>,
     /// The token of the last Lead.
     token: u64,
     /// The kernel kills what leads at H, whether or not init and elector run.
@@ -79,14 +88,14 @@ pub struct Container {
     /// H, as known to the kernel.
     fuse: Option<Instant>,
     /// The fuse has fired, and init does not know yet.
-    blown: bool,
+    fired: bool,
 }
 
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, setup: &Setup) -> Self {
         let config = AgentConfig {
-            config: setup.config.clone(),
+            config: setup.config.clone().into(),
             preset: setup.preset.clone(),
             began: Instant::BOOT,
             identity: who.to_string(),
@@ -101,28 +110,26 @@ impl Container {
             frozen: false,
             dawdles: false,
             over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
-            agent: Sealed::new(Agent::new(config)),
-            actions: VecDeque::new(),
-            undead: false,
+            turn: Sealed::new(Turn::new(config, 0)),
+            undead: Vec::new(),
             signals: VecDeque::new(),
-            stirred: false,
             spawned: None,
+            main: None,
             words: VecDeque::new(),
             unready: false,
-            promoter: None,
-            demoter: None,
-            trusts_signals: setup.config.workload.acknowledge == Some(Acknowledge::None),
+            teller: None,
             token: 0,
             has_fuse: setup.fuse,
             fuse: None,
-            blown: false,
+            fired: false,
         }
     }
 
     /// Whether nothing is under way in it but a workload that leads.
     pub fn rests(&self) -> bool {
-        let waits = self.actions.is_empty() && self.signals.is_empty() && self.words.is_empty() && self.spawned.is_none();
-        waits && !self.frozen && !self.undead && self.tree.rests() && self.elector.as_ref().is_some_and(ElectorProcess::rests)
+        let waits = !self.turn.is_under_way() && self.signals.is_empty() && self.words.is_empty() && self.spawned.is_none();
+        let alone = self.undead.is_empty() && self.teller.is_none();
+        waits && alone && !self.frozen && self.tree.rests() && self.elector.as_ref().is_some_and(ElectorProcess::rests)
     }
 
     /// Its memory, restored elsewhere: its connections are broken.
@@ -142,60 +149,36 @@ impl Container {
 
     /// Whether init has something to do now.
     pub fn init_has_work(&self, boot: Instant) -> bool {
-        let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
-        let due = self.agent.poll_timeout().is_some_and(|at| at <= boot);
-        let children = self.blown || self.undead || self.stirred || self.tree.has_zombies() || self.spawned.is_some();
-        let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || self.hears() || due;
-        !self.frozen && self.over.is_none() && waits
+        !self.frozen && self.over.is_none() && self.waits(&self.turn, boot)
     }
 
-    /// Whether there is a message that the child of a promotion will not discard.
-    fn hears(&self) -> bool {
-        self.promoter.is_none() && !self.words.is_empty()
+    fn waits(&self, turn: &Turn, boot: Instant) -> bool {
+        let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
+        let children = self.fired || !self.undead.is_empty() || self.tree.zombie().is_some() || self.spawned.is_some();
+        let words = turn.listens() && !self.words.is_empty();
+        let due = turn.due(boot).is_some_and(|at| at <= boot);
+        turn.next_action().is_some() || link || children || !self.signals.is_empty() || words || due
     }
 
     /// Init takes its next step.
     pub fn step_init(&mut self, around: &mut Around<'_>) {
-        if let Some(action) = self.actions.pop_front() {
-            self.act(action, around);
-            return self.follow_hard();
+        let mut turn = self.turn.clone();
+        turn.change(|turn| self.step(turn, around));
+        self.turn = turn;
+        if self.turn.over().is_some() && self.over.is_none() {
+            self.end(around);
         }
-        if std::mem::take(&mut self.blown) {
-            return self.handle(Input::FuseFired, around);
-        }
-        if let Some(message) = self.elector.as_mut().and_then(|elector| elector.to_init.pop_front()) {
-            return self.told(message, around);
-        }
-        if self.elector.as_ref().is_some_and(|elector| elector.is_dead) {
-            return self.handle(Input::LinkBroken, around);
-        }
-        if std::mem::take(&mut self.stirred) && self.agent.is_frozen() {
-            return self.handle(Input::Role(RoleInput::Stirred), around);
-        }
-        if let Some(signal) = self.signals.pop_front() {
-            return self.handle(Input::Signal(signal), around);
-        }
-        if std::mem::take(&mut self.undead) {
-            return self.handle(Input::ElectorEnded, around);
-        }
-        if self.tree.has_zombies() {
-            return self.reap(around);
-        }
-        if let Some((_, outcome)) = self.spawned.take() {
-            return self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
-        }
-        if self.hears()
-            && let Some(said) = self.words.pop_front()
-        {
-            let input =
-                if let Notification::Role(role) = said { Input::Role(RoleInput::Notified(role)) } else { Input::Notified(said) };
-            return self.handle(input, around);
-        }
-        self.with_agent(|agent| agent.handle_timeout(around.boot()));
-        let still = self.agent.poll_timeout().is_some_and(|at| at <= around.boot());
-        if still && self.actions.is_empty() {
+    }
+
+    /// Log lines are no steps, nor is what is left of a turn and finds nothing.
+    fn step(&mut self, turn: &mut Turn, around: &mut Around<'_>) {
+        let is_first = !turn.is_under_way();
+        let has_stepped = turn.step(&mut Init { container: self, around });
+        if is_first && !has_stepped {
             around.judge.fail(Wrong::Spins, format!("init of {} does nothing at its time", self.who));
         }
+        let says = |turn: &Turn| matches!(turn.next_action(), Some(Action::Warn(_) | Action::TerminationMessage(_)));
+        while (says(turn) || !self.waits(turn, around.boot())) && turn.step(&mut Init { container: self, around }) {}
     }
 
     /// When init wakes by itself, unless it is stopped.
@@ -203,7 +186,7 @@ impl Container {
         if self.over.is_some() {
             return None;
         }
-        self.agent.poll_timeout().map(|at| setup.clock.real(at))
+        self.turn.agent().poll_timeout().map(|at| setup.clock.real(at))
     }
 
     /// The instant past which nothing of a leader is left, whatever is stopped: E as init knows it, or will know it from the first
@@ -213,42 +196,23 @@ impl Container {
             if let ToInit::Extend { confirmed, .. } = message { Some(confirmed.deadlines.end) } else { None }
         };
         let waiting = self.elector.as_ref().and_then(|elector| elector.to_init.iter().find_map(extension));
-        let end = self.agent.hard()? + setup.config.workload.stop.kill_margin;
+        let end = self.turn.agent().hard()? + setup.config.workload.stop.kill_margin;
         Some(waiting.map_or(end, |waiting| waiting.max(end)))
     }
 
     /// One process of the tree takes its step.
     pub fn step_tree(&mut self, around: &mut Around<'_>) {
         self.tree.bury(self.who, around.now, around.judge);
+        let teller = self.teller.filter(|(pid, _)| self.tree.is_forked(*pid));
         let (spawned, word) = self.tree.work(self.who, around.boot(), around.judge);
-        self.spawned = spawned.or_else(|| self.spawned.take());
-        self.words.extend(word);
-    }
-
-    fn handle(&mut self, input: Input, around: &Around<'_>) {
-        self.with_agent(|agent| agent.handle(input, around.boot()));
-    }
-
-    /// The actions that the agent then requests are queued, log lines excepted.
-    fn with_agent(&mut self, does: impl FnOnce(&mut Agent)) {
-        let actions = &mut self.actions;
-        self.agent.change(|agent| {
-            does(agent);
-            while let Some(action) = agent.poll_action() {
-                if !matches!(action, Action::Warn(_) | Action::TerminationMessage(_)) {
-                    actions.push_back(action);
-                }
-            }
-        });
-        self.follow_hard();
-    }
-
-    /// The fuse is set to H before anything relies on it, and stays until everything that ends the lead is done.
-    fn follow_hard(&mut self) {
-        let hard = self.agent.hard();
-        if hard.is_some() || self.actions.is_empty() {
-            self.fuse = hard.filter(|_| self.has_fuse);
+        // The child that tells the workload its role sets the mark before.
+        if let Some((pid, Some(mark))) = teller
+            && !self.tree.is_forked(pid)
+        {
+            self.words.push_back(Word::Mark(mark));
         }
+        self.spawned = spawned.or_else(|| self.spawned.take());
+        self.words.extend(word.map(Word::Said));
     }
 
     /// When the fuse fires.
@@ -257,115 +221,19 @@ impl Container {
     }
 
     /// Fires it, if it is due.
-    pub fn burn(&mut self, around: &mut Around<'_>) {
+    pub fn fire_fuse(&mut self, around: &mut Around<'_>) {
         if self.fuse.take_if(|hard| *hard <= around.boot()).is_some() {
-            self.blown = true;
+            self.fired = true;
             self.tree.kill(self.who, around.setup.death, around.now, around.judge);
-        }
-    }
-
-    fn told(&mut self, message: ToInit, around: &Around<'_>) {
-        if let ToInit::Lead { info, .. } = &message {
-            self.token = info.token.parse().unwrap_or_default();
-        }
-        self.handle(Input::Told(message), around);
-    }
-
-    fn reap(&mut self, around: &Around<'_>) {
-        while let Some((pid, exit)) = self.tree.reap() {
-            if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                self.handle(told(exit), around);
-            }
-            if self.demoter.take_if(|demoter| *demoter == pid).is_some() {
-                self.handle(told(exit), around);
-            }
-            if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
-                self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
-            }
-            self.handle(Input::Reaped { pid, exit }, around);
-        }
-    }
-
-    fn act(&mut self, action: Action, around: &mut Around<'_>) {
-        match action {
-            Action::StartElector => {
-                self.elector = Some(ElectorProcess::start(self.tree.pid(), self.agent.initial_state()));
-                self.handle(Input::ElectorStarted, around);
-            }
-            Action::KillElector => self.kill_elector(around),
-            Action::Tell(message) => self.tell(message),
-            Action::Spawn { launch, .. } => {
-                // What another one has said is not believed once that is gone.
-                self.words.retain(|said| matches!(said, Notification::Role(_)));
-                self.unready = false;
-                let token = launch.as_ref().map(|_| self.token);
-                let pid = self.tree.fork(token, launch.map(|launch| launch.not_after));
-                self.handle(Input::Forked { pid }, around);
-            }
-            Action::TellRole { pid, not_after: Some(not_after), .. } => {
-                self.promoter = Some(self.tree.promote(pid, self.token, not_after));
-            }
-            Action::CallOff => {
-                if let Some(promoter) = self.promoter {
-                    self.tree.call_off(promoter);
-                }
-            }
-            Action::TellRole { pid, not_after: None, .. } if self.trusts_signals => self.demoter = Some(self.tree.demote(pid)),
-            Action::TellRole { pid, not_after: None, .. } => {
-                self.mark();
-                self.tree.order(pid, Role::Standby, self.token);
-                self.handle(Input::Role(RoleInput::Signalled), around);
-            }
-            Action::MarkNotify => {
-                self.mark();
-                self.handle(Input::Role(RoleInput::Signalled), around);
-            }
-            Action::Prove => {
-                self.reap(around);
-                self.handle(Input::Scanned(self.tree.scan(false)), around);
-            }
-            Action::Sweep => self.walk(around),
-            Action::KillAll => {
-                if let Some(elector) = &mut self.elector {
-                    elector.die();
-                }
-                self.walk(around);
-            }
-            Action::Die | Action::Exit(_) => self.end(around),
-            Action::Hook { hook, not_after, .. } => {
-                let token = (hook != HookKind::AfterFollow).then_some(self.token);
-                let pid = self.tree.hook(token, not_after);
-                self.handle(Input::Role(RoleInput::HookForked { pid }), around);
-            }
-            Action::KillHook { pid } => self.tree.kill_hook(pid, around.now + around.setup.death),
-            Action::Freeze | Action::LookFrozen => {
-                self.reap(around);
-                let frozen = self.tree.is_frozen(action == Action::Freeze);
-                self.handle(Input::Role(RoleInput::Looked { frozen }), around);
-            }
-            Action::Thaw { not_after } => {
-                if self.tree.is_frozen(false) {
-                    self.promoter = Some(self.tree.thaw(self.token, not_after));
-                } else {
-                    self.handle(Input::Role(RoleInput::NotSignalled), around);
-                }
-            }
-            Action::Signal { signal, .. } if self.tree.is_stopped(Part::Workload) => {
-                around.judge.fail(Wrong::Signalled, format!("{} gets signal {}, although it is frozen", self.who, signal.0));
-            }
-            Action::Signal { .. }
-            | Action::Continue { .. }
-            | Action::Probe { .. }
-            | Action::KillProbe(_)
-            | Action::Warn(_)
-            | Action::TerminationMessage(_) => {}
         }
     }
 
     /// Somebody continues a part of a frozen workload. Init hears at once of the main process, and finds the other when it looks.
     pub fn stir(&mut self, part: Part, around: &Around<'_>) {
         let by = if part == Part::Workload { around.now } else { around.setup.clock.real(around.boot() + LOOKING) };
-        self.stirred |= self.tree.stir(part, by);
+        if self.tree.stir(part, by) {
+            self.signal(libc::SIGCHLD);
+        }
     }
 
     /// Whether init, which is not stopped, must have found somebody.
@@ -375,55 +243,25 @@ impl Container {
 
     /// Time is about to pass: what init must have found by now has been killed, or runs as a leader.
     pub fn judge_strays(&mut self, around: &mut Around<'_>) {
-        let token = self.agent.leads().then_some(self.token);
+        let token = self.turn.agent().leads().then_some(self.token);
         self.tree.judge_strays(self.who, token, around.now, around.judge);
     }
 
-    /// The roles that were taken before count no more.
-    fn mark(&mut self) {
-        self.words.retain(|said| !matches!(said, Notification::Role(_)));
+    /// The workload says something.
+    pub fn says(&mut self, said: Notification) {
+        self.words.push_back(Word::Said(said));
     }
 
     /// The workload says whether it is ready.
     pub fn say_ready(&mut self, ready: bool) {
         self.unready = !ready;
-        self.words.push_back(if ready { Notification::Ready } else { Notification::Reloading });
-    }
-
-    fn walk(&mut self, around: &mut Around<'_>) {
-        self.reap(around);
-        let killed = self.tree.kill(self.who, around.setup.death, around.now, around.judge);
-        self.handle(Input::Scanned(self.tree.scan(killed)), around);
-    }
-
-    fn tell(&mut self, message: ToElector) {
-        if let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) {
-            elector.to_elector.push_back(message);
-        }
-    }
-
-    /// Init sends SIGKILL to the elector: its messages are read, its link is closed.
-    fn kill_elector(&mut self, around: &Around<'_>) {
-        let Some(mut elector) = self.elector.take() else { return };
-        self.undead = true;
-        while let Some(message) = elector.to_init.pop_front() {
-            self.told(message, around);
-        }
+        self.says(if ready { Notification::Ready } else { Notification::Reloading });
     }
 
     /// Init is gone, and the kernel kills the rest.
     pub fn end(&mut self, around: &mut Around<'_>) {
         self.elector = None;
-        self.actions.clear();
         self.tree.kill(self.who, around.setup.death, around.now, around.judge);
         self.over = Some(self.tree.end(around.now));
-    }
-}
-
-/// What the end of the child that tells a role means.
-const fn told(exit: Exit) -> Input {
-    match exit {
-        Exit::Code(0) => Input::Role(RoleInput::Signalled),
-        Exit::Code(_) | Exit::Signal(_) => Input::Role(RoleInput::NotSignalled),
     }
 }

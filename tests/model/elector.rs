@@ -1,11 +1,15 @@
-//! One elector process: the shipping machine, driven as in the elector's loop, and the second guard.
+//! One elector process: the shipping election in its shipping turn, and the second guard.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, convert::Infallible};
 
 use tenure::{
-    election::{Action, Answer, Input, Pool, Request, RequestId, WatchEnd, Watched, armed::Armed},
+    election::{
+        Answer, Event, Input, Request, RequestId, WatchEnd, Watched,
+        guard_deadline::GuardDeadline,
+        turn::{Arrived, Process, Turn},
+    },
     link::{InitialState, Slot, ToElector, ToInit},
-    time::Instant,
+    time::{Instant, Now},
 };
 
 use crate::{
@@ -37,11 +41,10 @@ pub struct ElectorProcess {
     /// The version at which the watch starts, if it has only just been requested.
     pub watch_from: Option<Option<String>>,
     pub request: Option<Pending>,
-    machine: Option<Sealed<Pool>>,
-    actions: VecDeque<Action>,
+    turn: Option<Sealed<Turn>>,
+    /// Something was done in this turn.
+    did: bool,
     guard: Guard,
-    beat_due: Instant,
-    beat_every: std::time::Duration,
 }
 
 /// The request in flight.
@@ -57,7 +60,7 @@ pub struct Pending {
 /// When the guard kills.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
-    armed: Armed,
+    armed: GuardDeadline,
     /// The next round.
     next: Ns,
 }
@@ -68,7 +71,6 @@ impl ElectorProcess {
         Self {
             pid,
             to_init: VecDeque::from([ToInit::Hello]),
-            beat_every: initial.config.lease.duration / BEATS,
             to_elector: VecDeque::from([ToElector::InitialState(Box::new(initial))]),
             inbox: VecDeque::new(),
             is_dead: false,
@@ -76,21 +78,20 @@ impl ElectorProcess {
             watches: false,
             watch_from: None,
             request: None,
-            machine: None,
-            actions: VecDeque::new(),
-            guard: Guard { armed: Armed::disarmed(), next: 0 },
-            beat_due: Instant::BOOT,
+            turn: None,
+            did: false,
+            guard: Guard { armed: GuardDeadline::disarmed(), next: 0 },
         }
     }
 
     /// Whether its guard would act at H.
     pub const fn guards(&self) -> bool {
-        !self.is_dead && !self.frozen && self.machine.is_some()
+        !self.is_dead && !self.frozen && self.turn.is_some()
     }
 
     /// Whether nothing is under way in it.
     pub fn rests(&self) -> bool {
-        let idle = self.request.is_none() && self.actions.is_empty() && self.inbox.is_empty();
+        let idle = self.request.is_none() && !self.is_under_way() && self.inbox.is_empty();
         self.guards() && idle && self.to_init.is_empty() && self.to_elector.is_empty() && self.watch_from.is_none()
     }
 
@@ -103,7 +104,7 @@ impl ElectorProcess {
     /// SIGKILL.
     pub fn die(&mut self) {
         self.is_dead = true;
-        self.actions.clear();
+        self.turn = None;
         self.inbox.clear();
         self.to_elector.clear();
         self.request = None;
@@ -126,13 +127,17 @@ impl ElectorProcess {
         self.late().is_some_and(|at| at <= now)
     }
 
-    fn is_due(&self, boot: Instant) -> bool {
-        self.machine.as_deref().and_then(Pool::poll_timeout).is_some_and(|at| at <= boot)
+    fn is_under_way(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.is_under_way())
     }
 
-    fn tell(&mut self, message: ToInit, boot: Instant) {
-        self.beat_due = boot + self.beat_every;
-        self.to_init.push_back(message);
+    /// A sign of life alone wakes nobody: it is given by whoever is awake.
+    fn timeout(&self) -> Option<Instant> {
+        self.turn.as_ref().and_then(|turn| turn.election().poll_timeout())
+    }
+
+    fn is_due(&self, boot: Instant) -> bool {
+        self.timeout().is_some_and(|at| at <= boot)
     }
 }
 
@@ -146,7 +151,7 @@ impl Container {
     /// Whether the guard kills: past H, if there is a process that SIGKILL has not reached.
     pub fn guard_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
-        boot >= elector.guard.armed.hard() && elector.guard.next <= now && self.tree.is_untouched()
+        GuardDeadline::is_time(elector.guard.armed.hard(), boot) && elector.guard.next <= now && self.tree.is_untouched()
     }
 
     /// One round of the guard.
@@ -160,7 +165,7 @@ impl Container {
     /// Whether the elector has something to do now.
     pub fn elector_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
-        !elector.actions.is_empty()
+        elector.is_under_way()
             || elector.is_unsent()
             || !elector.to_elector.is_empty()
             || !elector.inbox.is_empty()
@@ -173,7 +178,7 @@ impl Container {
         let Some(elector) = self.elector.as_ref().filter(|elector| !elector.is_dead && self.over.is_none()) else {
             return [None; 3];
         };
-        let machine = elector.machine.as_deref().and_then(Pool::poll_timeout).map(|at| setup.clock.real(at));
+        let machine = elector.timeout().map(|at| setup.clock.real(at));
         let guard = (elector.guard.armed.hard() != Instant::NEVER && self.tree.is_untouched())
             .then(|| setup.clock.real(elector.guard.armed.hard()).max(elector.guard.next));
         [machine, elector.late(), guard]
@@ -184,48 +189,27 @@ impl Container {
         let who = self.who;
         let (now, boot) = (around.setup.clock.now(around.now), around.boot());
         let elector = self.elector.as_mut()?;
-        if let Some(action) = elector.actions.pop_front() {
-            elector.act(action, boot);
-            return None;
-        }
-        if let Some(request) = &mut elector.request
+        if !elector.is_under_way()
+            && let Some(request) = &mut elector.request
             && let Some((slot, unsent)) = request.unsent.take()
         {
             request.late = around.setup.clock.real(boot + around.setup.config.lease.attempt_timeout);
             return Some((request.id, slot, unsent));
         }
-        if elector.machine.is_none() {
+        let Some(mut turn) = elector.turn.take() else {
             if let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() {
                 if let Some(resume) = &initial.resume {
                     elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 }
-                elector.machine = Some(Sealed::new(Pool::new(*initial, 7, now)));
-                elector.with_machine(|_| {});
+                elector.turn = Some(Sealed::new(Turn::new(*initial, 7, now, BEATS)));
             }
             return None;
-        }
-        if let Some(message) = elector.to_elector.pop_front() {
-            elector.guard.armed.told(&message);
-            let drained = elector.to_elector.is_empty();
-            elector.with_machine(|machine| {
-                machine.handle(Input::Told(message), now);
-                if drained {
-                    machine.handle_timeout(now);
-                }
-            });
-        } else if elector.is_due(boot) {
-            elector.with_machine(|machine| machine.handle_timeout(now));
-            if elector.is_due(boot) && elector.actions.is_empty() {
-                around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));
-            }
-        } else if let Some(input) = elector.inbox.pop_front() {
-            elector.with_machine(|machine| machine.handle(input, now));
-        } else if let Some(request) = elector.request.take() {
-            let answer = Answer::Unknown { message: "timed out".into(), retry_after: None };
-            elector.with_machine(|machine| machine.handle(Input::Answered { id: request.id, answer }, now));
-        }
-        if elector.beat_due.before(elector.beat_every / 4) <= boot {
-            elector.tell(ToInit::Heartbeat, boot);
+        };
+        let late = elector.is_late(around.now);
+        let Ok(goes_on) = turn.change(|turn| turn.step(&mut Running { elector: &mut *elector, now, late }));
+        elector.turn = Some(turn);
+        if !goes_on && !std::mem::take(&mut elector.did) && elector.is_due(boot) {
+            around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));
         }
         None
     }
@@ -239,31 +223,68 @@ impl Container {
     }
 }
 
-impl ElectorProcess {
-    /// The actions that the machine then requests are queued, reports excepted.
-    fn with_machine(&mut self, does: impl FnOnce(&mut Pool)) {
-        let (Some(machine), actions) = (&mut self.machine, &mut self.actions) else { return };
-        machine.change(|machine| {
-            does(machine);
-            while let Some(action) = machine.poll_action() {
-                if !matches!(action, Action::Report(_)) {
-                    actions.push_back(action);
-                }
-            }
-        });
+/// The elector process around its turn.
+struct Running<'a> {
+    elector: &'a mut ElectorProcess,
+    now: Now,
+    /// The time of its request is up.
+    late: bool,
+}
+
+impl Process for Running<'_> {
+    type End = Infallible;
+
+    fn now(&self) -> Now {
+        self.now
     }
 
-    fn act(&mut self, action: Action, boot: Instant) {
-        match action {
-            Action::Request { slot, id, request } => {
-                self.request = Some(Pending { id, unsent: Some((slot, request)), late: Ns::MAX });
-            }
-            Action::Watch { resource_version } => (self.watches, self.watch_from) = (true, Some(resource_version)),
-            Action::Tell(message) => {
-                self.guard.armed.telling(&message);
-                self.tell(message, boot);
-            }
-            Action::Report(_) => {}
+    fn receive(&mut self) -> Result<Option<ToElector>, Infallible> {
+        let message = self.elector.to_elector.pop_front();
+        if let Some(message) = &message {
+            self.elector.did = true;
+            self.elector.guard.armed.told(message);
         }
+        Ok(message)
     }
+
+    fn arrived(&mut self) -> Option<Arrived> {
+        let input = self.elector.inbox.pop_front().or_else(|| {
+            let request = self.elector.request.take_if(|_| self.late)?;
+            let answer = Answer::Unknown { message: "timed out".into(), retry_after: None };
+            Some(Input::Answered { id: request.id, answer })
+        })?;
+        self.elector.did = true;
+        Some(Arrived::Input(input))
+    }
+
+    fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
+        self.elector.did = true;
+        self.elector.request = Some(Pending { id, unsent: Some((slot, request)), late: Ns::MAX });
+    }
+
+    fn watch(&mut self, resource_version: Option<String>) {
+        self.elector.did = true;
+        (self.elector.watches, self.elector.watch_from) = (true, Some(resource_version));
+    }
+
+    fn telling(&mut self, message: &mut ToInit) {
+        self.elector.guard.armed.telling(message);
+    }
+
+    fn send(&mut self, message: &ToInit) -> Result<(), Infallible> {
+        self.elector.did |= *message != ToInit::Heartbeat;
+        self.elector.to_init.push_back(message.clone());
+        Ok(())
+    }
+
+    fn is_clogged(&self) -> bool {
+        false
+    }
+
+    fn finish(&mut self) {
+        self.elector.did = true;
+        self.elector.to_init.push_back(ToInit::Done);
+    }
+
+    fn report(&mut self, _: Event) {}
 }

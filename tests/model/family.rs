@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tenure::config::{self, Acknowledge, Candidate, Config, Drift, Hook, OnExit, Preset, Release, Runs, Signal, Task};
+use tenure::config::{self, Acknowledge, Candidate, Config, Drift, Hook, OnExit, Preset, Release, Runs, Signal, Task, Trigger};
 
 use crate::{
     clock::{Clock, MS, Ns, S},
@@ -66,6 +66,8 @@ pub struct Setup {
     pub hides: bool,
     /// Nobody sees that a stranger has continued a frozen workload.
     pub blind: bool,
+    /// A witness is told of it.
+    pub witness: bool,
 }
 
 /// How much to explore.
@@ -130,12 +132,21 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { mends: large, ..base("stale watches", &[StaleWatch, Stall, Delete, Clear, StepDown], 2, 200 * MS) },
         Family { setups: copied(), calm: 10 * S, ..base("a copied replica", &[Copy, LoseReply, Cut], 1, 1_500 * MS) },
         base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
+        Family {
+            setups: preferring(pair(3, 3)),
+            from: 2_050 * MS,
+            ..base("preemptions", &[StepDown, Pause, LoseReply, HoldRequest, CrashElector, Cut], 1, 2_400 * MS)
+        },
         base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
         // Unlike a step-down, an exit is proved at once.
         base("step-downs, exits and restarts", &[StepDown, Exit, CrashElector], 2, 200 * MS),
         base("step-downs and late messages", &[StepDown, LoseReply, HoldRequest], 2, 500 * MS),
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
+        Family {
+            setups: witnessed(pair(3, 3)),
+            ..base("ends of containers, with witnesses", &[KillInit, CrashElector, LoseReply], 1, 1_500 * MS)
+        },
         Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
         Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
         // Init may be stopped between its decision that a signal suffices and the signal.
@@ -233,7 +244,7 @@ impl Setup {
 
 impl Family {
     /// If nobody leads for this long after the last fault, something is wrong.
-    pub fn patience(&self) -> Ns {
+    pub fn wait_limit(&self) -> Ns {
         let longest = self.setups.iter().map(|setup| setup.config.lease.duration).max().unwrap_or_default();
         3 * u64::try_from(longest.as_nanos()).unwrap_or(Ns::MAX) + 2 * S
     }
@@ -297,6 +308,13 @@ fn slots() -> Vec<Setup> {
     setups
 }
 
+/// The second is preferred, comes once the first leads, and asks it to hand over after a second.
+fn preferring(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups[0].config.lease.priority = -1;
+    (setups[1].starts, setups[1].config.lease.preempt) = (1_050 * MS, Some(Duration::from_secs(1)));
+    setups
+}
+
 /// The workload always runs on both, and is told its role by signals.
 fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
     for Setup { config, .. } in &mut setups {
@@ -357,7 +375,7 @@ fn notifying(mut setups: Vec<Setup>) -> Vec<Setup> {
 /// A workload is a run of a task, which is due soon; the wall clocks are an hour apart.
 fn tasks(mut setups: Vec<Setup>) -> Vec<Setup> {
     for (at, setup) in setups.iter_mut().enumerate() {
-        setup.preset = Preset::Task(Task { every: Duration::from_secs(2), limit: None, once: None });
+        setup.preset = Preset::Task(Task { trigger: Trigger::Every(Duration::from_secs(2)), limit: None, once: None });
         setup.clock.wall += HOUR * i64::try_from(at + 1).expect("a few");
     }
     setups
@@ -366,6 +384,13 @@ fn tasks(mut setups: Vec<Setup>) -> Vec<Setup> {
 /// The signal suffices.
 fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.config.workload.acknowledge = Some(Acknowledge::None));
+    setups
+}
+
+/// Each has a witness, and dies slowly.
+fn witnessed(setups: Vec<Setup>) -> Vec<Setup> {
+    let mut setups = slow(setups);
+    setups.iter_mut().for_each(|setup| setup.witness = true);
     setups
 }
 
@@ -415,5 +440,6 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
         starts: 0,
         hides: false,
         blind: false,
+        witness: false,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tenure::{
     election::{
         Answer, Refusal,
+        obituary::Input,
         writes::{PAUSED, STEP_DOWN},
     },
     link::Slot,
@@ -274,28 +275,35 @@ impl World {
             Kind::Stall => self.places[on].road.stalled = true,
             Kind::StaleWatch => self.rewind(on),
             Kind::Copy => self.copy(on, setups),
-            Kind::CrashElector => self.inside(on, setups, |container, _| {
-                if let Some(elector) = &mut container.elector {
-                    elector.die();
-                }
-            }),
+            Kind::CrashElector => {
+                self.inside(on, setups, |container, _| {
+                    if let Some(elector) = &mut container.elector {
+                        elector.die();
+                    }
+                });
+                self.tell_witness(on, setups, |identity| Input::Disconnected { identity });
+            }
             Kind::FreezeElector => self.inside(on, setups, |container, _| {
                 if let Some(elector) = &mut container.elector {
                     elector.frozen = true;
                 }
             }),
             Kind::FreezeInit => self.inside(on, setups, |container, _| container.frozen = true),
-            Kind::KillInit => self.inside(on, setups, Container::end),
+            Kind::KillInit => {
+                self.inside(on, setups, Container::end);
+                // Its sockets are closed long before its last process is gone.
+                self.tell_witness(on, setups, |identity| Input::Disconnected { identity });
+            }
             Kind::Terminate => self.inside(on, setups, |container, _| container.signal(libc::SIGTERM)),
             Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(container.who, around.judge)),
             Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
             Kind::StaleWord => self.inside(on, setups, |container, _| {
-                container.words.push_back(Notification::Role(Role::Standby));
+                container.says(Notification::Role(Role::Standby));
             }),
             Kind::Stir => self.inside(on, setups, |container, around| container.stir(Part::Workload, around)),
             Kind::StirWorker => self.inside(on, setups, |container, around| container.stir(Part::Worker, around)),
             Kind::PassOn => self.inside(on, setups, |container, _| container.signal(libc::SIGCONT)),
-            Kind::Sicken => self.inside(on, setups, |container, _| container.words.push_back(Notification::WatchdogTrigger)),
+            Kind::Sicken => self.inside(on, setups, |container, _| container.says(Notification::WatchdogTrigger)),
             Kind::Unready => self.inside(on, setups, |container, _| container.say_ready(false)),
             Kind::Clear => self.edit(on, setups, |lease| lease["spec"]["holderIdentity"] = Value::Null),
             Kind::Wipe => self.edit(on, setups, |lease| lease["spec"] = json!({})),

@@ -47,6 +47,7 @@ mod peer;
 #[path = "../simulation/register.rs"]
 mod register;
 mod tree;
+mod witness;
 mod world;
 
 use family::{Family, Size};

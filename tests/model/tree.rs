@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     config::{Config, Runs},
+    law::is_over,
     link::Exit,
     notification::Notification,
     role::Role,
@@ -86,7 +87,7 @@ enum Errand {
     /// To tell that process that it follows, and to end once it has taken that.
     Demote(i32),
     /// To continue what is frozen, one process after another.
-    Thaw(u64),
+    Resume(u64),
 }
 
 /// Whether a forked child runs the workload.
@@ -125,8 +126,8 @@ impl Tree {
     }
 
     /// Forks the child that continues it.
-    pub fn thaw(&mut self, token: u64, not_after: Instant) -> i32 {
-        self.add(Stage::Forked(Errand::Thaw(token), Some(not_after)))
+    pub fn resume(&mut self, token: u64, not_after: Instant) -> i32 {
+        self.add(Stage::Forked(Errand::Resume(token), Some(not_after)))
     }
 
     /// Whether all of it is stopped, and the main process was not continued; whatever is not is stopped, if it is to `stop`.
@@ -246,7 +247,7 @@ impl Tree {
         let standby = self.processes.iter().find(|process| stands(process)).map(|process| process.pid);
         let Process { pid, stage, part, .. } = &mut self.processes[index];
         let Stage::Forked(errand, not_after) = stage else { return None };
-        let late = not_after.is_some_and(|at| boot >= at);
+        let late = not_after.is_some_and(|at| is_over(at, boot));
         let (pid, errand) = (*pid, *errand);
         match errand {
             Errand::Run(_) if late => {
@@ -284,7 +285,7 @@ impl Tree {
                 }
                 None
             }
-            Errand::Thaw(token) => {
+            Errand::Resume(token) => {
                 let next = self.processes.iter_mut().find(|process| !late && process.stopped);
                 let Some(Process { pid, stage, stopped, .. }) = next else {
                     self.processes[index].stage = Stage::Zombie(Exit::Code(u8::from(late)));
@@ -323,20 +324,20 @@ impl Tree {
         judge.leads(who, pid, token);
     }
 
-    /// SIGKILL to a hook.
-    pub fn kill_hook(&mut self, pid: i32, dies: Ns) {
-        self.call_off(pid);
-        if let Some(hook) = self.processes.iter_mut().find(|process| process.pid == pid && process.is_running_hook()) {
-            hook.dies = Some(dies);
+    /// SIGKILL to this process.
+    pub fn kill_one(&mut self, pid: i32, dies: Ns) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
+        match process.stage {
+            Stage::Forked(..) => process.stage = Stage::Zombie(Exit::Signal(9)),
+            Stage::Runs(_) if self.hides => {}
+            Stage::Runs(_) => process.dies = process.dies.or(Some(dies)),
+            Stage::Zombie(_) => {}
         }
     }
 
-    /// SIGKILL to the promoting child.
-    pub fn call_off(&mut self, pid: i32) {
-        let forked = |process: &&mut Process| process.pid == pid && matches!(process.stage, Stage::Forked(..));
-        if let Some(process) = self.processes.iter_mut().find(forked) {
-            process.stage = Stage::Zombie(Exit::Signal(9));
-        }
+    /// Whether this process was forked, and has not run its errand.
+    pub fn is_forked(&self, pid: i32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid && matches!(process.stage, Stage::Forked(..)))
     }
 
     /// Sends the workload a signal that tells it its role.
@@ -390,17 +391,17 @@ impl Tree {
         }
     }
 
-    /// Reaps a zombie.
-    pub fn reap(&mut self) -> Option<(i32, Exit)> {
-        let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
-        let Process { pid, stage, .. } = self.processes.remove(index);
-        let Stage::Zombie(exit) = stage else { return None };
-        Some((pid, exit))
+    /// A process that waits to be reaped.
+    pub fn zombie(&self) -> Option<i32> {
+        self.processes.iter().find(|process| matches!(process.stage, Stage::Zombie(_))).map(|process| process.pid)
     }
 
-    /// Whether there is a zombie.
-    pub fn has_zombies(&self) -> bool {
-        self.processes.iter().any(|process| matches!(process.stage, Stage::Zombie(_)))
+    /// Reaps this zombie.
+    pub fn reap(&mut self, pid: i32) -> Option<Exit> {
+        let index = self.processes.iter().position(|process| process.pid == pid)?;
+        let Stage::Zombie(exit) = self.processes[index].stage else { return None };
+        self.processes.remove(index);
+        Some(exit)
     }
 
     /// What a scan finds.

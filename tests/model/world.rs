@@ -4,9 +4,9 @@ use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
 use serde_json::Value;
 use tenure::{
-    apiserver::register::Change,
     election::{
         Answer, Request, RequestId, Watched,
+        obituary::Input,
         record::{LeaseRecord, LeaseState},
     },
     link::Slot,
@@ -20,7 +20,8 @@ use crate::{
     family::Setup,
     judge::{Judge, Wrong},
     peer::Peer,
-    register::{Leases, NAME, Start, is_labelled},
+    register::{Leases, Start, is_shown, shown},
+    witness::{self, WitnessProcess},
 };
 
 /// One life of a replica: its container from start to end.
@@ -63,6 +64,7 @@ pub struct World {
 pub struct Place {
     pub container: Sealed<Container>,
     pub road: Road,
+    pub witness: Option<Sealed<WitnessProcess>>,
 }
 
 /// The connection between a replica and the API server.
@@ -107,6 +109,7 @@ pub enum Actor {
     Guard,
     Init,
     Elector,
+    Witness,
 }
 
 impl std::hash::Hash for World {
@@ -128,6 +131,7 @@ impl World {
         let places = begins.map(|(replica, setup)| Place {
             container: Sealed::new(Container::start(Who { replica, life: 1 }, setup)),
             road: Road::default(),
+            witness: setup.witness.then(|| Sealed::new(WitnessProcess::start())),
         });
         Self {
             now: 0,
@@ -157,6 +161,7 @@ impl World {
             (Actor::Guard, container.guard_has_work(self.now, boot)),
             (Actor::Init, container.init_has_work(boot)),
             (Actor::Elector, container.elector_has_work(self.now, boot)),
+            (Actor::Witness, self.places[on].witness.as_ref().is_some_and(|witness| witness.has_work(self.now))),
         ];
         working.into_iter().filter(|(_, works)| *works).map(|(actor, _)| actor).collect()
     }
@@ -165,6 +170,8 @@ impl World {
     pub fn act(&mut self, on: usize, actor: Actor, setups: &[Setup]) {
         match actor {
             Actor::Runtime => {
+                // Its last process is gone.
+                self.tell_witness(on, setups, |identity| Input::Died { identity });
                 let Who { replica, life } = self.places[on].container.who;
                 let container = Container::start(Who { replica, life: life + 1 }, &setups[on]);
                 self.places[on].container = Sealed::new(container);
@@ -177,13 +184,36 @@ impl World {
                 let sent = self.inside(on, setups, Container::step_elector);
                 let Some(elector) = &self.places[on].container.elector else { return };
                 let (from, pid) = (self.places[on].container.who, elector.pid);
-                if elector.watch_from.is_some() {
+                let (now, begins) = (self.now, elector.watch_from.is_some());
+                if let Some(witness) = self.places[on].witness.as_mut().filter(|witness| !witness.knows(from)) {
+                    witness.change(|witness| witness.told(from, &setups[on], now));
+                }
+                if begins {
                     self.begin_watch(on, setups);
                 }
                 if let Some((id, slot, request)) = sent.filter(|_| !self.places[on].road.cut) {
                     self.flights.push(Flight { from, pid, id, stage: Stage::Asked(slot, request), held: false });
                 }
             }
+            Actor::Witness => {
+                let (now, from) = (self.now, self.places[on].container.who);
+                let Some(witness) = &mut self.places[on].witness else { return };
+                let sent = witness.change(|witness| witness.step(&setups[on], now));
+                if let Some((id, request)) = sent.filter(|_| !self.places[on].road.cut) {
+                    // In the name of the one before, who is dead.
+                    let from = Who { life: from.life - 1, ..from };
+                    let stage = Stage::Asked(Slot::default(), request);
+                    self.flights.push(Flight { from, pid: witness::PID, id, stage, held: false });
+                }
+            }
+        }
+    }
+
+    /// The witness of this replica hears something of the container that it was told of, if that is still the one.
+    pub fn tell_witness(&mut self, on: usize, setups: &[Setup], input: impl FnOnce(String) -> Input) {
+        let (now, who) = (self.now, self.places[on].container.who);
+        if let Some(witness) = self.places[on].witness.as_mut().filter(|witness| witness.knows(who)) {
+            witness.change(|witness| witness.input(input(who.to_string()), &setups[on], now));
         }
     }
 
@@ -195,6 +225,12 @@ impl World {
                 let answer = self.commit(from, slot, &request, setups);
                 if !self.is_cut(from.replica) {
                     self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false });
+                }
+            }
+            Stage::Answered(answer) if pid == witness::PID => {
+                let now = self.now;
+                if let Some(witness) = &mut self.places[from.replica].witness {
+                    witness.change(|witness| witness.input(Input::Answered { id, answer }, &setups[from.replica], now));
                 }
             }
             Stage::Answered(answer) => match self.places.get(from.replica) {
@@ -253,7 +289,7 @@ impl World {
         self.register.compact();
         let Some(change) = change else { return false };
         for (on, setup) in setups.iter().enumerate().take(self.places.len()) {
-            let event = shown(&change, setup.slots() > 1);
+            let event = shown(&change, setup.slots());
             let watches = self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead);
             if let Some(event) = event.filter(|_| watches) {
                 self.places[on].road.events.push_back(event);
@@ -266,7 +302,7 @@ impl World {
 
     /// Delivers the events that wait for this replica's watch, if any.
     pub fn catch_up(&mut self, on: usize) {
-        let Place { container, road } = &mut self.places[on];
+        let Place { container, road, .. } = &mut self.places[on];
         if road.cut || road.stalled || road.events.is_empty() {
             return;
         }
@@ -291,7 +327,7 @@ impl World {
         let copy = Who { replica: self.places.len(), life: 1 };
         self.judge.copies(original.who, copy, self.now);
         let container = Sealed::new(original.restored(copy));
-        self.places.push(Place { container, road: Road::default() });
+        self.places.push(Place { container, road: Road::default(), witness: None });
         debug_assert_eq!(self.places.len(), setups.len(), "a place is vacant");
     }
 
@@ -302,7 +338,7 @@ impl World {
         self.places[on].road.events.clear();
         let slots = setups[on].slots();
         for slot in (0..slots).map(Slot).filter(|_| known < self.register.version()) {
-            let lease = self.register.lease(slot).filter(|lease| slots == 1 || is_labelled(lease));
+            let lease = self.register.lease(slot).filter(|lease| is_shown(lease, slots));
             self.places[on].road.events.extend(lease.cloned().map(Watched::Changed));
         }
         self.catch_up(on);
@@ -317,7 +353,9 @@ impl World {
             let late = container.elector.as_ref().and_then(ElectorProcess::late).map(last_chance);
             let times =
                 [container.over, container.tree.next_death(), container.init_timeout(setup), container.fuse_timeout(setup), late];
-            times.into_iter().chain(container.elector_timeouts(setup)).flatten().filter(|at| *at > self.now).min()
+            let witness = place.witness.as_ref().and_then(|witness| witness.timeout());
+            let times = times.into_iter().chain(container.elector_timeouts(setup)).chain([witness]);
+            times.flatten().filter(|at| *at > self.now).min()
         };
         let peer = self.peer.as_ref().map(Peer::timeout);
         self.places.iter().zip(setups).filter_map(of).chain(peer).min().unwrap_or(Ns::MAX)
@@ -344,20 +382,8 @@ impl World {
                 self.inside(on, setups, |container, around| container.tree.bury(container.who, around.now, around.judge));
             }
             if self.places[on].container.fuse_timeout(&setups[on]).is_some_and(|at| at <= when) {
-                self.inside(on, setups, Container::burn);
+                self.inside(on, setups, Container::fire_fuse);
             }
-        }
-    }
-}
-
-/// What a watch shows of a change: of the first slot's Lease, or `by_label` of all that have the label. One that loses it is gone.
-fn shown(change: &Change, by_label: bool) -> Option<Watched> {
-    let is_shown = |lease: &Value| if by_label { is_labelled(lease) } else { lease["metadata"]["name"] == NAME };
-    match &change.after {
-        Some(after) if is_shown(after) => Some(Watched::Changed(Arc::clone(after))),
-        Some(_) | None => {
-            let gone = change.deleted().filter(|_| change.before.as_deref().is_some_and(is_shown));
-            gone.map(|gone| Watched::Deleted(gone.into()))
         }
     }
 }

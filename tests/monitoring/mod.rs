@@ -166,6 +166,7 @@ tenure_build_info{{pod=\"a\"}} 1
 tenure_build_info{{pod=\"b\"}} 1
 tenure_terms_total{{to=\"leader\",reason=\"expired\"}} {bad}
 tenure_kills_total{{why=\"signal\"}} {bad}
+tenure_witnessed {one}
 tenure_renewal_margin_seconds_bucket{{le=\"1\"}} {bad}
 tenure_renewal_margin_seconds_bucket{{le=\"5\"}} {bad}
 tenure_renewal_margin_seconds_bucket{{le=\"10\"}} {all}

@@ -24,9 +24,6 @@ pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", 
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
-/// So many worlds of several slots are simulated: what the short run has is not enough for all mutants.
-const SLOTS_WORLDS: &str = "200";
-
 /// What was built of all the mutants.
 pub(crate) struct Checks {
     executables: BTreeMap<String, PathBuf>,
@@ -43,7 +40,7 @@ impl Checks {
         let mut unviable = BTreeMap::new();
         // Compile errors show soonest in the library alone.
         settle(copy, changes, &["build", "--lib"], &mut unviable)?;
-        let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation"];
+        let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation", "--test", "transaction"];
         let messages = settle(copy, changes, &build, &mut unviable)?;
         Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
     }
@@ -75,10 +72,10 @@ impl Checks {
         lines.iter().find_map(|line| failed(line)).map(str::to_owned)
     }
 
-    /// What the simulation reports, and after how many terms.
-    pub(crate) fn simulation(&self, mutant: usize, terms: u64) -> Option<String> {
-        let mut command = self.command("simulation", mutant, 3_600);
-        command.env("TENURE_SIMULATION", terms.to_string()).env("TENURE_SLOTS_WORLDS", SLOTS_WORLDS).arg("--nocapture");
+    /// What this simulation reports, and after how many terms.
+    pub(crate) fn simulation(&self, name: &str, mutant: usize, terms: u64) -> Option<String> {
+        let mut command = self.command(name, mutant, 3_600);
+        command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");
         let Printed { success, lines } = watch(command, |_| false);
         let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
         let after = lines.iter().rev().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());

@@ -12,7 +12,7 @@ use crate::weave::{Change, weave};
 pub(crate) struct Mutant {
     /// Unique.
     pub(crate) name: String,
-    /// Of the law; 0 is the text before its rules.
+    /// Of the law, or of the protocol of transactions; 0 is the text before its rules.
     pub(crate) rule: usize,
     /// The part of the rule that is removed, quoted.
     pub(crate) sentence: String,
@@ -66,23 +66,29 @@ impl Mutant {
         }
     }
 
+    /// Whether its rule is one of the protocol of transactions.
+    pub(crate) fn is_of_transactions(&self) -> bool {
+        self.file.starts_with("src/transaction")
+    }
+
     /// Checks that its rule contains that sentence.
     ///
     /// # Errors
     /// It does not.
-    pub(crate) fn quotes(&self, law: &[String]) -> Result<(), String> {
+    pub(crate) fn quotes(&self) -> Result<(), String> {
         let Self { name, rule, sentence, .. } = self;
+        let law = law(if self.is_of_transactions() { "src/transaction/mod.rs" } else { "src/law.rs" });
         let quoted = law.get(*rule).is_some_and(|text| text.contains(sentence));
         if quoted { Ok(()) } else { Err(format!("{name}: law {rule} does not say {sentence:?}")) }
     }
 }
 
-/// The text of the law: what precedes its rules, and each rule.
+/// The text of the law in the head of this file: what precedes its rules, and each rule.
 ///
 /// # Panics
 /// It cannot be read.
-pub(crate) fn law() -> Vec<String> {
-    let text = fs::read_to_string(root().join("src/law.rs")).expect("it can be read");
+fn law(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(file)).expect("it can be read");
     let mut law: Vec<Vec<&str>> = vec![Vec::new()];
     for line in text.lines().map_while(|line| line.strip_prefix("//!")) {
         let mut words = line.split_whitespace().peekable();

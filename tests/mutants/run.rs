@@ -106,7 +106,7 @@ fn holds_without(checks: &Checks) -> Result<(), String> {
     let found = Found {
         unit: checks.unit(0, &DECIDING, None),
         model: checks.model(0, None),
-        simulation: checks.simulation(0, terms().unwrap_or(TERMS)),
+        simulation: ["simulation", "transaction"].iter().find_map(|name| checks.simulation(name, 0, terms().unwrap_or(TERMS))),
     };
     match found {
         Found { unit: None, model: None, simulation: None } => Ok(()),
@@ -117,6 +117,10 @@ fn holds_without(checks: &Checks) -> Result<(), String> {
 /// Runs the checks that the list names, or all if it says that nothing finds the mutant. Model and simulation run what decides.
 fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
     let room = mutant.room();
+    if mutant.is_of_transactions() {
+        let simulation = mutant.simulation.and_then(|terms| checks.simulation("transaction", number, terms));
+        return Found { simulation, ..Found::default() };
+    }
     if !DECIDING.contains(&room.as_str()) {
         return Found { unit: checks.unit(number, &[&room], mutant.unit.as_deref()), ..Found::default() };
     }
@@ -126,7 +130,7 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
     Found {
         unit: checks.unit(number, &DECIDING, mutant.unit.as_deref()),
         model: if every || family.is_some() { checks.model(number, family) } else { None },
-        simulation: terms.and_then(|terms| checks.simulation(number, terms)),
+        simulation: terms.and_then(|terms| checks.simulation("simulation", number, terms)),
     }
 }
 

@@ -1,8 +1,8 @@
-//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, the chart,
-//! traffic to the leader, the examples, and the page that begins with all this.
+//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, and what
+//! its witness makes of that, the chart, traffic to the leader, the examples, and the page that begins with all this.
 //!
-//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `chart`, `traffic`, `page`). It builds what it needs,
-//! prints a table of measured gaps and cleans up after itself.
+//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`,
+//! `traffic`, `page`). It builds what it needs, prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,7 +13,7 @@
 
 use std::{env, path::Path, process::ExitCode};
 
-use crate::{node::Node, stamps::Stamps};
+use crate::{node::Node, show::Show, stamps::Stamps};
 
 mod apart;
 #[path = "../support/fences.rs"]
@@ -26,6 +26,7 @@ mod patterns;
 mod shipped;
 mod show;
 mod stamps;
+mod witness;
 
 fn main() -> ExitCode {
     match env::var_os(apart::DIRECTORY) {
@@ -46,6 +47,9 @@ fn inside(directory: &Path) -> ExitCode {
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     if wants("leader") {
         show::run(&node, &stamps);
+    }
+    if wants("witness") {
+        witness::run(Show { node: &node, stamps: &stamps }, directory);
     }
     if wants("chart") {
         shipped::chart(&node, &stamps);

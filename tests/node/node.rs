@@ -107,12 +107,15 @@ impl Node {
 
     /// Sends a signal to PID 1 of a pod's container, from outside the container.
     pub(crate) fn signal(&self, pod: &Pod, signal: Signal) {
+        kill(self.process(&pod.container_id()), signal).unwrap();
+    }
+
+    /// PID 1 of a container, as seen from outside.
+    pub(crate) fn process(&self, container: &str) -> Pid {
         let tasks = Command::new(&self.ctr).args(["--namespace", "k8s.io", "tasks", "list"]).output().unwrap();
         let tasks = String::from_utf8_lossy(&tasks.stdout).into_owned();
-        let id = pod.container_id();
-        let task = tasks.lines().find(|line| line.starts_with(&id)).expect("the container's task");
-        let pid = task.split_whitespace().nth(1).unwrap().parse().unwrap();
-        kill(Pid::from_raw(pid), signal).unwrap();
+        let task = tasks.lines().find(|line| line.starts_with(container)).expect("the container's task");
+        Pid::from_raw(task.split_whitespace().nth(1).unwrap().parse().unwrap())
     }
 }
 
@@ -147,13 +150,26 @@ impl Pod {
         Some((text("reason"), terminated["exitCode"].as_i64()?, text("message")))
     }
 
-    fn container_id(&self) -> String {
-        self.container()["containerID"].as_str().unwrap().trim_start_matches("containerd://").to_owned()
+    pub(crate) fn uid(&self) -> &str {
+        self.0["metadata"]["uid"].as_str().unwrap()
+    }
+
+    pub(crate) fn container_id(&self) -> String {
+        id(self.container())
+    }
+
+    /// The container of the witness.
+    pub(crate) fn witness_id(&self) -> String {
+        id(&self.0["status"]["initContainerStatuses"][0])
     }
 
     fn container(&self) -> &Value {
         &self.0["status"]["containerStatuses"][0]
     }
+}
+
+fn id(container: &Value) -> String {
+    container["containerID"].as_str().unwrap().trim_start_matches("containerd://").to_owned()
 }
 
 /// Polls until there is something.

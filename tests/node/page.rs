@@ -38,6 +38,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     };
     expect("buildah build -t tenure .");
     expect("buildah build -t tenure-example deploy");
+    expect("buildah push tenure-example docker-archive:");
     reader.types(expect("kubectl apply -k deploy")).unwrap();
     reader.types(expect("kubectl rollout status")).unwrap();
     after("first failover: both pods are ready");

@@ -20,7 +20,7 @@ pub(crate) fn run(node: &Node, stamps: &Stamps) {
     let begin = tenure::clock::boot();
     let show = Show { node, stamps };
     show.first_leader();
-    println!("{:<34} {:>8}  {:<18} runs now", "what happens to the leader", "gap", "its container");
+    Show::print_head();
     show.handover("a rollout to another workload", |_| {
         show.node.kubectl(&["apply", "-k", OVERLAY]);
         show.rolled_out();
@@ -61,9 +61,11 @@ pub(crate) fn run(node: &Node, stamps: &Stamps) {
     );
 }
 
-struct Show<'a> {
-    node: &'a Node,
-    stamps: &'a Stamps,
+/// A Deployment of two replicas named `tenure`, and what its workloads stamp.
+#[derive(Clone, Copy)]
+pub(crate) struct Show<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) stamps: &'a Stamps,
 }
 
 impl Show<'_> {
@@ -79,8 +81,13 @@ impl Show<'_> {
         println!("node: {} runs the workload; the other pod stands by", run.pod);
     }
 
-    /// Applies `act` to the leader, waits until exactly one workload runs again, and prints the gap.
-    fn handover(&self, what: &str, act: impl FnOnce(&Pod)) {
+    pub(crate) fn print_head() {
+        println!("{:<34} {:>8}  {:<18} runs now", "what happens to the leader", "gap", "its container");
+    }
+
+    /// Applies `act` to the leader, waits until exactly one workload runs again, and prints the gap, which it returns in hundredths
+    /// of a second.
+    pub(crate) fn handover(&self, what: &str, act: impl FnOnce(&Pod)) -> u64 {
         let (leader, before) = self.settled(0);
         act(&leader);
         let (_, after) = self.settled(before.token + 1);
@@ -90,6 +97,7 @@ impl Show<'_> {
         let end = self.node.pods(PODS).iter().find(|pod| pod.name() == leader.name()).and_then(Pod::last_end);
         let end = end.map_or_else(|| "gone".to_owned(), |(reason, code, _)| format!("{reason}, {code}"));
         println!("{what:<34} {:>5}.{:02} s  {end:<18} {}", gap / 100, gap % 100, after.pod);
+        gap
     }
 
     /// A signal sent with `kubectl exec` reaches the workload, and `kubectl logs` shows its reaction; nobody else takes over.
@@ -135,7 +143,7 @@ impl Show<'_> {
     }
 
     /// Waits until two pods are ready and exactly one workload runs, with at least this token, on the Lease's holder.
-    fn settled(&self, token: u64) -> (Pod, Run) {
+    pub(crate) fn settled(&self, token: u64) -> (Pod, Run) {
         await_some("two pods ready, and one of them alone running the workload", PATIENCE, || {
             let pods = self.node.pods(PODS);
             let runs = self.stamps.runs();
@@ -158,13 +166,13 @@ impl Show<'_> {
         assert_eq!((reason.as_str(), code), end, "the end that kubectl shows");
     }
 
-    fn rolled_out(&self) {
+    pub(crate) fn rolled_out(&self) {
         self.node.kubectl(&["rollout", "status", "deployment/tenure", "--timeout=60s"]);
     }
 
     /// Runs a command in the leader's container. It may end the container and thereby its own connection, so its status is
     /// ignored: what follows shows whether it worked.
-    fn exec(&self, pod: &Pod, command: &str) {
+    pub(crate) fn exec(&self, pod: &Pod, command: &str) {
         self.node.try_kubectl(&["exec", pod.name(), "--", "sh", "-c", command]);
     }
 }

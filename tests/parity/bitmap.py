@@ -1,4 +1,4 @@
-"""As much of it as the suite of tini needs."""
+"""The part of the package bitmap that the suite of tini needs."""
 
 
 class BitMap:

@@ -1,6 +1,6 @@
-"""dumb-init's suite as a machine that does other things too can run it: nothing is missed because it took long.
+"""Lets a busy machine run dumb-init's suite: no test fails because a step took long.
 
-Left out of the signals that are forwarded are those of faults, which tenure takes for its own.
+The forwarded signals lack those of faults, which tenure takes as its own.
 """
 
 import signal

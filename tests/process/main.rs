@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 
-mod burning;
+mod firing;
 mod forgetting;
 #[path = "../support/incomplete.rs"]
 mod incomplete;

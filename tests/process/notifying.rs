@@ -19,9 +19,9 @@ use nix::{
 };
 use tenure::{
     config::{NotifyAccess, Signal},
-    notification::Notification,
+    notification::{Heard, Notification},
     process::{
-        notify::{Heard, Mark, NotifySocket, Rejected},
+        notify::{Mark, NotifySocket, Rejected},
         scan::Scanner,
         signals,
         spawn::{Command, Outcome, RoleSignal},

@@ -14,7 +14,6 @@ use tenure::{
     link::Exit,
     process::{
         kill::{self, SIGCONT, SIGKILL},
-        reap,
         scan::Scanner,
         signals,
         spawn::{self, Command, Failure, Outcome, ProcessGroup, RoleSignal, Setup, Spawning, Step},
@@ -38,7 +37,7 @@ fn a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with() 
         let inherited = signals::block().expect("signals");
         let mut child = grep.spawn(&setup(inherited)).expect("a child");
         assert_eq!(outcome(&mut child), Outcome::Done);
-        return wait_until("grep", || reap::next(|_| {}) == Some((child.pid, Exit::Code(0))));
+        return wait_until("grep", || world::reap_next() == Some((child.pid, Exit::Code(0))));
     }
     let name = concat!(module_path!(), "::a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with");
     for pipe in ["--ignore-signal=PIPE", "--default-signal=PIPE"] {
@@ -82,7 +81,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
                 return (child, deadline);
             }
             let _ = kill::send(child.pid, SIGKILL);
-            wait_until("its end", || reap::next(|_| {}).is_some());
+            wait_until("its end", || world::reap_next().is_some());
             let _ = fs::remove_file(&file);
         }
         panic!("none of them stopped before its execve");
@@ -91,7 +90,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
         wait_until("the deadline", || clock::boot() > deadline);
         kill::send(child.pid, SIGCONT).expect("it lives");
         let after = outcome(&mut child);
-        wait_until("its end", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == child.pid));
+        wait_until("its end", || world::reap_next().is_some_and(|(pid, _)| pid == child.pid));
         (after, fs::remove_file(&file).is_ok())
     };
 
@@ -111,7 +110,7 @@ test_in!(Pid1, a_deadline_that_is_past_or_not_decides, {
     assert_eq!(outcome(&mut late), Outcome::Late);
     let mut early = script.spawn(&Setup { not_after: Some(Instant::NEVER), ..setup(inherited) }).expect("a child");
     assert_eq!(outcome(&mut early), Outcome::Done);
-    wait_until("its end", || reap::next(|_| {}) == Some((early.pid, Exit::Code(7))));
+    wait_until("its end", || world::reap_next() == Some((early.pid, Exit::Code(7))));
 });
 
 fn promote(pid: Pid, signal: Signal, not_after: Instant, until_taken: bool) -> RoleSignal<'static> {
@@ -139,7 +138,7 @@ test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
 
     assert_eq!((late_outcome, before, after), (Outcome::Late, None, Outcome::Done));
     wait_until("its trap", || told.exists());
-    assert_eq!(std::iter::from_fn(|| reap::next(|_| {})).find(|(pid, _)| *pid == child), None, "it lives");
+    assert_eq!(std::iter::from_fn(world::reap_next).find(|(pid, _)| *pid == child), None, "it lives");
 });
 
 test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
@@ -150,7 +149,7 @@ test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
     let (usr1, usr2) = (Signal(libc::SIGUSR1), Signal(libc::SIGUSR2));
     let mut ends = std::collections::BTreeMap::new();
     let mut reaped = |pid| {
-        while let Some((pid, exit)) = reap::next(|_| {}) {
+        while let Some((pid, exit)) = world::reap_next() {
             ends.insert(pid, exit);
         }
         ends.get(&pid).copied()
@@ -183,7 +182,7 @@ test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
         let command = Command::new(program, &["x".to_owned()], [("A", "b")]).expect("no NUL");
         let mut child = command.spawn(&setup(inherited)).expect("a child");
         let outcome = outcome(&mut child);
-        wait_until("its end", || reap::next(|_| {}).is_some());
+        wait_until("its end", || world::reap_next().is_some());
         match outcome {
             Outcome::Failed(failure @ Failure { step: Step::Execute, errno }) => {
                 assert!(failure.to_string().starts_with("cannot execute: ") && failure.to_string().contains(hint), "{failure}");
@@ -205,13 +204,14 @@ test_in!(Pid1, a_child_gets_the_limit_on_descriptors_that_tenure_was_started_wit
     setrlimit(Resource::RLIMIT_NOFILE, 40, hard).expect("less is granted");
     let mut inherited = signals::block().expect("signals");
 
+    let open = signals::open_descriptors();
     inherited.raise_descriptors(60);
     inherited.raise_descriptors(50);
     let raised = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     let child = shell_with("exit $(ulimit -Sn)", &setup(inherited));
 
-    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Code(40))));
-    assert_eq!(raised, (60, hard));
+    wait_until("its end", || world::reap_next() == Some((child, Exit::Code(40))));
+    assert_eq!(raised, (60 + open, hard), "60 beside those that are open");
 });
 
 test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
@@ -230,7 +230,7 @@ test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
 
 test_in!(Child, a_child_dies_with_the_thread_that_made_it, {
     let child = std::thread::spawn(|| shell("exec sleep 1000")).join().expect("a child");
-    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(libc::SIGKILL))));
+    wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(libc::SIGKILL))));
 });
 
 test_in!(Pid1, a_workload_is_taken_before_its_guard_when_memory_ends, {
@@ -270,7 +270,7 @@ fn the_terminal_is_handed_over_and_taken_back() {
     assert_eq!(foreground(), child);
     assert!(Terminal::of_stdin().is_none(), "in the background it is not ours");
     kill::send_group(child, SIGKILL).expect("it lives");
-    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(libc::SIGKILL))));
+    wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(libc::SIGKILL))));
     terminal.take_back().expect("SIGTTOU is blocked");
     assert_eq!(foreground(), nix::unistd::getpgrp());
 }

@@ -16,7 +16,7 @@ use tenure::{
 };
 
 use crate::{
-    wait::{PATIENCE, wait_until},
+    wait::{PATIENCE, wait_for, wait_until},
     world::{self, World, count, reap_all, setup, shell, shell_with, test_in},
 };
 
@@ -33,14 +33,55 @@ test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_re
     assert!(kill::is_alone().expect("PID 1"));
 });
 
+test_in!(Pid1, a_look_at_what_is_frozen_reads_one_file_of_each_process, {
+    let signals = signals::block().expect("signals");
+    for _ in 0..20 {
+        shell_with("exec sleep 1000", &setup(signals));
+    }
+    let mut sweep = KillSweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[] };
+    let frozen = wait_for("all to be stopped", || sweep.freeze(spare).expect("a scan"));
+    let reads = || {
+        let io = std::fs::read_to_string("/proc/thread-self/io").expect("CONFIG_TASK_IO_ACCOUNTING");
+        io.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<usize>().ok()).expect("a number")
+    };
+
+    let none = reads();
+    let cost_of_asking = reads() - none;
+    let before = reads();
+    let stopped = sweep.scanner.stopped(&frozen).expect("they are");
+    let cost = reads() - before - cost_of_asking;
+
+    assert_eq!((stopped.len(), cost), (20, 20));
+});
+
+test_in!(Pid1, what_is_frozen_is_known_and_nobody_else_is_looked_at, {
+    let frozen = shell("exec sleep 1000");
+    let mut sweep = KillSweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[] };
+    let known = wait_for("it is stopped", || sweep.freeze(spare).expect("a scan"));
+    let stray = shell("exec sleep 1000");
+
+    let beside_a_stray = sweep.scanner.stopped(&known);
+    kill::send(frozen, kill::SIGCONT).expect("it lives");
+    let continued = sweep.scanner.stopped(&known);
+    kill::send(frozen, SIGKILL).expect("it lives");
+    wait_until("its end", || reap_all() > 0);
+    let gone = sweep.scanner.stopped(&known);
+
+    assert_eq!((beside_a_stray, continued, gone), (Some(vec![frozen]), None, Some(Vec::new())));
+    assert!(!Scanner::open().expect("/proc").look(stray).expect("it lives").is_stopped());
+});
+
 test_in!(Pid1, a_bomb_that_respawns_falls_to_one_kill_of_everything, {
     // Fifty chains, in which every process forks its successor and ends.
     shell("next() { next & }; for chain in $(seq 50); do next & done");
-    // Each look at /proc misses most of them: that some are seen and many have ended is what shows a bomb.
+    // A look at /proc may miss all of them: that many have ended, and that more still end, is what shows a bomb.
     let mut ended = 0;
     wait_until("a bomb that respawns", || {
-        ended += reap_all();
-        ended > 500 && count(Scope::Namespace) > 0
+        let now = reap_all();
+        ended += now;
+        ended > 500 && now > 0
     });
 
     kill::kill_everything().expect("PID 1 may");
@@ -73,9 +114,9 @@ test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
     let spare = Spare { init: getpid(), electors: &[elector] };
 
     let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare).expect("a scan"));
-    let lives = reap::peek().is_none();
+    let lives = reap::peek() == Ok(None);
     kill::send(child, SIGKILL).expect("it lives");
-    wait_until("its end", || reap::next(|_| {}).is_some());
+    wait_until("its end", || world::reap_next().is_some());
     let after = sweep.look(Scope::Namespace, spare).expect("a scan");
 
     assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { pids: vec![child], refused: false })));
@@ -92,7 +133,7 @@ test_in!(Pid1, where_proc_hides_processes_only_being_alone_is_a_proof, {
 
     let spared = sweep.pass(Scope::Namespace, spare).expect("a scan");
     kill::kill_everything().expect("PID 1");
-    wait_until("its end", || reap::next(|_| {}).is_some());
+    wait_until("its end", || world::reap_next().is_some());
     let alone = sweep.pass(Scope::Namespace, Spare { electors: &[], ..spare }).expect("a scan");
 
     assert_eq!(spared, Verdict::Left(Left::default()));
@@ -118,12 +159,13 @@ test_in!(Child, the_second_guard_kills_everything_but_pid_1_and_itself, {
 
 test_in!(Pid1, a_zombie_is_not_gone, {
     let child = shell("exit 3");
-    wait_until("a zombie", || reap::peek() == Some(child));
+    wait_until("a zombie", || reap::peek() == Ok(Some(child)));
     let mut sweep = KillSweep::open().expect("/proc");
     let spare = Spare { init: getpid(), electors: &[] };
 
     let before = sweep.pass(Scope::Namespace, spare).expect("a scan");
-    let reaped = reap::next(|dead| assert!(Scanner::open().expect("/proc").look(dead).is_some(), "still there"));
+    assert!(Scanner::open().expect("/proc").look(child).is_some(), "still there");
+    let reaped = world::reap_next();
     let after = sweep.pass(Scope::Namespace, spare).expect("a scan");
 
     assert_eq!(before, Verdict::Left(Left { pids: vec![child], refused: false }));
@@ -133,7 +175,7 @@ test_in!(Pid1, a_zombie_is_not_gone, {
 
 test_in!(Pid1, a_real_time_signal_is_a_status_like_any_other, {
     let child = shell("kill -40 $$");
-    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(40))));
+    wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(40))));
 });
 
 test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
@@ -194,7 +236,8 @@ test_in!(Child, outside_of_pid_1_all_descendants_go_and_strangers_stay, {
 
     assert_eq!(left, None);
     assert_eq!(scanner.find(Scope::Descendants, Spare { electors: &[], ..spare }).expect("a scan").targets.len(), 1);
-    let strangers = scanner.find(Scope::Remains { entry: "none", group: Some(nix::unistd::getpgrp()) }, spare).expect("a scan");
+    let strangers =
+        scanner.find(Scope::Leftovers { entry: "none", group: Some(nix::unistd::getpgrp()), known: &[] }, spare).expect("a scan");
     assert!(strangers.targets.iter().any(|process| process.parent == getppid()), "{strangers:?}");
 });
 
@@ -203,7 +246,9 @@ test_in!(Child, strangers_that_come_and_go_do_not_hold_up_a_proof, {
     for _ in 0..4 {
         shell(&format!("setsid -f sh -c '{churn}'"));
     }
-    wait_until("four to leave strangers behind", || reap_all() > 0 && reap::peek().is_none() && count(Scope::Descendants) == 0);
+    wait_until("four to leave strangers behind", || {
+        reap_all() > 0 && reap::peek().ok().flatten().is_none() && count(Scope::Descendants) == 0
+    });
     nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
     let mut passes = KillSweep::open().expect("/proc");
     let spare = Spare { init: getpid(), electors: &[] };
@@ -239,8 +284,8 @@ test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent
     let group = shell_with("exec sleep 1000", &setup(inherited));
     let marked = shell("TENURE_IDENTITY=a_1 setsid -f env -i TENURE_IDENTITY=a_1 sh -c 'env -i sleep 1000 & wait'");
     shell("TENURE_IDENTITY=a_12 exec sleep 1000");
-    wait_until("the marked one to be left", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == marked));
-    let scope = Scope::Remains { entry: "TENURE_IDENTITY=a_1", group: Some(group) };
+    wait_until("the marked one to be left", || world::reap_next().is_some_and(|(pid, _)| pid == marked));
+    let scope = Scope::Leftovers { entry: "TENURE_IDENTITY=a_1", group: Some(group), known: &[] };
     wait_until("three remains", || count(scope) == 3);
     let everybody = count_all();
 

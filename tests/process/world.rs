@@ -10,11 +10,14 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::{Pid, getpid},
 };
-use tenure::process::{
-    reap,
-    scan::{Scanner, Scope, Spare},
-    signals::{self, Inherited},
-    spawn::{self, Input, Outcome, ProcessGroup, Setup, Spawning},
+use tenure::{
+    link::Exit,
+    process::{
+        reap,
+        scan::{Scanner, Scope, Spare},
+        signals::{self, Inherited},
+        spawn::{self, Input, Outcome, ProcessGroup, Setup, Spawning},
+    },
 };
 
 use crate::{slept, wait::PATIENCE};
@@ -136,9 +139,15 @@ pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
     }
 }
 
+/// Reaps one zombie, if there is one.
+pub(crate) fn reap_next() -> Option<(Pid, Exit)> {
+    let child = reap::peek().ok()??;
+    Some((child, reap::take(child)?))
+}
+
 /// Reaps all zombies; returns how many.
 pub(crate) fn reap_all() -> usize {
-    std::iter::from_fn(|| reap::next(|_| {})).count()
+    std::iter::from_fn(reap_next).count()
 }
 
 /// How many targets there are now, sparing only the test.

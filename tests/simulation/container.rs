@@ -1,35 +1,35 @@
-//! One container: init with the shipping agent, driven as in its loop, and the processes under it.
-//!
-//! The order of steps is that of `init/event_loop.rs`.
+//! One container: init with the shipping turn, its elector, and the processes under it.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
-    config::ProbeKind,
-    link::{Exit, Term, ToElector, ToInit},
+    link::{Term, ToElector},
     notification::Notification,
-    supervision::{Action, Agent, AgentConfig, Input, RoleInput, Standing},
+    supervision::{Action, AgentConfig, TermStatus, Turn},
     time::Instant,
 };
 
 use crate::{
     alarm::Alarm,
-    clock::{Clock, MS, Ns, S},
+    clock::{Clock, MS, Ns, S, US},
     elector::ElectorProcess,
     engine::{Child, Engine, Event, Who},
     plan::Node,
     tree::{Outcome, Tree},
 };
 
-mod actions;
 mod frozen;
 mod fuse;
+mod init;
 mod stops;
+mod workload;
 
 use fuse::Fuse;
+use init::Init;
 pub use stops::Moment;
 
-const MESSAGES_A_TURN: usize = 256;
+/// How long a step of init may take.
+const STEP: Ns = 20 * US;
 
 /// See the module.
 #[derive(Clone)]
@@ -42,7 +42,8 @@ pub struct Container {
     pub tree: Tree,
     /// Init is gone: the container ends.
     pub over: bool,
-    agent: Agent,
+    /// None while init takes a step.
+    turn: Option<Turn>,
     /// Init is stopped.
     frozen: bool,
     /// Until when.
@@ -51,35 +52,38 @@ pub struct Container {
     went_on: Ns,
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
+    /// Init has just gone on: whatever it started continues before it takes in the next input.
+    resumes: bool,
     /// The whole node is suspended until then.
     suspended_until: Ns,
     fuse: Fuse,
     /// The term in which init has heard that the Lease is about to be released.
     pub void: Option<Term>,
     /// What the workload may read.
-    page: Standing,
-    /// The action that a stop has prevented.
-    cut_off: Option<Action>,
+    page: TermStatus,
     alarm: Alarm,
     signals: VecDeque<i32>,
-    /// SIGCHLD.
-    stirred: bool,
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
-    spawning: Option<(i32, Option<Outcome>)>,
-    /// The workload's main process, as init knows it.
+    /// The workload's main process, until it is reaped.
     main: Option<i32>,
-    promoter: Option<i32>,
-    demoter: Option<i32>,
-    hook: Option<i32>,
-    /// Processes that ask, of which kind, and since when.
-    probes: Vec<(i32, ProbeKind, Instant)>,
-    /// Hooks and probes whose main process has ended, and how, of whose group some are left.
-    leaving: Vec<(i32, Exit)>,
-    /// Messages of processes on NOTIFY_SOCKET.
-    words: VecDeque<(i32, Notification)>,
+    /// What became of its start, once that is known and until init hears of it.
+    outcome: Option<Outcome>,
+    /// The child that tells the workload its role, and the mark that it sets before.
+    teller: Option<(i32, Option<u64>)>,
+    /// Hooks and probes, each until all of its group is gone.
+    helpers: Vec<i32>,
+    /// What waits in NOTIFY_SOCKET.
+    words: VecDeque<(i32, Word)>,
     /// The token of the last Lead.
     token: String,
+}
+
+/// A datagram on NOTIFY_SOCKET.
+#[derive(Clone, Debug)]
+enum Word {
+    Said(Notification),
+    Mark(u64),
 }
 
 impl Container {
@@ -87,12 +91,11 @@ impl Container {
     pub fn start(who: Who, node: Node, e: &mut Engine) -> Self {
         let identity: Rc<str> = format!("{}_{who}", node.name).into();
         e.note(who, || "starts".into());
-        let duration = nanos(node.config.lease.duration);
         let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
-        e.judge.begins(who, &identity, duration, able);
+        e.judge.begins(who, &identity, &node, able);
         let (config, identity_of) = (node.config.clone(), identity.to_string());
         let config = AgentConfig {
-            config,
+            config: config.into(),
             preset: node.preset.clone(),
             began: Instant::BOOT,
             identity: identity_of,
@@ -100,6 +103,7 @@ impl Container {
             pid1: true,
             terminal: false,
         };
+        let marks = e.rng.u64(..);
         let mut container = Self {
             who,
             identity,
@@ -107,27 +111,23 @@ impl Container {
             elector: None,
             tree: Tree::new(who),
             over: false,
-            agent: Agent::new(config),
+            turn: Some(Turn::new(config, marks)),
             frozen: false,
             frozen_until: 0,
             went_on: 0,
-            stirred: false,
             freeze_before: None,
+            resumes: false,
             suspended_until: 0,
             fuse: Fuse::new(),
             void: None,
-            page: Standing::NONE,
-            cut_off: None,
+            page: TermStatus::NONE,
             alarm: Alarm::off(),
             signals: VecDeque::new(),
             undead: Vec::new(),
-            spawning: None,
             main: None,
-            promoter: None,
-            demoter: None,
-            hook: None,
-            probes: Vec::new(),
-            leaving: Vec::new(),
+            outcome: None,
+            teller: None,
+            helpers: Vec::new(),
             words: VecDeque::new(),
             token: String::new(),
         };
@@ -138,14 +138,9 @@ impl Container {
     /// The memory of this container, restored as the replica of this number, if nothing is under way in it but a workload that leads.
     pub fn restored(&self, replica: usize, e: &mut Engine) -> Option<Self> {
         let who = Who { replica, life: 1 };
-        let quiet =
-            !self.over && !self.frozen && e.now >= self.suspended_until && self.cut_off.is_none() && self.undead.is_empty();
-        let alone = self.spawning.is_none()
-            && self.promoter.is_none()
-            && self.demoter.is_none()
-            && self.hook.is_none()
-            && self.leaving.is_empty()
-            && self.probes.is_empty();
+        let rests = self.turn.as_ref().is_some_and(|turn| !turn.is_under_way());
+        let quiet = rests && !self.over && !self.frozen && e.now >= self.suspended_until && self.undead.is_empty();
+        let alone = self.outcome.is_none() && self.teller.is_none() && self.helpers.is_empty();
         let elector = self.elector.as_ref()?.restored(who)?;
         let tree = self.tree.restored(who)?;
         if !(quiet && alone && e.judge.runs_for(self.who)) {
@@ -153,7 +148,7 @@ impl Container {
         }
         let mut twin = Self { who, tree, alarm: Alarm::off(), fuse: Fuse::new(), elector: Some(elector), ..self.clone() };
         twin.wake_init(0, e);
-        twin.follow_hard(e);
+        twin.arm_fuse(self.fuse.hard(), e);
         let (clock, latency) = (twin.clock(), e.latency(twin.node.wake));
         if let Some(elector) = &mut twin.elector {
             elector.wake(latency, e);
@@ -193,7 +188,7 @@ impl Container {
         !self.over && self.elector.as_ref().is_some_and(|elector| elector.child == child && !elector.is_dead)
     }
 
-    /// One turn of init's loop, if it is due to wake now.
+    /// Init's turn, or the rest of one, if it is due to go on now.
     pub fn turn(&mut self, e: &mut Engine) {
         if self.over {
             return;
@@ -203,215 +198,82 @@ impl Container {
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Init(self.who)),
         }
-        if let Some(action) = self.cut_off.take() {
+        let Some(mut turn) = self.turn.take() else { return };
+        let until = self.take_steps(&mut turn, e);
+        if let Some(code) = turn.over() {
+            self.end(&format!("init exits with {code}"), e);
+        }
+        self.turn = Some(turn);
+        if let Some(span) = until.filter(|_| !self.over) {
+            self.wake_init(span, e);
+        }
+    }
+
+    /// Takes steps to the end of the turn, or until something stops init in the middle of it, or takes a moment. Returns after how
+    /// long it goes on, unless it is stopped.
+    fn take_steps(&mut self, turn: &mut Turn, e: &mut Engine) -> Option<Ns> {
+        while !self.over {
+            let action = turn.next_action();
+            if self.is_to_freeze_before(action) {
+                self.freeze(Moment::Now, self.freeze_before.map_or(0, |(_, span)| span), e);
+                return None;
+            }
             // What follows takes time, during which whatever it started continues.
-            self.act(action, e);
-            self.carry_out(e);
-            return self.wake(e);
+            if action.is_none() && std::mem::take(&mut self.resumes) {
+                return Some(e.latency(self.node.wake));
+            }
+            let (ends, leads) = (action.is_some_and(|action| self.ends_a_lead(action)), turn.agent().leads());
+            let is_action = action.is_some();
+            let goes_on = turn.step(&mut Init { container: self, e });
+            if is_action {
+                self.read(ends, leads, e);
+            }
+            if self.frozen {
+                return None;
+            }
+            if !goes_on {
+                return self.rests(turn, e);
+            }
+            if e.rng.u8(..) < 64 {
+                return Some(e.between(1, STEP));
+            }
         }
-        self.heed_fuse(e);
-        self.drain_link(true, e);
-        self.take_signals(e);
-        self.take_outcome(e);
-        self.take_words(e);
-        self.drain_link(true, e);
-        if self.stands() {
-            return;
-        }
+        None
+    }
+
+    /// After how long the next turn begins by itself.
+    fn rests(&self, turn: &Turn, e: &mut Engine) -> Option<Ns> {
         let now = self.clock().boot(e.now);
-        if self.agent.poll_timeout().is_some_and(|at| at <= now) {
-            self.agent.handle_timeout(now);
-            self.carry_out(e);
-        }
-        if self.stands() {
-            return;
-        }
-        if let Some(at) = self.agent.poll_timeout() {
-            let span = self.clock().real(at).saturating_sub(e.now);
-            // What is due already needs no wake-up.
-            let latency = if at <= now { 0 } else { e.latency(self.node.wake) };
-            self.wake_init(span.saturating_add(latency), e);
-        }
+        let due = turn.due(now)?;
+        // What is due already needs no wake-up.
+        let latency = if due <= now { 0 } else { e.latency(self.node.wake) };
+        Some(self.clock().real(due).saturating_sub(e.now).saturating_add(latency))
     }
 
-    fn stands(&self) -> bool {
-        self.frozen || self.over
-    }
-
-    fn handle(&mut self, input: Input, e: &Engine) {
-        self.agent.handle(input, self.clock().boot(e.now));
-    }
-
-    fn take_signals(&mut self, e: &mut Engine) {
-        if !self.stands() && std::mem::take(&mut self.stirred) && self.agent.is_frozen() {
-            self.handle(Input::Role(RoleInput::Stirred), e);
-            self.carry_out(e);
-        }
-        while !self.stands()
-            && let Some(signal) = self.signals.pop_front()
-        {
-            self.handle(Input::Signal(signal), e);
-            self.carry_out(e);
-        }
-        if !self.stands() {
-            self.reap(e);
-            self.carry_out(e);
-        }
-    }
-
-    fn reap(&mut self, e: &mut Engine) {
-        if self.elector.as_ref().is_some_and(|elector| elector.is_zombie) {
-            self.drain_link(false, e);
-            self.elector = None;
-            self.handle(Input::ElectorEnded, e);
-        }
-        if let Some(index) = self.undead.iter().position(|(_, zombie)| *zombie) {
-            self.undead.swap_remove(index);
-            if self.elector.is_none() {
-                self.handle(Input::ElectorEnded, e);
+    fn is_to_freeze_before(&mut self, action: Option<&Action>) -> bool {
+        match &mut self.freeze_before {
+            None => false,
+            Some((Moment::Spawn, _)) => matches!(action, Some(Action::Spawn { .. } | Action::Resume { .. })),
+            Some((Moment::Step(left), _)) if *left > 1 => {
+                *left -= 1;
+                false
             }
-        }
-        while let Some((pid, exit)) = self.tree.reap() {
-            if self.spawning.as_ref().is_some_and(|(child, _)| *child == pid)
-                && let Some((_, outcome)) = self.spawning.take()
-            {
-                self.spawned(outcome.unwrap_or(Ok(())), e);
-            }
-            let promoted = self.promoter.take_if(|promoter| *promoter == pid).is_some();
-            if promoted || self.demoter.take_if(|demoter| *demoter == pid).is_some() {
-                let told = exit == Exit::Code(0);
-                self.handle(Input::Role(if told { RoleInput::Signalled } else { RoleInput::NotSignalled }), e);
-            }
-            if self.hook == Some(pid) || self.probes.iter().any(|(probe, ..)| *probe == pid) {
-                self.tree.kill_group(pid, e);
-                self.leaving.push((pid, exit));
-                self.end_helpers(e);
-                continue;
-            }
-            self.main.take_if(|main| *main == pid);
-            self.handle(Input::Reaped { pid, exit }, e);
-        }
-        self.end_helpers(e);
-    }
-
-    /// Reports the end of each hook and probe once nobody of its group is left.
-    fn end_helpers(&mut self, e: &mut Engine) {
-        while let Some(over) = self.leaving.iter().position(|(pid, _)| self.tree.is_group_gone(*pid)) {
-            let (pid, exit) = self.leaving.remove(over);
-            let input = if let Some(index) = self.probes.iter().position(|(probe, ..)| *probe == pid) {
-                let (_, kind, began) = self.probes.swap_remove(index);
-                let failure = if exit == Exit::Code(0) { self.illness(e) } else { Some(exit.to_string()) };
-                Input::Probed { kind, began, failure }
-            } else {
-                self.hook.take_if(|hook| *hook == pid);
-                Input::Reaped { pid, exit }
-            };
-            self.handle(input, e);
+            Some((Moment::Now | Moment::Step(_), _)) => true,
         }
     }
 
-    /// Messages of processes outside the workload are ignored.
-    fn take_words(&mut self, e: &mut Engine) {
-        while !self.stands()
-            && let Some((pid, said)) = self.words.pop_front()
-        {
-            if self.main == Some(pid) {
-                e.note(self.who, || format!("init hears pid {pid} say {said:?}"));
-                let role = if let Notification::Role(role) = said { Some(RoleInput::Notified(role)) } else { None };
-                self.handle(role.map_or(Input::Notified(said), Input::Role), e);
-                self.carry_out(e);
-            }
-        }
-    }
-
-    fn take_outcome(&mut self, e: &mut Engine) {
-        if self.stands() {
-            return;
-        }
-        if let Some((_, Some(outcome))) = self.spawning.take_if(|(_, outcome)| outcome.is_some()) {
-            self.spawned(outcome, e);
-            self.carry_out(e);
-        }
-    }
-
-    fn spawned(&mut self, outcome: Outcome, e: &Engine) {
-        let input = match outcome {
-            Ok(()) => Input::Spawned,
-            Err(why) => Input::NotSpawned(why),
-        };
-        self.handle(input, e);
-    }
-
-    fn drain_link(&mut self, acting: bool, e: &mut Engine) {
-        for _ in 0..MESSAGES_A_TURN {
-            if acting && self.stands() {
-                return;
-            }
-            let Some(elector) = &mut self.elector else { return };
-            let message = elector.to_init.pop_front();
-            let closed = message.is_none() && elector.is_dead;
-            match message {
-                Some(message) => {
-                    self.heard(&message, e);
-                    self.handle(Input::Told(message), e);
-                }
-                None if closed => self.handle(Input::LinkBroken, e),
-                None => return,
-            }
-            if acting {
-                self.carry_out(e);
-            }
-            if closed {
-                return;
-            }
-        }
-    }
-
-    fn heard(&mut self, message: &ToInit, e: &mut Engine) {
-        if let ToInit::Releasing { term, .. } = message {
-            self.void = Some(*term);
-        }
-        if let ToInit::Lead { info, .. } = message {
-            self.token.clone_from(&info.token);
-        }
-        if *message != ToInit::Heartbeat {
-            e.note(self.who, || format!("init hears {message:?}"));
-        }
-    }
-
-    fn carry_out(&mut self, e: &mut Engine) {
-        while !self.stands() {
-            if self.agent.hard().is_some() {
-                self.follow_hard(e);
-            }
-            self.page = self.agent.standing();
-            let Some(action) = self.agent.poll_action() else { return self.follow_hard(e) };
-            self.read(&action, e);
-            if let Some((moment, span)) = self.freeze_before.take() {
-                match moment {
-                    Moment::Spawn if !matches!(action, Action::Spawn { .. } | Action::Thaw { .. }) => {
-                        self.freeze_before = Some((moment, span))
-                    }
-                    Moment::Action(left) if left > 1 => self.freeze_before = Some((Moment::Action(left - 1), span)),
-                    Moment::Now | Moment::Action(_) | Moment::Spawn => self.freeze(Moment::Now, span, e),
-                }
-                if self.frozen {
-                    self.cut_off = Some(action);
-                    return;
-                }
-            }
-            self.act(action, e);
-        }
-    }
-
-    /// What the workload may read is taken back before it is told to stop, and before that is told of it (law 3).
-    fn read(&self, action: &Action, e: &mut Engine) {
+    /// Whether this is the first word about the end of a lead, to the workload or to others.
+    fn ends_a_lead(&self, action: &Action) -> bool {
         let stops = matches!(action, Action::Signal { signal, .. } if *signal == self.node.config.workload.stop.signal);
         let tells = matches!(action, Action::Tell(ToElector::Stopping { .. } | ToElector::Stopped { .. }));
-        let is_over = stops || tells || matches!(action, Action::TellRole { not_after: None, .. });
+        stops || tells || matches!(action, Action::TellRole { not_after: None, .. })
+    }
+
+    /// What the workload may read is taken back before it is told to stop, and before others are told of that (law 3).
+    fn read(&self, ends: bool, leads: bool, e: &mut Engine) {
         let now = self.clock().boot(e.now);
-        if is_over && self.page.soft > now || !self.agent.leads() && self.page.hard > now {
-            e.judge.fail(format!("{}: {:?} can be read before {action:?}", self.who, self.page));
+        if ends && self.page.soft > now || !leads && self.page.hard > now {
+            e.judge.fail(format!("{}: {:?} can be read when its lead ends", self.who, self.page));
         }
     }
 
@@ -432,6 +294,10 @@ impl Container {
         let last = self.tree.collapse(e).max(self.suspended_until);
         let span = e.spread(10 * MS, self.node.plan.restart);
         e.at(last + span, Event::Boot(self.who.replica));
+        // The kernel closes init's sockets long before the last process is gone.
+        e.after(0, Event::Disconnects(self.who));
+        let news = e.latency(5 * MS);
+        e.at(last + news, Event::Died(self.who));
     }
 }
 

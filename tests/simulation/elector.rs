@@ -1,13 +1,15 @@
-//! One elector process: the shipping machine, driven as in the elector's loop, and the second guard.
+//! One elector process: the shipping election in its shipping turn, and the second guard.
 //!
 //! Owns the process: its ends of the link, its one request, its stops and its end.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, RequestId, WatchEnd, Watched},
-    link::{InitialState, Term, ToElector, ToInit},
-    time::Instant,
+    election::{
+        Answer, Input, Request, RequestId, WatchEnd, Watched,
+        turn::{Arrived, Turn},
+    },
+    link::{InitialState, Slot, Term, ToElector, ToInit},
 };
 
 use crate::{
@@ -20,8 +22,6 @@ mod guard;
 mod turn;
 
 use guard::Guard;
-
-const BEATS: u32 = 4;
 
 /// See the module.
 #[derive(Clone)]
@@ -36,24 +36,23 @@ pub struct ElectorProcess {
     pub outstanding: Option<Outstanding>,
     /// The number of the watch in use.
     pub watch: u64,
-    machine: Option<Elector>,
+    turn: Option<Turn>,
     is_up: bool,
     frozen: bool,
     frozen_until: Ns,
+    /// It will be stopped before the step of this number, for this long.
     freeze_before: Option<(u32, Ns)>,
-    cut_off: Option<Action>,
     alarm: Alarm,
-    inbox: VecDeque<Input>,
+    inbox: VecDeque<Arrived>,
     /// The term in which it has announced a release.
     pub releasing: Option<Term>,
     guard: Guard,
-    beat_due: Instant,
-    beat_every: Duration,
 }
 
 /// The request in flight.
 #[derive(Clone)]
 pub struct Outstanding {
+    pub slot: Slot,
     pub id: RequestId,
     /// Present until its first byte leaves.
     pub unsent: Option<Request>,
@@ -67,29 +66,26 @@ impl ElectorProcess {
         Self {
             child,
             to_init: VecDeque::new(),
-            beat_every: initial.config.lease.duration / BEATS,
             to_elector: VecDeque::from([ToElector::InitialState(Box::new(initial))]),
             is_dead: false,
             is_zombie: false,
             outstanding: None,
             watch: 0,
-            machine: None,
+            turn: None,
             is_up: false,
             frozen: false,
             frozen_until: 0,
             freeze_before: None,
-            cut_off: None,
             alarm: Alarm::off(),
             inbox: VecDeque::new(),
             releasing: None,
             guard: Guard::new(),
-            beat_due: Instant::BOOT,
         }
     }
 
     /// Whether its guard would act at H.
     pub fn guards(&self) -> bool {
-        !self.is_dead && !self.frozen && self.machine.is_some()
+        !self.is_dead && !self.frozen && self.turn.is_some()
     }
 
     /// Its loop has something to do.
@@ -104,17 +100,17 @@ impl ElectorProcess {
 
     /// Delivers an input from outside.
     pub fn arrives(&mut self, input: Input, span: Ns, e: &mut Engine) {
-        self.inbox.push_back(input);
+        self.inbox.push_back(Arrived::Input(input));
         self.wake(span, e);
     }
 
-    /// SIGSTOP, for this long; before the action of this number.
-    pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
+    /// SIGSTOP, for this long; before the step of this number, if it is not 0.
+    pub fn freeze(&mut self, steps: u32, span: Ns, e: &mut Engine) {
         if self.is_dead || self.frozen {
             return;
         }
-        if actions > 0 {
-            self.freeze_before = Some((actions, span));
+        if steps > 0 {
+            self.freeze_before = Some((steps, span));
             return;
         }
         self.freeze_before = None;
@@ -127,7 +123,7 @@ impl ElectorProcess {
 
     /// Until when its guard does nothing: for ever if it is dead or not up yet.
     pub fn stands_until(&self) -> Ns {
-        if self.is_dead || self.machine.is_none() {
+        if self.is_dead || self.turn.is_none() {
             return Ns::MAX;
         }
         if self.frozen { self.frozen_until } else { 0 }
@@ -136,12 +132,12 @@ impl ElectorProcess {
     /// Its SIGCONT is due.
     pub fn continues(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
         if self.frozen_until <= e.now {
-            self.thaw(clock, latency, e);
+            self.resume(clock, latency, e);
         }
     }
 
     /// SIGCONT.
-    pub fn thaw(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
+    pub fn resume(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
         self.freeze_before = None;
         if self.is_dead || !std::mem::take(&mut self.frozen) {
             return;
@@ -161,7 +157,7 @@ impl ElectorProcess {
     }
 
     /// The request whose first byte leaves now.
-    pub fn take_unsent(&mut self, id: RequestId) -> Option<Request> {
+    pub fn take_unsent(&mut self, id: RequestId) -> Option<(Slot, Request)> {
         let outstanding = self.outstanding.as_mut().filter(|outstanding| outstanding.id == id)?;
         if self.is_dead {
             return None;
@@ -170,7 +166,7 @@ impl ElectorProcess {
             outstanding.held_up = true;
             return None;
         }
-        outstanding.unsent.take()
+        Some((outstanding.slot, outstanding.unsent.take()?))
     }
 
     /// Its time has run out without an answer.
@@ -191,23 +187,17 @@ impl ElectorProcess {
         self.arrives(Input::Answered { id, answer }, span, e);
     }
 
-    fn telling(&mut self, message: &ToInit) {
-        self.guard.armed.telling(message);
-        if let ToInit::Releasing { term, .. } = message {
-            self.releasing = Some(*term);
-        }
-    }
-
     /// The same process in the memory of a replica that is restored, if it does nothing else just now: its connections are broken.
     pub fn restored(&self, who: Who) -> Option<Self> {
-        let rests = self.is_up && !self.is_dead && !self.frozen && self.outstanding.is_none() && self.cut_off.is_none();
+        let is_idle = self.turn.as_ref().is_some_and(|turn| !turn.is_under_way());
+        let rests = self.is_up && !self.is_dead && !self.frozen && self.outstanding.is_none();
         let twin = Self {
             child: Child { who, ..self.child },
             alarm: Alarm::off(),
             guard: Guard::armed(self.guard.armed),
-            inbox: VecDeque::from([Input::Watched(Watched::Ended(WatchEnd::Failed("restored".into())))]),
+            inbox: VecDeque::from([Arrived::Input(Input::Watched(Watched::Ended(WatchEnd::Failed("restored".into()))))]),
             ..self.clone()
         };
-        (rests && self.machine.is_some()).then_some(twin)
+        (rests && is_idle).then_some(twin)
     }
 }

@@ -85,6 +85,18 @@ pub enum Event {
     Strays(Child, Ns),
     /// A process ends, for whatever reason.
     Ends(Child),
+    /// An elector of this container connects to its witness.
+    Connects(Who),
+    /// Its connection to the witness ends.
+    Disconnects(Who),
+    /// The witness hears that no process of this container is left.
+    Died(Who),
+    /// The witness of this replica starts again.
+    WitnessUp(usize),
+    /// The first byte of a witness's request leaves.
+    SendObituary(Box<Flight>),
+    /// The time of a witness's request has run out.
+    WitnessLate(Child, RequestId),
     /// The client-go replica may have something to do.
     Peer,
     /// The nemesis injects a fault.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tenure::election::{
     record::{LeaseRecord, LeaseState},
-    writes::{HOLDER, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
+    writes::{HOLDER, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
 use crate::{clock::US, judge::Held, server::EPOCH};
@@ -26,6 +26,8 @@ pub struct Write<'w> {
     pub opts_out: bool,
     /// From the beginning of one run of a task to the next, in nanoseconds, where it can be told.
     pub interval: Option<u64>,
+    /// Each term is a run of a task, whose start acquireTime tells.
+    pub is_task: bool,
     /// Real time in nanoseconds.
     pub now: u64,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
@@ -66,7 +68,8 @@ impl Write<'_> {
             let wrong = wrong.or_else(|| (!counted).then_some("changes the holder and counts no transition"));
             return wrong.or_else(|| self.early(&old, since)).or_else(|| self.acquired(object, since));
         }
-        let kept = ["", new.text("acquireTime")].contains(&old.text("acquireTime"));
+        let begins = self.is_task && new.text("acquireTime") == new.text("renewTime");
+        let kept = begins || ["", new.text("acquireTime")].contains(&old.text("acquireTime"));
         // What somebody has removed is restored.
         let counted = !object["spec"]["leaseTransitions"].is_null();
         if !kept || counted && new.transitions() != old.transitions() {
@@ -85,6 +88,10 @@ impl Write<'_> {
             return Some("empties what another one holds");
         }
         let uid = old.0["metadata"]["uid"].as_str().unwrap_or_default();
+        if annotation(new.0, OBITUARY) == Some(self.me) {
+            let is_shaped = new.state() == Some(LeaseState::Released) && new.transitions() == old.transitions();
+            return (!is_shaped).then_some("is a witness's and no release");
+        }
         let mine = self.held.is_some_and(|(lease, acquired, transitions)| {
             (lease.as_str(), acquired.as_str(), *transitions) == (uid, old.text("acquireTime"), old.transitions())
         });
@@ -125,6 +132,9 @@ impl Write<'_> {
         }
         if !old["metadata"]["deletionTimestamp"].is_null() {
             return Some("takes a Lease that is being deleted");
+        }
+        if annotation(self.new, OBITUARY).is_some() {
+            return Some("takes a Lease and leaves the obituary of its last holder");
         }
         if annotation(self.new, STEP_DOWN).is_some() || annotation(self.new, STEP_DOWN_TO).is_some() {
             return Some("takes a Lease and leaves the request for a step-down");

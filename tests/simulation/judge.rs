@@ -9,7 +9,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tenure::{link::Term, time::Instant};
+use tenure::{
+    link::{Reason, Slot, Term},
+    time::Instant,
+};
 
 use crate::{
     clock::Ns,
@@ -37,14 +40,33 @@ pub enum Uncovered {
     Copied,
 }
 
+/// What is known of the Lease of one slot.
+#[derive(Debug, Default)]
+struct History {
+    /// The greatest token under which anything ran.
+    last: u64,
+    /// Who holds the Lease, by uid, name and acquireTime, and since which version.
+    reign: (Option<[String; 3]>, u64),
+    /// Since when.
+    reigns: Ns,
+    /// Since when the Lease has been as it is, apart from what does not matter to followers.
+    since: Ns,
+}
+
 /// What is known of a replica.
 #[derive(Debug, Default)]
 struct Replica {
     identity: String,
     /// D.
     duration: Ns,
+    /// Of a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
+    keeps: Option<(bool, bool)>,
     /// Since when it, its network and its hold have been without faults.
     trouble: Ns,
+    /// Until when it may leave the Lease to others because its terms failed.
+    backs_off: Ns,
+    /// Its priority, and how long it waits before it asks a holder of a lower one to hand over.
+    rank: (i8, Option<Ns>),
 }
 
 /// A process that runs as a leader.
@@ -60,12 +82,18 @@ struct Running {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Judge {
+    /// There are several Leases.
+    pub is_pool: bool,
     /// Nobody waits for what is free, by the settings of this world.
     pub opts_out: bool,
+    /// Wall clocks jump, by which a term looks as long as one that makes failures forgotten.
+    pub walls_jump: bool,
     /// The interval of a task, where all wall clocks show the same.
     pub interval: Option<Ns>,
+    /// Each term is a run of a task.
+    pub is_task: bool,
     /// The longest time for which an unready standby leaves the Lease to others.
-    pub patience: Ns,
+    pub wait_limit: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
     /// What each one has seen, where it counts.
@@ -74,28 +102,32 @@ pub struct Judge {
     alive: BTreeMap<(Who, i32), Running>,
     /// Whose term each token belongs to.
     tokens: BTreeMap<u64, Who>,
-    /// The greatest token under which anything ran.
-    last: u64,
-    /// Who holds the Lease, by uid, name and acquireTime, and since which version.
-    reign: (Option<[String; 3]>, u64),
-    /// The token of the last term that init was told of.
-    told: Option<(Who, Term, u64)>,
-    /// S of the last extension that an elector sent to its init, and when it sent it.
-    extended: Option<(Who, Term, Instant, Instant)>,
+    /// When the write was sent by which the latest run began, and whether another is to wait for its interval however it ends.
+    began: Option<(Ns, bool)>,
+    /// What is known of the Lease of each slot.
+    histories: BTreeMap<Slot, History>,
+    /// The versions of the Leases of other slots than the first.
+    others: BTreeMap<u64, Slot>,
+    /// The last term that each init was told of, and its token.
+    told: BTreeMap<Who, (Term, u64)>,
+    /// S of the last extension that each elector sent to its init, and when it sent it.
+    extended: BTreeMap<Who, (Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
     held: BTreeMap<Who, Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
-    /// Since when each one gives a term up because of its workload's health, until somebody else holds the Lease.
-    gave_up: BTreeMap<Who, Ns>,
-    /// Whose electors have asked for the end of a term that is lost, until it is over.
-    losing: BTreeSet<Who>,
+    /// Since when the workload of each one has been ready, as far as its elector knows.
+    ready: BTreeMap<Who, Ns>,
+    /// Why each one's elector ends its term.
+    ending: BTreeMap<Who, Reason>,
+    /// The last failed term of each one: its number among those in a row, and until when the others go first.
+    failed: BTreeMap<Who, (Term, u32, Ns)>,
+    /// Everybody who was ever named as the next leader.
+    named: BTreeSet<String>,
     /// When the latest writes were sent, by their versions.
     writes: VecDeque<(u64, Ns)>,
     /// Everybody who was ever asked to step down.
     asked: BTreeSet<String>,
-    /// Since when the Lease has been as it is, apart from what does not matter to followers.
-    since: Ns,
     /// What is known of each replica.
     replicas: Vec<Replica>,
     /// Until when what was injected into a replica counts.
@@ -110,6 +142,10 @@ pub struct Judge {
     pub terms: u64,
     /// Terms under which something ran.
     pub runs: u64,
+    /// Leases that a witness gave back.
+    pub obituaries: u64,
+    /// Holders that were asked to hand over to a replica of a higher priority.
+    pub preempted: u64,
     /// Overlaps that the law does not cover, by their causes.
     pub exposed: BTreeMap<Uncovered, u64>,
 }
@@ -137,9 +173,12 @@ impl Judge {
     /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
     pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(token) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let new = Running { token, covered, unseen: false };
-        let others: Vec<_> = self.alive.iter().map(|(child, running)| (*child, *running)).collect();
-        for (other, theirs) in others.into_iter().filter(|((other, _), theirs)| (*other, theirs.token) != (who, token)) {
+        let (new, slot) = (Running { token, covered, unseen: false }, self.slot_of(token));
+        let conflicts =
+            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
+        let others = self.alive.iter().map(|(child, running)| (*child, *running));
+        let others: Vec<_> = others.filter(|((other, _), theirs)| conflicts(*other, theirs.token)).collect();
+        for (other, theirs) in others {
             let Some(cause) = self.excuse((who, new), (other.0, theirs), now) else {
                 let what = format!(
                     "two at once: {who} runs as pid {pid} under {token}, {} still as pid {} under {}",
@@ -158,7 +197,7 @@ impl Judge {
         if !covered && self.is(Uncovered::Unguarded, who, now) {
             return;
         }
-        let last = self.last;
+        let last = self.histories.entry(slot).or_default().last;
         let excused =
             self.sights.is_some() || [Uncovered::Suspended, Uncovered::Copied].into_iter().any(|cause| self.is(cause, who, now));
         match self.tokens.insert(token, owner) {
@@ -166,7 +205,27 @@ impl Judge {
             Some(_) if token < last && !excused => self.fail(format!("{who} runs under {token} after {last}")),
             Some(_) => {}
             None if token <= last && !excused => self.fail(format!("{who} begins to run under {token} after {last}")),
-            None => (self.runs, self.last) = (self.runs + 1, last.max(token)),
+            None => {
+                self.runs += 1;
+                self.histories.entry(slot).or_default().last = last.max(token);
+            }
+        }
+    }
+
+    /// Between the starts of two runs of a task lies its interval, whatever the Lease said between them.
+    pub fn begins_run(&mut self, who: Who, token: &str) {
+        let (Some(interval), Some(replica), Ok(token)) = (self.interval, self.replicas.get(who.replica), token.parse::<u64>())
+        else {
+            return;
+        };
+        let (waits, rests) = replica.keeps.unwrap_or_default();
+        let sent = self.writes.iter().find(|(version, _)| *version == token).map(|(_, sent)| *sent);
+        let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
+        if let (Some(sent), Some((before, true))) = (sent, before)
+            && waits
+            && sent < before + interval / 10 * 9
+        {
+            self.fail(format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000));
         }
     }
 
@@ -213,6 +272,7 @@ impl Judge {
 
     /// `copy` is `original`, restored: it runs what that one runs, until one of them finds that it has lost the Lease.
     pub fn copied(&mut self, original: Who, copy: Who, until: Ns) {
+        self.began = None;
         for who in [original, copy] {
             self.injects(Uncovered::Copied, who, until);
         }
@@ -220,6 +280,9 @@ impl Judge {
         self.copies.insert(copy, original);
         if let Some(held) = self.held.get(&original).cloned() {
             self.held.insert(copy, held);
+        }
+        if let Some(since) = self.ready.get(&original).copied() {
+            self.ready.insert(copy, since);
         }
         let running: Vec<_> = self.alive.iter().filter(|((who, _), _)| *who == original).collect();
         let twins: Vec<_> = running.into_iter().map(|((_, pid), running)| ((copy, *pid), *running)).collect();
@@ -239,9 +302,20 @@ impl Judge {
         self.alive.remove(&(who, pid));
     }
 
-    /// Whether somebody leads now whose init is able to do its work.
-    pub fn is_led(&self) -> bool {
-        self.alive.iter().any(|((who, _), running)| Some(*who) != self.hung && running.token > 0)
+    /// The slots that somebody leads now whose init is able to do its work.
+    pub fn led(&self) -> impl Iterator<Item = Slot> {
+        let leaders = self.alive.iter().filter(|((who, _), running)| Some(*who) != self.hung && running.token > 0);
+        leaders.map(|(_, running)| self.slot_of(running.token))
+    }
+
+    /// How many inits hang permanently.
+    pub fn hanging(&self) -> usize {
+        self.hung.iter().count()
+    }
+
+    /// Of the Lease whose version this token is.
+    fn slot_of(&self, token: u64) -> Slot {
+        self.others.get(&token).copied().unwrap_or_default()
     }
 
     /// An overlap that was excused when it began must be over once what excused it is.
@@ -251,8 +325,9 @@ impl Judge {
             self.hung == Some(*who) || running.unseen || causes.into_iter().any(|cause| self.is(cause, *who, now))
         };
         let leaders = self.alive.iter().filter(|((who, _), running)| !excused(who, running));
-        let leaders: BTreeSet<Who> = leaders.map(|((who, _), _)| *who).collect();
-        if let [one, other, ..] = *leaders.into_iter().collect::<Vec<Who>>() {
+        let leaders: BTreeSet<_> = leaders.map(|((who, _), running)| (self.slot_of(running.token), *who)).collect();
+        let leaders: Vec<_> = leaders.into_iter().collect();
+        if let Some([(_, one), (_, other)]) = leaders.array_windows().find(|[(slot, _), (next, _)]| slot == next) {
             self.fail(format!("two at once: {one} and {other} still run, and what excused it is over"));
         }
     }

@@ -1,6 +1,6 @@
 //! Never two at once: the shipping machines in a simulated world, many terms in a few seconds.
 //!
-//! Each replica is its elector process's election machine and its init's agent, joined by a simulated link, above a simulated
+//! Each replica is its elector and its init, each with the shipping turn, joined by a simulated link, above a simulated
 //! process tree; they share a register that answers as the embedded API server does, over networks that lose, delay and cut.
 //! Clocks run at different rates, processes are stopped and killed, nodes suspended, people edit the Lease, and in some worlds a
 //! client-go replica competes for it. [`judge`] says what must hold.
@@ -46,9 +46,9 @@ mod progress;
 mod register;
 mod server;
 mod sights;
-mod slots;
 mod tally;
 mod tree;
+mod witness;
 mod world;
 
 use plan::Control;
@@ -86,6 +86,8 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     }
     let missing = total.missing();
     assert!(terms < TERMS || missing.is_empty(), "these faults never took effect: {missing:?}");
+    assert!(terms < TERMS || total.obituaries > 0, "no witness gave a Lease back");
+    assert!(terms < TERMS || total.preempted > 0, "no holder was asked to hand over to a preferred replica");
 }
 
 /// A judge that reports nothing proves nothing.

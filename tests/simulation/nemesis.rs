@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use tenure::election::writes::{PAUSED, STEP_DOWN};
+use tenure::{
+    election::writes::{PAUSED, SLOTS, STEP_DOWN},
+    link::Slot,
+};
 
 use crate::{
     clock::{MS, Ns, S},
@@ -21,6 +24,8 @@ const SIGTERM: i32 = 15;
 const FOREVER: Ns = 1_000_000 * S;
 /// The longest suspension of a node.
 const LONGEST_SLEEP: Ns = 20 * S;
+/// So many Leases there are at most.
+pub const MOST_SLOTS: u8 = 4;
 /// How long a follower may wait because the server asked it to.
 const RETRY_AFTER: Ns = 65 * S;
 
@@ -110,6 +115,15 @@ faults! {
     Stir,
     /// A signal to init that it passes on to a leader.
     Forward,
+    /// Somebody takes the label away by which several Leases are found.
+    Unlabel,
+    /// A rollout changes how many Leases there are.
+    Resize,
+    /// No list of Leases is allowed.
+    NoList,
+    KillWitness,
+    /// A container, and its witness some time before or after.
+    KillBoth,
 }
 
 /// What hangs permanently at the end.
@@ -130,6 +144,11 @@ impl Fault {
     /// Whether it makes sense only where workloads are frozen.
     pub const fn is_of_the_frozen(self) -> bool {
         matches!(self, Self::Stir | Self::Forward)
+    }
+
+    /// Whether it makes sense only where there are several Leases.
+    pub const fn is_of_pools(self) -> bool {
+        matches!(self, Self::Unlabel | Self::Resize | Self::NoList)
     }
 
     /// Whether it is a sequence of others.
@@ -171,6 +190,9 @@ impl World {
     /// Injects it; returns whether it took effect.
     fn hits(&mut self, who: Who, fault: Fault) -> bool {
         let replica = who.replica;
+        if self.plan.slots > 1 {
+            self.server.edited = Slot(self.e.rng.u8(..self.plan.slots));
+        }
         match fault {
             Fault::StopElector => self.stop_elector(replica),
             Fault::StopInit => self.stop_init(replica),
@@ -295,6 +317,27 @@ impl World {
                 self.living(replica, |container, e| hits = container.stir(e)) && hits
             }
             Fault::Forward => self.living(replica, |container, e| container.forward(e)),
+            Fault::Unlabel => self.edit("unlabelled", |lease| {
+                if let Some(labels) = lease["metadata"]["labels"].as_object_mut() {
+                    labels.remove(SLOTS);
+                }
+            }),
+            Fault::Resize => {
+                self.replicas[replica].node.config.lease.slots = self.e.rng.u8(2..=MOST_SLOTS);
+                self.living(replica, |container, e| container.end("a rollout", e))
+            }
+            Fault::NoList => {
+                self.server.lists_forbidden = self.e.now + self.pause();
+                self.e.judge.trouble_for_all(self.server.lists_forbidden + RETRY_AFTER);
+                true
+            }
+            Fault::KillWitness => self.kill_witness(replica),
+            Fault::KillBoth => {
+                let (witness, container) = (self.e.between(0, S), self.e.between(0, S));
+                self.e.after(witness, Event::Aimed(who, Fault::KillWitness));
+                self.e.after(container, Event::Aimed(who, Fault::KillContainer));
+                self.witnesses.contains_key(&replica)
+            }
         }
     }
 

@@ -4,7 +4,10 @@
 
 use std::rc::Rc;
 
-use tenure::election::{Answer, Refusal, Request, RequestId};
+use tenure::{
+    election::{Answer, Refusal, Request, RequestId},
+    link::Slot,
+};
 
 use crate::{
     clock::{MS, Ns},
@@ -20,6 +23,7 @@ pub struct Flight {
     pub identity: Rc<str>,
     /// When its first byte left.
     pub sent: Ns,
+    pub slot: Slot,
     pub id: RequestId,
     pub request: Request,
 }

@@ -2,6 +2,7 @@
 
 use tenure::{
     election::{Answer, RequestId},
+    link::Slot,
     time::Instant,
 };
 
@@ -110,7 +111,7 @@ impl World {
             None => {}
             Some(Deed::Asks(id, request)) => {
                 let identity = format!("peer_{}", peer.who).into();
-                let flight = Box::new(Flight { from: peer.child(), identity, sent: self.e.now, id, request });
+                let flight = Box::new(Flight { from: peer.child(), identity, sent: self.e.now, slot: Slot(0), id, request });
                 if let Some(at) = peer.road.up(&mut self.e) {
                     self.e.at(at, Event::Arrive(flight));
                 }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use tenure::{
     config::{
         self, Acknowledge, AfterCrash, Candidate, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Probe, Release, Runs,
-        Signal, Task,
+        Signal, Task, TaskConfig, Trigger,
     },
     law::Timing,
 };
@@ -60,6 +60,8 @@ pub struct Plan {
     pub same_wall: bool,
     /// A client-go replica on the same Lease.
     pub peer: Option<peer::Habits>,
+    /// How many Leases there are, of which a replica holds one.
+    pub slots: u8,
     /// What there is in the beginning.
     pub start: Start,
     /// No request is carried out later than this after its first byte.
@@ -92,6 +94,8 @@ pub struct Node {
     /// The usual latency to the server.
     pub usual: Ns,
     pub habits: Habits,
+    /// A witness is told of its replica.
+    pub witnessed: bool,
 }
 
 /// How the workload behaves.
@@ -141,7 +145,7 @@ impl Node {
     /// The longest that it waits for what nobody gave back, or for the next run, by what it knows itself.
     pub fn longest_wait(&self) -> Ns {
         let lease = &self.config.lease;
-        let interval = self.preset.task().map(|task| task.every).unwrap_or_default();
+        let interval = self.preset.task().and_then(every).unwrap_or_default();
         nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()).max(interval))
     }
 
@@ -151,10 +155,16 @@ impl Node {
         if workload.candidate == Candidate::Ready { nanos(workload.unready_after) } else { 0 }
     }
 
+    /// Of a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
+    pub fn keeps(&self) -> Option<(bool, bool)> {
+        let TaskConfig { after_crash, on_failure, .. } = self.config.task;
+        self.preset.task().map(|_| (after_crash == AfterCrash::Wait, on_failure == OnFailure::Rest))
+    }
+
     /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
     pub fn is_quick(&self) -> bool {
-        let patience = nanos(self.config.lease.attempt_timeout);
-        self.wake < 10 * MS && self.usual < patience / 8
+        let wait_limit = nanos(self.config.lease.attempt_timeout);
+        self.wake < 10 * MS && self.usual < wait_limit / 8
     }
 }
 
@@ -163,7 +173,7 @@ impl Plan {
     pub fn interval(&self) -> Option<Ns> {
         let edits = [Fault::Unset, Fault::Steal, Fault::Meddling, Fault::JumpWall, Fault::Interregnum];
         let exact = self.same_wall && self.peer.is_none() && !edits.iter().any(|fault| self.faults.contains(fault));
-        self.task.as_ref().filter(|_| exact).map(|task| nanos(task.every))
+        self.task.as_ref().filter(|_| exact).and_then(every).map(nanos)
     }
 
     /// A step of the protocol, after which a fault may strike at once.
@@ -229,7 +239,11 @@ pub fn nodes(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
 }
 
 fn sound(rng: &mut Rng) -> Vec<Node> {
-    let count = if rng.u8(..4) == 0 { 3 } else { 2 };
+    // By numbers of their own: nothing changes in the other worlds.
+    let mut own = Rng::with_seed(rng.get_seed().rotate_left(32));
+    let slots = if own.u8(..6) == 0 { own.u8(2..=3) } else { 1 };
+    let few = if rng.u8(..4) == 0 { 3 } else { 2 };
+    let count = if slots > 1 { slots + own.u8(1..=2) } else { few };
     let same = rng.bool();
     let pace = *choice(rng, &[Pace::Steady, Pace::Hasty, Pace::Rapid, Pace::Rapid]);
     let first = timing(rng, pace);
@@ -242,13 +256,13 @@ fn sound(rng: &mut Rng) -> Vec<Node> {
         _ => Release::Clear,
     };
     let drift = timings.iter().map(|timing| timing.drift).min().unwrap_or_default();
-    let peer = (rng.u8(..6) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
+    let peer = (rng.u8(..6) == 0 && slots == 1).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
     let creation_wait = match rng.u8(..6) {
         0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
         1 => Some(Duration::ZERO),
         _ => None,
     };
-    let plan = Rc::new(plan(rng, pace, longest, same, peer, creation_wait));
+    let plan = Rc::new(plan(rng, pace, longest, same, peer, creation_wait, slots));
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,
@@ -264,9 +278,10 @@ fn plan(
     same: bool,
     mut peer: Option<peer::Habits>,
     creation_wait: Option<Duration>,
+    slots: u8,
 ) -> Plan {
     let mut faults = Fault::ALL.to_vec();
-    faults.retain(|fault| !fault.is_of_the_frozen());
+    faults.retain(|fault| !fault.is_of_the_frozen() && !fault.is_of_pools());
     if creation_wait == Some(Duration::ZERO) {
         // Whoever opts out of the waits waits for holders only.
         faults.retain(|fault| fault.leaves_the_holder());
@@ -295,9 +310,10 @@ fn plan(
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
     let rapid = pace == Pace::Rapid;
     let always = rng.u8(..if rapid { 10 } else { 3 }) == 0;
-    let task = (!always && rng.u8(..4) == 0).then(|| {
+    let task = (!always && rng.u8(..4) == 0 && slots == 1).then(|| {
         let limit = (rng.u8(..3) == 0).then(|| Duration::from_nanos(spread(rng, 100 * MS, 10 * S)));
-        Task { every: Duration::from_secs(rng.u64(1..if rapid { 3 } else { 9 })), limit, once: rng.bool().then_some(75) }
+        let trigger = Trigger::Every(Duration::from_secs(rng.u64(1..if rapid { 3 } else { 9 })));
+        Task { trigger, limit, once: rng.bool().then_some(75) }
     });
     // A single run looks once: a holder whose clock is ahead looks alive for as long as that.
     let is_once = task.as_ref().is_some_and(|task| task.once.is_some());
@@ -313,9 +329,12 @@ fn plan(
         faults.extend([Fault::StepDown; 3]);
     }
     // By numbers of its own, as is all of a workload's health and of what hooks leave behind: nothing else of the world changes.
-    let frozen = !always && task.is_none() && Rng::with_seed(!rng.get_seed()).u8(..5) == 0;
+    let frozen = !always && task.is_none() && slots == 1 && Rng::with_seed(!rng.get_seed()).u8(..5) == 0;
     if frozen {
         faults.extend([Fault::Stir, Fault::Stir, Fault::Forward]);
+    }
+    if slots > 1 {
+        faults.extend(Fault::ALL.iter().filter(|fault| fault.is_of_pools()));
     }
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
@@ -346,6 +365,7 @@ fn plan(
         task,
         same_wall,
         peer,
+        slots,
         start: *choice(rng, &[Start::Absent, Start::Free, Start::Released]),
         latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
     }
@@ -369,6 +389,7 @@ fn node(
         lease: config::LeaseConfig {
             name: "lease".into(),
             namespace: "default".into(),
+            slots: plan.slots,
             duration: timing.duration,
             renew_period: timing.renew_period,
             attempt_timeout: timing.attempt_timeout,
@@ -471,7 +492,7 @@ fn node(
         // Nobody can stop what nobody can kill.
         (config.workload.liveness, habits.foreign) = (Probe::default(), 0.0);
     }
-    if config.workload.runs != Runs::Leading && config.workload.readiness.means().is_some() && own.bool() {
+    if config.workload.runs != Runs::Leading && config.workload.readiness.handler().is_some() && own.bool() {
         config.workload.candidate = Candidate::Ready;
         config.workload.unready_after = Duration::from_nanos(spread(&mut own, S, 10 * S));
     }
@@ -496,6 +517,14 @@ fn node(
         config.task.after_crash = if rng.bool() { AfterCrash::Wait } else { AfterCrash::Run };
         config.task.on_failure = if rng.bool() { OnFailure::Rest } else { OnFailure::Release };
     }
+    // None is handed over where a crash is to be waited for.
+    let waits = release == Release::Keep || plan.task.is_some() && config.task.after_crash == AfterCrash::Wait;
+    let witnessed = !waits && own.bool();
+    // A pool has no preferred replica, and a task no leader for long.
+    if plan.slots == 1 && plan.task.is_none() && own.u8(..3) == 0 {
+        config.lease.priority = -i8::try_from(own.u8(..3)).unwrap_or_default();
+        config.lease.preempt = Some(Duration::from_nanos(spread(&mut own, S, 20 * S)));
+    }
     Node {
         name: format!("replica{index}"),
         plan: Rc::clone(plan),
@@ -506,6 +535,7 @@ fn node(
         startup: spread(rng, 2 * MS, if rapid { 20 * MS } else { 300 * MS }),
         usual: if tight { MS / 2 } else { spread(rng, MS / 2, if rapid { 5 * MS } else { 50 * MS }) },
         habits,
+        witnessed,
     }
 }
 
@@ -554,6 +584,13 @@ fn choice<'t, T>(rng: &mut Rng, from: &'t [T]) -> &'t T {
     &from[rng.usize(..from.len())]
 }
 
-fn nanos(span: Duration) -> Ns {
+fn every(task: &Task) -> Option<Duration> {
+    match task.trigger {
+        Trigger::Every(interval) => Some(interval),
+        Trigger::Schedule(_) => None,
+    }
+}
+
+pub fn nanos(span: Duration) -> Ns {
     u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

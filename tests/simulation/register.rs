@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Answer, Refusal, Request, writes::SLOTS},
+    election::{Answer, Refusal, Request, Watched, writes::SLOTS},
     link::Slot,
 };
 
 /// The name of the first.
-pub const NAME: &str = "lease";
+const NAME: &str = "lease";
 /// The creation time of everything, which nobody looks at.
 const CREATED: &str = "2027-01-15T08:00:00Z";
 
@@ -104,12 +104,29 @@ impl Leases {
     }
 }
 
-/// Whether a list or a watch of several slots shows it.
+/// Whether a watch shows it: of one slot by its name, of several by the label.
+pub fn is_shown(lease: &Value, slots: u8) -> bool {
+    if slots > 1 { is_labelled(lease) } else { lease["metadata"]["name"] == NAME }
+}
+
+/// What a watch of so many slots shows of a change: a Lease that loses its label is gone.
+pub fn shown(change: &Change, slots: u8) -> Option<Watched> {
+    match &change.after {
+        Some(after) if is_shown(after, slots) => Some(Watched::Changed(Arc::clone(after))),
+        Some(_) | None => {
+            let gone = change.deleted().filter(|_| change.before.as_deref().is_some_and(|before| is_shown(before, slots)));
+            gone.map(|gone| Watched::Deleted(gone.into()))
+        }
+    }
+}
+
+/// Whether a list of several slots shows it.
 pub fn is_labelled(lease: &Value) -> bool {
     lease["metadata"]["labels"][SLOTS] == NAME
 }
 
-fn name_of(slot: Slot) -> String {
+/// The name of the Lease of this slot.
+pub fn name_of(slot: Slot) -> String {
     if slot.0 == 0 { NAME.into() } else { format!("{NAME}-slot-{}", slot.0) }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure::{
     apiserver::register::Change,
     election::{
-        Answer, Request, WatchEnd, Watched,
+        Answer, Refusal, Request, WatchEnd, Watched,
         record::{LeaseRecord, LeaseState},
     },
     link::Slot,
@@ -17,17 +17,21 @@ use crate::{
     engine::{Child, Engine, Event, Who},
     nemesis::Fault,
     network::Road,
-    register::{Leases, Start},
+    register::{Leases, Start, is_shown, name_of, shown},
 };
 
 /// The server's clock when the simulation begins, in microseconds since 1970.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
-/// There is one.
-const THE_LEASE: Slot = Slot(0);
 
 /// See the module.
 pub struct Server {
     register: Leases,
+    /// How many Leases the replicas look for.
+    slots: u8,
+    /// The Lease that people edit.
+    pub edited: Slot,
+    /// No list is allowed until then.
+    pub lists_forbidden: Ns,
     watches: Vec<Watch>,
 }
 
@@ -67,25 +71,36 @@ pub enum Admission {
 }
 
 impl Server {
-    pub fn new(start: Start) -> Self {
-        Self { register: Leases::new(start, 1), watches: Vec::new() }
+    pub fn new(start: Start, slots: u8) -> Self {
+        Self { register: Leases::new(start, slots), slots, edited: Slot(0), lists_forbidden: 0, watches: Vec::new() }
     }
 
-    /// The Lease as it is.
+    /// The Lease that people edit.
     pub fn lease(&self) -> Option<&Value> {
-        self.register.lease(THE_LEASE).map(Arc::as_ref)
+        self.register.lease(self.edited).map(Arc::as_ref)
     }
 
-    /// Carries a request out.
-    pub fn carry_out(&mut self, who: Who, me: &str, request: &Request, admission: Admission, e: &mut Engine) -> Answer {
+    /// Carries a request for the Lease of this slot out.
+    pub fn carry_out(
+        &mut self,
+        slot: Slot,
+        who: Who,
+        me: &str,
+        request: &Request,
+        admission: Admission,
+        e: &mut Engine,
+    ) -> Answer {
+        if *request == Request::List && e.now < self.lists_forbidden {
+            return Answer::Refused { refusal: Refusal::Forbidden, message: "403".into() };
+        }
         let before = self.register.version();
         let old = match request {
             Request::Get | Request::List => None,
-            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease(THE_LEASE).cloned(),
+            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease(slot).cloned(),
         };
-        let admitted = self.admitted(request, admission);
+        let admitted = self.admitted(slot, request, admission);
         let request = admitted.as_ref().unwrap_or(request);
-        let answer = self.register.carry_out(THE_LEASE, request);
+        let answer = self.register.carry_out(slot, request);
         if self.register.version() == before {
             return answer;
         }
@@ -96,17 +111,17 @@ impl Server {
             (Answer::Object(new), old, _) => {
                 e.note(who, || format!("COMMITTED {} as {}", new["spec"], new["metadata"]["resourceVersion"]));
                 if admitted.is_none() {
-                    e.judge.changed(who, me, old, new, e.now);
+                    e.judge.changed(slot, who, me, old, new, e.now);
                 }
             }
             (_, Some(old), _) => e.judge.deleted(who, old),
             (_, None, _) => {}
         }
-        self.judged(old.as_deref(), e);
+        self.judged(slot, old.as_deref(), e);
         answer
     }
 
-    fn admitted(&self, request: &Request, admission: Admission) -> Option<Request> {
+    fn admitted(&self, slot: Slot, request: &Request, admission: Admission) -> Option<Request> {
         let (object, replaced) = match request {
             Request::Create(object) => (object, false),
             Request::Replace(object) => (object, true),
@@ -121,7 +136,7 @@ impl Server {
             Admission::Shortens => {
                 // Whoever takes a Lease that was cleared or deleted waits, and announces that with its duration: shortening it is
                 // not covered.
-                let old = LeaseRecord::read(self.register.lease(THE_LEASE).cloned()?)?;
+                let old = LeaseRecord::read(self.register.lease(slot).cloned()?)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
                 if spec["acquireTime"] != spec["renewTime"] || old.state() == LeaseState::Free {
@@ -130,7 +145,7 @@ impl Server {
                 spec["leaseDurationSeconds"] = (duration / 2).max(2).into();
             }
             Admission::Reverts => {
-                object["spec"] = self.lease().filter(|_| replaced)?["spec"].clone();
+                object["spec"] = self.register.lease(slot).filter(|_| replaced)?["spec"].clone();
                 object["metadata"]["labels"]["admitted"] = self.register.version().to_string().into();
             }
         }
@@ -139,27 +154,27 @@ impl Server {
 
     /// Somebody's edit of the Lease, if there is one; returns whether it changed anything.
     pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) -> bool {
-        self.changed(|register| register.edit(THE_LEASE, edit), |now| format!("EDITED ({what}): {now}"), e)
+        self.changed(|register, slot| register.edit(slot, edit), |now| format!("EDITED ({what}): {now}"), e)
     }
 
     /// Somebody's DELETE.
     pub fn delete(&mut self, e: &mut Engine) -> bool {
-        self.changed(|register| register.delete(THE_LEASE), |now| format!("DELETED: {now}"), e)
+        self.changed(Leases::delete, |now| format!("DELETED: {now}"), e)
     }
 
-    fn changed(&mut self, change: impl FnOnce(&mut Leases), what: impl FnOnce(&Value) -> String, e: &mut Engine) -> bool {
-        let (old, before) = (self.register.lease(THE_LEASE).cloned(), self.register.version());
-        change(&mut self.register);
+    fn changed(&mut self, change: impl FnOnce(&mut Leases, Slot), what: impl FnOnce(&Value) -> String, e: &mut Engine) -> bool {
+        let (old, before) = (self.register.lease(self.edited).cloned(), self.register.version());
+        change(&mut self.register, self.edited);
         let changed = self.register.version() > before;
         if changed {
-            self.judged(old.as_deref(), e);
+            self.judged(self.edited, old.as_deref(), e);
             e.note("nobody", || what(self.lease().map_or(&Value::Null, |lease| &lease["spec"])));
         }
         changed
     }
 
-    fn judged(&self, old: Option<&Value>, e: &mut Engine) {
-        e.judge.stands(old, self.lease(), self.register.version(), e.now);
+    fn judged(&self, slot: Slot, old: Option<&Value>, e: &mut Engine) {
+        e.judge.stands(slot, old, self.register.lease(slot).map(Arc::as_ref), self.register.version(), e.now);
     }
 
     /// Watches from earlier versions get 410.
@@ -178,19 +193,19 @@ impl Server {
             _ => {}
         }
         let Some(watch) = self.watches.last() else { return };
-        if after.is_none()
-            && let Some(lease) = self.lease_at(watch.after)
-        {
-            let event = Watched::Changed(lease);
-            e.after(road.usual + watch.lag, Event::Watched(child, number, Box::new(event)));
+        for slot in (0..self.slots).map(Slot).filter(|_| after.is_none()) {
+            if let Some(lease) = self.lease_at(slot, watch.after).filter(|lease| is_shown(lease, self.slots)) {
+                let event = Watched::Changed(lease);
+                e.after(road.usual + watch.lag, Event::Watched(child, number, Box::new(event)));
+            }
         }
         self.feed(child, road, habits, e);
     }
 
     /// The Lease as it was at this version, as far as that is known.
-    fn lease_at(&self, version: u64) -> Option<Arc<Value>> {
-        let later = self.register.changes_since(version).and_then(|mut changes| changes.next());
-        later.map_or_else(|| self.register.lease(THE_LEASE), |change| change.before.as_ref()).cloned()
+    fn lease_at(&self, slot: Slot, version: u64) -> Option<Arc<Value>> {
+        let later = self.register.changes_since(version).and_then(|mut changes| changes.find(|change| is_of(change, slot)));
+        later.map_or_else(|| self.register.lease(slot), |change| change.before.as_ref()).cloned()
     }
 
     /// The watch of `child` begins again some versions ago, at a server that is behind by this much.
@@ -234,7 +249,7 @@ impl Server {
                 watch.arrives = watch.arrives.max(at);
                 watch.arrives
             };
-            let Some(event) = event(change) else { continue };
+            let Some(event) = shown(change, self.slots) else { continue };
             e.at(at, Event::Watched(child, watch.number, Box::new(event)));
         }
     }
@@ -254,9 +269,6 @@ impl Server {
     }
 }
 
-fn event(change: &Change) -> Option<Watched> {
-    if let Some(after) = &change.after {
-        return Some(Watched::Changed(Arc::clone(after)));
-    }
-    change.deleted().map(|gone| Watched::Deleted(gone.into()))
+fn is_of(change: &Change, slot: Slot) -> bool {
+    change.before.iter().chain(&change.after).any(|lease| lease["metadata"]["name"] == name_of(slot))
 }

@@ -14,6 +14,10 @@ pub struct Tally {
     pub terms: u64,
     /// Terms under which something ran.
     pub runs: u64,
+    /// Leases that a witness gave back.
+    pub obituaries: u64,
+    /// Holders that were asked to hand over to a replica of a higher priority.
+    pub preempted: u64,
     pub events: u64,
     /// Virtual seconds.
     pub seconds: u64,
@@ -32,6 +36,8 @@ impl Tally {
         self.worlds += 1;
         self.terms += e.judge.terms;
         self.runs += e.judge.runs;
+        self.obituaries += e.judge.obituaries;
+        self.preempted += e.judge.preempted;
         self.events += e.events;
         self.seconds += e.now / S;
         add(&mut self.exposed, &e.judge.exposed);
@@ -64,6 +70,8 @@ impl Tally {
         self.worlds += other.worlds;
         self.terms += other.terms;
         self.runs += other.runs;
+        self.obituaries += other.obituaries;
+        self.preempted += other.preempted;
         self.events += other.events;
         self.seconds += other.seconds;
         add(&mut self.exposed, &other.exposed);
@@ -85,14 +93,15 @@ impl fmt::Display for Tally {
         for (fault, times) in &self.faults {
             writeln!(f, "{times:>12} {fault:?}")?;
         }
-        let Self { worlds, terms, runs, events, seconds, exposed, .. } = self;
+        let Self { worlds, terms, runs, obituaries, preempted, events, seconds, exposed, .. } = self;
         let faults = self.strikes();
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let speed = *terms as f64 / self.cpu.as_secs_f64().max(0.001) * 60.0;
         let overlaps = u32::from(self.wrong.as_ref().is_some_and(|(_, wrong)| wrong.starts_with("two at once")));
         write!(
             f,
-            "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, {events} events, \
+            "{worlds} worlds, {terms} terms ({runs} of which ran something, {obituaries} given back by a witness, {preempted} preempted), {faults} faults, \
+             {events} events, \
              {seconds} virtual seconds, \
              {overlaps} overlaps (not covered: {exposed:?}), \
              {speed:.0} terms per CPU-minute"

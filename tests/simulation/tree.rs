@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    config::HookKind,
+    law::is_over,
     link::Exit,
     supervision::{NotSpawned, Scan},
     time::Instant,
@@ -73,7 +73,7 @@ enum Stage {
     /// Is about to tell the workload that it follows, and ends once that has taken it.
     Demotes { workload: i32 },
     /// Is about to continue these, one after another.
-    Thaws { left: Vec<i32>, token: String, not_after: Instant },
+    Resumes { left: Vec<i32>, token: String, not_after: Instant },
     /// Tells the workload its role, or is about to.
     Hooks(Hook),
     /// Runs, and does not lead.
@@ -154,10 +154,10 @@ impl Tree {
         self.promotes(index, clock, habits, e);
         self.demotes(index, habits, e);
         self.hooks(index, clock, habits, e);
-        self.thaws(index, clock, habits, e);
+        self.resumes(index, clock, habits, e);
         let process = self.processes.get_mut(index)?;
         let Stage::Forked { token, not_after } = &process.stage else { return None };
-        if clock.boot(e.now) >= *not_after {
+        if is_over(*not_after, clock.boot(e.now)) {
             process.stage = Stage::Zombie(Exit::Code(0));
             e.note(self.who, || format!("pid {pid} comes too late to run"));
             return Some(Err(NotSpawned::Late));
@@ -172,11 +172,11 @@ impl Tree {
         let covered = process.covered;
         let stands = |process: &&Process| match &process.stage {
             Stage::Stands | Stage::Forked { token: None, .. } => true,
-            Stage::Hooks(hook) => hook.kind == Some(HookKind::AfterFollow),
+            Stage::Hooks(hook) => !hook.leads,
             Stage::Forked { .. }
             | Stage::Promotes { .. }
             | Stage::Demotes { .. }
-            | Stage::Thaws { .. }
+            | Stage::Resumes { .. }
             | Stage::Runs { .. }
             | Stage::Zombie(_) => false,
         };
@@ -185,6 +185,7 @@ impl Tree {
         }
         e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
         e.judge.runs(Child { who: self.who, pid }, &token, covered, e.now);
+        e.judge.begins_run(self.who, &token);
         let process = self.processes.get_mut(index)?;
         process.stage = Stage::Runs { token: token.clone() };
         process.may_exit(Child { who: self.who, pid }, habits, e);
@@ -236,14 +237,14 @@ impl Tree {
 
     /// SIGKILL to every process that may be killed. Unnoticed by all but kill(-1), a process may have forked.
     pub fn kill(&mut self, killer: Killer, habits: &Habits, e: &mut Engine) -> bool {
-        let patience = match killer {
+        let wait_limit = match killer {
             Killer::Walk => Some(0),
             Killer::All => None,
             // What escapes its round dies in the next one.
             Killer::Guard => (habits.death > 2 * GUARD_ROUND).then_some(2 * GUARD_ROUND),
             Killer::Fuse => None,
         };
-        let breeding = patience.filter(|_| self.processes.len() < CROWD && e.chance(0.3));
+        let breeding = wait_limit.filter(|_| self.processes.len() < CROWD && e.chance(0.3));
         let breeder = self.processes.iter_mut().find_map(|process| match &process.stage {
             Stage::Runs { token } if process.manner.breeds && !process.killed && breeding.is_some() => {
                 process.manner.breeds = killer == Killer::Walk;
@@ -254,7 +255,7 @@ impl Tree {
             | Stage::Forked { .. }
             | Stage::Promotes { .. }
             | Stage::Demotes { .. }
-            | Stage::Thaws { .. }
+            | Stage::Resumes { .. }
             | Stage::Hooks(_)
             | Stage::Zombie(_) => None,
         });
@@ -265,17 +266,17 @@ impl Tree {
         for process in self.processes.iter_mut().filter(reached) {
             any |= process.kill(self.who, e);
         }
-        if let (Some((token, covered)), Some(patience)) = (breeder, breeding) {
+        if let (Some((token, covered)), Some(wait_limit)) = (breeder, breeding) {
             self.daemon(Some(&token), covered, habits, e);
             if let Some(Process { manner, .. }) = self.processes.last_mut().filter(|_| killer == Killer::Guard) {
                 (manner.breeds, manner.foreign) = (false, false);
-                manner.dies_in = manner.dies_in.min(habits.death - patience);
+                manner.dies_in = manner.dies_in.min(habits.death - wait_limit);
             }
         }
         any
     }
 
-    /// SIGKILL to a hook or probe, and to what is left in its process group.
+    /// SIGKILL to a process, and to what is left in its process group.
     pub fn kill_group(&mut self, pid: i32, e: &mut Engine) {
         for process in self.processes.iter_mut().filter(|process| process.pid == pid || process.group == Some(pid)) {
             process.kill(self.who, e);
@@ -301,7 +302,7 @@ impl Tree {
             Stage::Forked { .. }
             | Stage::Promotes { .. }
             | Stage::Demotes { .. }
-            | Stage::Thaws { .. }
+            | Stage::Resumes { .. }
             | Stage::Hooks(_)
             | Stage::Stands
             | Stage::Runs { .. } => {}
@@ -320,12 +321,22 @@ impl Tree {
         self.processes.iter().all(steady).then(|| Self { who, ..self.clone() })
     }
 
-    /// Reaps a zombie.
-    pub fn reap(&mut self) -> Option<(i32, Exit)> {
-        let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
-        let process = self.processes.remove(index);
-        let Stage::Zombie(exit) = process.stage else { return None };
-        Some((process.pid, exit))
+    /// A process that waits to be reaped.
+    pub fn zombie(&self) -> Option<i32> {
+        self.processes.iter().find(|process| matches!(process.stage, Stage::Zombie(_))).map(|process| process.pid)
+    }
+
+    /// Reaps this zombie.
+    pub fn reap(&mut self, pid: i32) -> Option<Exit> {
+        let index = self.processes.iter().position(|process| process.pid == pid)?;
+        let Stage::Zombie(exit) = self.processes[index].stage else { return None };
+        self.processes.remove(index);
+        Some(exit)
+    }
+
+    /// Whether no SIGKILL to this process is pending.
+    pub fn lives(&self, pid: i32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid && !process.killed)
     }
 
     /// What a scan finds.

@@ -1,18 +1,27 @@
 //! The whole simulation: replicas, networks, the server, and the events that connect them.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
-use tenure::election::{Answer, Request, RequestId, record::LeaseState};
+use tenure::{
+    election::{Answer, Request, RequestId, record::LeaseState},
+    link::Slot,
+};
 
 use crate::{
     clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
     hygiene::state_of,
+    nemesis::Fault,
     network::{Flight, Reply, Road},
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
     server::{Admission, Server},
+    witness::WitnessProcess,
 };
 
 /// More events than ever occur at one instant legitimately.
@@ -37,6 +46,8 @@ pub struct World {
     pub calm_since: Option<Ns>,
     /// A replica was restored beside itself.
     pub is_copied: bool,
+    /// The witness of each replica that has one.
+    pub witnesses: BTreeMap<usize, WitnessProcess>,
 }
 
 impl World {
@@ -49,9 +60,12 @@ impl World {
         if plan.unseen {
             e.judge.excuses_strangers();
         }
+        e.judge.is_pool = plan.slots > 1;
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
         e.judge.interval = plan.interval();
-        e.judge.patience = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
+        e.judge.is_task = plan.task.is_some();
+        e.judge.walls_jump = plan.faults.contains(&Fault::JumpWall);
+        e.judge.wait_limit = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
         e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {
             let (timing, lease) = (node.config.timing(), &node.config.lease);
@@ -75,6 +89,9 @@ impl World {
             let at = e.spread(1, 5 * S);
             e.at(at, Event::Boot(replica));
         }
+        let witnessed = replicas.iter().enumerate().filter(|(_, replica)| replica.node.witnessed);
+        let witnesses: BTreeMap<_, _> = witnessed.map(|(index, _)| (index, WitnessProcess::default())).collect();
+        witnesses.keys().for_each(|replica| e.at(0, Event::WitnessUp(*replica)));
         e.at(plan.storm, Event::Calm);
         e.after(0, Event::Strike);
         let who = Who { replica: PEER, life: 1 };
@@ -83,8 +100,8 @@ impl World {
             peer.wake(&mut e);
             peer
         });
-        let server = Server::new(plan.start);
-        Self { e, server, replicas, peer, plan, calm_since: None, is_copied: false }
+        let server = Server::new(plan.start, plan.slots);
+        Self { e, server, replicas, peer, plan, calm_since: None, is_copied: false, witnesses }
     }
 
     /// Runs it to the end.
@@ -92,7 +109,7 @@ impl World {
         let bound = self.plan.longest * 4 + 60 * S;
         // After the last fault, delayed messages may still arrive, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
-        let (mut instant, mut events) = (self.e.now, 0);
+        let (mut instant, mut events, mut led) = (self.e.now, 0, BTreeSet::new());
         while let Some(event) = self.e.next() {
             events = if self.e.now == instant { events + 1 } else { 0 };
             instant = self.e.now;
@@ -104,14 +121,24 @@ impl World {
                 return;
             }
             let Some(calm) = self.calm_since else { continue };
-            if self.e.now >= calm + aftermath && self.e.judge.is_led() {
-                return self.e.judge.settles(self.e.now);
+            if self.e.now >= calm + aftermath {
+                led.extend(self.e.judge.led());
+                if led.len() >= self.wanted() {
+                    return self.e.judge.settles(self.e.now);
+                }
             }
-            if self.e.now > calm + bound {
-                self.e.judge.fail(format!("nobody leads {} s after the last fault", bound / S));
-                return;
+            if self.e.now > calm.max(self.e.judge.backs_off()) + bound {
+                let (wanted, after) = (self.wanted(), bound / S);
+                return self.e.judge.fail(format!("only {led:?} of {wanted} slots are led {after} s after the last fault"));
             }
         }
+    }
+
+    /// So many slots must be led in the end: a replica holds one, and knows no more than its own configuration has.
+    fn wanted(&self) -> usize {
+        let able = self.replicas.len() - self.e.judge.hanging();
+        let slots = self.replicas.iter().map(|replica| usize::from(replica.node.config.lease.slots));
+        slots.min().unwrap_or(1).min(able)
     }
 
     /// The container of `who`, if it is still that one and init runs in it.
@@ -152,17 +179,25 @@ impl World {
             Event::Boot(replica) => self.boot(replica),
             Event::Init(who) => self.on(who, Container::turn),
             Event::ContinueInit(who) => self.on(who, Container::continues),
-            Event::ElectorUp(child) => self.on(child.who, |container, e| container.elector_up(child.pid, e)),
+            Event::ElectorUp(child) => {
+                self.on(child.who, |container, e| container.elector_up(child.pid, e));
+                let span = self.e.latency(MS);
+                self.e.after(span, Event::Connects(child.who));
+            }
             Event::Elector(child) => self.on(child.who, |container, e| container.turn_elector(child.pid, e)),
             Event::Guard(child) => self.on(child.who, |container, e| container.guard(child.pid, e)),
-            Event::Fuse(who) => self.on(who, Container::burn),
+            Event::Fuse(who) => self.on(who, Container::fire_fuse),
             Event::ContinueElector(child) => self.on(child.who, |container, e| {
                 let (clock, latency) = (container.clock(), e.latency(container.node.wake));
                 if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
                     elector.continues(clock, latency, e);
                 }
             }),
-            Event::ElectorGone(child) => self.on(child.who, |container, e| container.elector_gone(child.pid, e)),
+            Event::ElectorGone(child) => {
+                self.on(child.who, |container, e| container.elector_gone(child.pid, e));
+                self.disconnects(child.who);
+            }
+            Event::Disconnects(who) => self.disconnects(who),
             Event::Send(child, id) => self.send(child, id),
             Event::Late(child, id) => self.on(child.who, |container, e| {
                 if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
@@ -174,6 +209,9 @@ impl World {
                 let Reply { to, id, answer } = *reply;
                 if to.who.replica == PEER {
                     return self.answered_peer(to, id, answer);
+                }
+                if to.pid < 0 {
+                    return self.answered_witness(to, id, answer);
                 }
                 self.on(to.who, |container, e| {
                     let latency = e.latency(container.node.wake);
@@ -197,6 +235,13 @@ impl World {
             Event::Says(child) => self.on(child.who, |container, e| container.says(child.pid, e)),
             Event::Strays(child, within) => self.on(child.who, |container, e| container.strays(child.pid, within, e)),
             Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
+            Event::Connects(who) => self.connects(who),
+            Event::Died(who) => self.died(who),
+            Event::WitnessUp(replica) => self.witness_up(replica),
+            Event::SendObituary(flight) => self.send_obituary(flight),
+            Event::WitnessLate(child, id) => {
+                self.answered_witness(child, id, Answer::Unknown { message: "timed out".into(), retry_after: None });
+            }
             Event::Peer => self.turn_peer(),
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
             Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
@@ -222,17 +267,17 @@ impl World {
         let Some(container) = replica.container.as_mut().filter(|container| container.who == child.who && !container.over) else {
             return;
         };
-        let patience = container.node.config.lease.attempt_timeout;
-        let end = container.clock().boot(self.e.now) + patience;
+        let wait_limit = container.node.config.lease.attempt_timeout;
+        let end = container.clock().boot(self.e.now) + wait_limit;
         let late = container.clock().real(end);
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
-        let Some(request) = elector.take_unsent(id) else { return };
+        let Some((slot, request)) = elector.take_unsent(id) else { return };
         if is_release(&request) && container.void != elector.releasing {
             self.e.judge.fail(format!("{} gives the Lease back before init knows", child.who));
         }
         self.e.at(late, Event::Late(child, id));
         let identity = Rc::clone(&container.identity);
-        let flight = Box::new(Flight { from: child, identity, sent: self.e.now, id, request });
+        let flight = Box::new(Flight { from: child, identity, sent: self.e.now, slot, id, request });
         if let Some(first) = replica.road.up(&mut self.e) {
             if let Some(again) = replica.road.again(first, &mut self.e) {
                 self.e.at(again, Event::Arrive(flight.clone()));
@@ -249,15 +294,15 @@ impl World {
     }
 
     fn arrive(&mut self, flight: Flight) {
-        let Flight { from, identity, sent, id, request } = flight;
+        let Flight { from, identity, sent, slot, id, request } = flight;
         let moody = self.road(from.who.replica).clone().moody(&mut self.e);
         let answer = match moody {
             Some((answer, false)) => answer,
             Some((answer, true)) => {
-                self.commit(from.who, &identity, sent, &request);
+                self.commit(from.who, &identity, sent, slot, &request);
                 answer
             }
-            None => self.commit(from.who, &identity, sent, &request),
+            None => self.commit(from.who, &identity, sent, slot, &request),
         };
         self.e.note(from.who, || match &answer {
             Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
@@ -270,17 +315,17 @@ impl World {
                 format!("is answered with {answer:?}")
             }
         });
-        let mute = self.e.now < self.road(from.who.replica).mute && request != Request::Get;
+        let mute = self.e.now < self.road(from.who.replica).mute && !matches!(request, Request::Get | Request::List);
         if let Some(at) = self.road(from.who.replica).clone().down(&mut self.e).filter(|_| !mute) {
             self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer })));
         }
     }
 
-    fn commit(&mut self, who: Who, identity: &str, sent: Ns, request: &Request) -> Answer {
+    fn commit(&mut self, who: Who, identity: &str, sent: Ns, slot: Slot, request: &Request) -> Answer {
         let before = self.server.version();
         let (until, admission) = self.road(who.replica).admission;
         let admission = if self.e.now < until { admission } else { Admission::Sound };
-        let answer = self.server.carry_out(who, identity, request, admission, &mut self.e);
+        let answer = self.server.carry_out(slot, who, identity, request, admission, &mut self.e);
         if self.server.version() > before {
             self.e.judge.wrote(self.server.version(), sent);
             self.publish();

@@ -92,20 +92,35 @@ impl Api {
         self.create(&format!("{rbac}/rolebindings"), &binding).await;
         let request = json!({ "spec": { "expirationSeconds": 3600 } });
         let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
-        let review = json!({ "spec": {
-            "user": format!("system:serviceaccount:{namespace}:{account}"),
-            "resourceAttributes": {
-                "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name,
-            },
-        }});
-        // The authorizer learns of the binding through its own watch.
-        within(PATIENCE, "the role binding is in force", async {
-            while self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await["status"]["allowed"] != true {
-                tokio::task::yield_now().await;
+        let review = |attributes: Value| {
+            let user = format!("system:serviceaccount:{namespace}:{account}");
+            let groups = ["system:serviceaccounts", "system:authenticated"];
+            json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } })
+        };
+        let rights = [
+            json!({ "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name }),
+            // A young server has no roles of its own yet.
+            json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }),
+        ];
+        // The authorizer learns of bindings through its own watch.
+        within(PATIENCE, "the role bindings are in force", async {
+            for right in rights.map(review) {
+                while self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &right).await["status"]["allowed"] != true
+                {
+                    tokio::task::yield_now().await;
+                }
             }
         })
         .await;
         token["status"]["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Replaces what the account of [`Self::minimal_account`] may.
+    pub async fn allow(&self, account: &str, namespace: &str, name: &str, verbs: &Verbs) {
+        let role = json!({ "metadata": { "name": account }, "rules": verbs.rules(name) });
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/{account}");
+        let (status, body) = self.call(Method::PUT, &path, Some(&role)).await;
+        assert_eq!(status, 200, "{body}");
     }
 
     /// Another token of this service account, valid as long as the Secret of this name exists.

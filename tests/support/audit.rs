@@ -27,7 +27,7 @@ pub struct Record {
     pub stored: Value,
 }
 
-/// The complete requests about one Lease.
+/// The complete requests about one Lease, without dry runs.
 pub fn read(log: &Path, namespace: &str, name: &str) -> Vec<Record> {
     let all = read_all(log, namespace, name);
     all.into_iter().filter(|(stage, _)| stage == "ResponseComplete").map(|(_, record)| record).collect()
@@ -42,7 +42,8 @@ pub fn read_all(log: &Path, namespace: &str, name: &str) -> Vec<(String, Record)
     let about = lines.filter(|line| {
         let object = &line["objectRef"];
         let created = &line["requestObject"]["metadata"]["name"];
-        object["namespace"] == namespace && (object["name"] == name || created == name)
+        let is_tried = line["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun="));
+        !is_tried && object["namespace"] == namespace && (object["name"] == name || created == name)
     });
     about.map(|line| (line["stage"].as_str().unwrap_or_default().to_owned(), record(&line))).collect()
 }

@@ -11,6 +11,7 @@ use std::{
 use libtest_mimic::{Arguments, Trial};
 
 use super::{
+    fresh,
     server::{Kind, Server, scratch},
     stage::Stage,
     workload,
@@ -54,6 +55,7 @@ pub fn main(groups: Vec<(&'static str, Vec<Case>)>) -> ExitCode {
     if let Some(code) = workload::face() {
         return code;
     }
+    fresh::start();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_A_TIME);
     let servers = Arc::new(Servers::default());

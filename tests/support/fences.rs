@@ -6,3 +6,12 @@ pub(crate) fn commands(page: &str) -> impl Iterator<Item = &str> {
     let lines = blocks.flat_map(str::lines).filter_map(|line| line.split("  #").next()).map(str::trim);
     lines.filter(|line| !line.is_empty())
 }
+
+/// The block that is this file: its comment at the top is the name.
+#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
+pub(crate) fn file<'a>(page: &'a str, name: &str) -> &'a str {
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let head = format!("# {name}");
+    let named = |text: &&str| text.lines().find(|line| !line.starts_with("#!")) == Some(&head);
+    blocks.map(|(_, text)| text).find(named).unwrap_or_else(|| panic!("the page has no {name}"))
+}

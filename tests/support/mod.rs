@@ -7,6 +7,7 @@
 //! - [`workload`] is the program that it runs; [`witness`] receives its messages and proves when it was alive.
 //! - [`stage`] puts them together for one case; [`case`] runs each case on its servers.
 //! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
+//! - [`fresh`] makes no difference of how the test binary was started.
 //! - [`incomplete`] is for what cannot be checked here.
 //! - `client_go` is a peer without clock and IO: only the simulation and the model use it, each including its file.
 //! - `wait`, `lines`, `scratch` and `slept` are for tests without a runtime, which include them likewise, and [`procfs`].
@@ -22,6 +23,7 @@ pub mod api;
 pub mod audit;
 pub mod case;
 pub mod fences;
+pub mod fresh;
 pub mod incomplete;
 pub mod procfs;
 pub mod programs;

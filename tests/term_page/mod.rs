@@ -134,7 +134,7 @@ fn instant(seconds: &str) -> Instant {
 
 async fn a_replica_that_is_cut_off_holds_no_longer_than_h(stage: Stage) {
     let said = Said(stage.directory().join("said"));
-    let me = run(&stage, &WATCHES.replace("$TENURE ", &format!("{TENURE} ")), &said).await;
+    let me = run(&stage, &WATCHES.replace("$TENURE ", &format!("'{TENURE}' ")), &said).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     // By the answers: now, and for 3 s.
     let is = |line: &str, answers: &str| line.split(' ').skip(1).step_by(2).take(2).eq(answers.split(' '));

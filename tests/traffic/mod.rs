@@ -6,7 +6,7 @@ use std::{fs, net::Ipv4Addr, time::Duration};
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use tenure::{clock, election::traffic::TOKEN, time::Instant};
+use tenure::{clock, election::publication::TOKEN, time::Instant};
 use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
 use crate::{

@@ -1,7 +1,8 @@
-// Command client-go runs a program while it holds a Lease, the way a Go engineer writes it with client-go's leaderelection:
-// the program is started in OnStartedLeading, its context is cancelled when leadership ends, SIGTERM goes out then, SIGKILL
-// after the grace; the Lease is released on cancellation, and the process exits after both. The benchmarks measure it beside
-// tenure.
+// Command client-go runs a program while it holds a Lease, as a Go engineer writes it with client-go's leaderelection. The
+// benchmarks measure it beside tenure.
+//
+// It starts the program in OnStartedLeading. When leadership ends, the context is cancelled: the program gets SIGTERM, and
+// SIGKILL after the grace, and client-go releases the Lease. The process exits after both.
 package main
 
 import (

@@ -148,6 +148,32 @@ fn a_kubeconfig_that_may_not_be_looked_at_is_not_passed_over() {
 }
 
 #[test]
+fn a_kubeconfig_that_is_just_being_rewritten_is_looked_at_again_for_a_second_and_then_refused() {
+    let whole = kubeconfig("", "token: x");
+    let file = File::new("rewritten", &whole);
+    let began = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap().context().unwrap();
+    let find = || Cluster::of_context(std::slice::from_ref(&file.0), Some(&began));
+    for cut in [0, 40, whole.find("users:").unwrap()] {
+        std::fs::write(&file.0, &whole[..cut]).unwrap();
+        let looks = std::cell::Cell::new(0);
+        let found = patiently(|| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                std::fs::write(&file.0, &whole).unwrap();
+            }
+            find()
+        });
+        assert_eq!(found.unwrap().context().as_ref(), Some(&began), "cut after {cut} bytes");
+    }
+    std::fs::write(&file.0, "").unwrap();
+    let start = clock::boot();
+
+    assert_eq!(patiently(find).unwrap_err().exit_code(), 78);
+
+    assert!(clock::boot().since(start) >= REWRITING);
+}
+
+#[test]
 fn of_several_kubeconfigs_some_may_be_missing() {
     let file = File::new("several", &kubeconfig("", "token: x"));
 

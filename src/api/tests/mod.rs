@@ -1,3 +1,3 @@
-//! What tests of several rooms use.
+//! Helpers for the tests of several rooms.
 
 pub(crate) mod stub;

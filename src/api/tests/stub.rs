@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::api::{Cluster, Dialer};
 
-/// What the server does with one request.
+/// The answer of the server to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Say {
     /// These bytes, then the connection stays open.
@@ -22,7 +22,7 @@ pub(crate) enum Say {
     Silence,
 }
 
-/// What the server saw.
+/// The requests that the server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// The number of the connection, from 0.
@@ -41,7 +41,7 @@ type Answering = Arc<Mutex<dyn FnMut(&Seen) -> Say + Send>>;
 pub(crate) struct Stub {
     /// Where it listens.
     pub(crate) url: String,
-    /// One for each request.
+    /// Answers, one for each request.
     pub(crate) seen: mpsc::UnboundedReceiver<Seen>,
     task: JoinHandle<()>,
 }

@@ -1,4 +1,4 @@
-//! Whether this node's clock is corrected faster than the law assumes.
+//! Checks whether this node's clock is corrected faster than the law assumes.
 
 use super::Report;
 use crate::{clock::slew, config::Drift};

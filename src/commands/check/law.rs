@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::Report;
 use crate::{
-    config::{Config, humane},
-    law::{RETRY_PAUSE, WITHDRAWAL, longer},
+    config::{Config, LeaseConfig, duration},
+    elector::witness,
+    law::{RETRY_PAUSE, Timing, WITHDRAWAL, longer},
     link::FLUSH,
     time::Instant,
 };
@@ -13,41 +14,65 @@ use crate::{
 pub(super) fn check(config: &Config, report: &mut Report) {
     let timing = config.timing();
     let deadlines = timing.deadlines(Instant::BOOT);
-    let after = |instant: Instant| humane::format(instant.since(Instant::BOOT));
+    let after = |instant: Instant| duration::format(instant.since(Instant::BOOT));
     let takeover = longer(timing.duration, timing.drift);
     // Longer where the record, or what was seen before it, has a longer one.
     let nobody = config.lease.creation_wait.unwrap_or(timing.duration);
     report.section("timing, counted from the send of the last renewal that is confirmed");
     report.text(&format!(
         "{} renewal due (R), and {} attempts of up to {} and a pause of {} fit before S\n\
+         {} of an outage of the API server go unnoticed\n\
          {} S: stop signal, if no renewal was confirmed\n\
          {} H: SIGKILL to every process\n\
          {} E: every process is gone, the Lease no longer valid\n\
          {} a standby that watched all the time may take over; {} if its watch is dead\n\
          {} a Lease that no holder gave back is taken, once nobody has held it for {}",
-        column(&humane::format(timing.renew_period)),
+        column(&duration::format(timing.renew_period)),
         timing.attempts(),
-        humane::format(timing.attempt_timeout),
-        humane::format(RETRY_PAUSE),
+        duration::format(timing.attempt_timeout),
+        duration::format(RETRY_PAUSE),
+        column(&duration::format(unnoticed(timing))),
         column(&after(deadlines.soft)),
         column(&after(deadlines.hard)),
         column(&after(deadlines.end)),
-        column(&humane::format(takeover)),
-        humane::format(takeover + timing.renew_period),
-        column(&humane::format(longer(nobody, timing.drift))),
-        humane::format(nobody),
+        column(&duration::format(takeover)),
+        duration::format(takeover + timing.renew_period),
+        column(&duration::format(longer(nobody, timing.drift))),
+        duration::format(nobody),
     ));
     let stop = &config.workload.stop;
-    let withdrawal = format!("withdrawal of the address up to {}, ", humane::format(WITHDRAWAL));
+    let withdrawal = format!("withdrawal of the address up to {}, ", duration::format(WITHDRAWAL));
     report.good(&format!(
         "a planned stop needs terminationGracePeriodSeconds: {} or more ({}grace {}, kill {}, release up to {}, last spans {})",
         grace_period(config).as_secs(),
         config.service.endpoint_slice.as_ref().map_or("", |_| &withdrawal),
-        humane::format(stop.grace),
-        humane::format(stop.kill_margin),
-        humane::format(timing.release_limit()),
-        humane::format(FLUSH),
+        duration::format(stop.grace),
+        duration::format(stop.kill_margin),
+        duration::format(config.release_limit()),
+        duration::format(FLUSH),
     ));
+}
+
+/// How soon a container that is killed is followed; `pid1`: tenure is PID 1 here.
+pub(super) fn check_witness(lease: &LeaseConfig, pid1: bool, report: &mut Report) {
+    let wait = duration::format(longer(lease.duration, lease.clock_drift.0));
+    match (&lease.witness, witness::pidfd_of_init(pid1)) {
+        (None, _) => report.note(&format!("a container that is killed is followed after {wait}: no witness (lease.witness)")),
+        (Some(_), Err(why)) => report.note(&format!("a container that is killed is followed after {wait}: no witness can help: {why}")),
+        (Some(name), Ok(_)) if witness::answers(name) => report.good(&format!(
+            "a container that is killed is followed after about 20 ms (a witness answers at {name}); a lost node, and a first start, \
+             cost {wait}"
+        )),
+        (Some(name), Ok(_)) => report.note(&format!(
+            "a container that is killed is followed after {wait}: no witness answers at {name}: is there a container that runs tenure \
+             witness?"
+        )),
+    }
+}
+
+/// How long the API server may be away, whenever that begins: all attempts but the last may fail.
+fn unnoticed(timing: Timing) -> Duration {
+    (timing.attempt_timeout + RETRY_PAUSE) * timing.attempts().saturating_sub(1)
 }
 
 /// Without a Lease there is nothing to release, and no spans.
@@ -57,16 +82,16 @@ pub(super) fn check_plain(config: &Config, report: &mut Report) {
     report.good(&format!(
         "a stop needs terminationGracePeriodSeconds: {} or more (grace {}, kill {})",
         whole(stop.grace + stop.kill_margin).as_secs(),
-        humane::format(stop.grace),
-        humane::format(stop.kill_margin),
+        duration::format(stop.grace),
+        duration::format(stop.kill_margin),
     ));
 }
 
-/// What the pod needs from SIGTERM to SIGKILL, in whole seconds.
+/// The time that the pod needs from SIGTERM to SIGKILL, in whole seconds.
 fn grace_period(config: &Config) -> Duration {
     let stop = &config.workload.stop;
     let withdrawal = config.service.endpoint_slice.as_ref().map_or(Duration::ZERO, |_| WITHDRAWAL);
-    whole(withdrawal + stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH)
+    whole(withdrawal + stop.grace + stop.kill_margin + config.release_limit() + FLUSH)
 }
 
 fn whole(needed: Duration) -> Duration {
@@ -94,9 +119,15 @@ mod tests {
     fn the_numbers_are_those_of_the_law() {
         let mut report = Report::default();
         check(&Config::default(), &mut report);
-        for number in
-            ["9s850ms  S:", "13s850ms  H:", "14s850ms  E:", "15s150ms  a standby", "18s150ms if its watch", "3 attempts"]
-        {
+        for number in [
+            "9s850ms  S:",
+            "13s850ms  H:",
+            "14s850ms  E:",
+            "15s150ms  a standby",
+            "18s150ms if its watch",
+            "3 attempts",
+            "4s400ms  of an outage",
+        ] {
             assert!(report.text.contains(number), "{number} in {}", report.text);
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     cli,
     config::{self, Config, HookKind, ProbeKind, Purpose},
     console,
-    election::{oddity, record::LeaseRecord},
+    election::{record::LeaseRecord, warning},
     elector, exit,
     process::resolve::resolve,
     words::one_line,
@@ -29,7 +29,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     };
     let mut report = Report::default();
     report.section("configuration");
-    report.text(&loaded.effective());
+    report.text(&if check.verbose { loaded.effective() } else { loaded.set_by_users() });
     for note in &loaded.notes {
         report.note(note);
     }
@@ -50,6 +50,9 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     }
     if loaded.config.lease.enabled && !power.can_prove() {
         report.bad(exit::INTERNAL, "no end of the workload could be proved: a replica does not start here");
+    }
+    if loaded.config.lease.enabled {
+        law::check_witness(&loaded.config.lease, power.pid1, &mut report);
     }
     if loaded.config.lease.enabled && !check.offline {
         let asked = block_on(check_server(&loaded.config, &mut report));
@@ -88,9 +91,6 @@ async fn check_server(config: &Config, report: &mut Report) {
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };
     report.good(&format!("{}, by {}", access.cluster().url(), access.cluster().source()));
-    if let Some(proxy) = access.cluster().ignored_proxy() {
-        report.note(&proxy);
-    }
     let namespace = match access.namespace(&config.lease.namespace) {
         Ok(namespace) => namespace,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
@@ -103,7 +103,7 @@ async fn check_server(config: &Config, report: &mut Report) {
         Ok(Some(lease)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
             let record = LeaseRecord::read(lease.into());
-            if let Some(odd) = record.and_then(|record| oddity(&record, None)) {
+            if let Some(odd) = record.and_then(|record| warning(&record, None)) {
                 report.note(odd);
             }
         }
@@ -121,11 +121,12 @@ async fn check_server(config: &Config, report: &mut Report) {
     permissions::check(&access, namespace, config, report).await;
 }
 
-/// What was found, as it will be printed.
+/// The findings, as they will be printed.
 #[derive(Debug, Default)]
 struct Report {
     text: String,
     codes: Vec<u8>,
+    notes: usize,
 }
 
 impl Report {
@@ -146,6 +147,7 @@ impl Report {
 
     fn note(&mut self, finding: &str) {
         let _ = writeln!(self.text, "  note  {finding}");
+        self.notes += 1;
     }
 
     fn bad(&mut self, code: u8, finding: &str) {
@@ -154,7 +156,11 @@ impl Report {
     }
 
     /// Prints it, and returns the exit code of what has to be fixed first.
-    fn finish(self) -> u8 {
+    fn finish(mut self) -> u8 {
+        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let verdict = if self.codes.is_empty() { "a replica can run here" } else { "a replica cannot run here as it should" };
+        let (failures, notes) = (counted(self.codes.len(), "failure"), counted(self.notes, "note"));
+        let _ = writeln!(self.text, "\n{verdict}: {failures}, {notes}");
         let gravest = [exit::INVALID, exit::UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
         let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();
         console::answer(&self.text, code)

@@ -1,11 +1,13 @@
-//! Whether the API server permits what a replica does with its Lease.
+//! Asks the API server whether it permits what a replica does with its Lease.
 
 use http::StatusCode;
-use serde_json::{Value, json};
 
 use super::Report;
 use crate::{
-    api::CallError,
+    api::{
+        CallError,
+        review::{REVIEWS, Right, verdict},
+    },
     commands::access::Access,
     config::{Config, Release},
     exit,
@@ -13,25 +15,13 @@ use crate::{
     words::one_line,
 };
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-
-/// What becomes of a replica without a permission.
+/// The effect of a missing permission on a replica.
 #[derive(Clone, Copy, Debug)]
 enum Without {
-    /// It cannot work.
+    /// The replica cannot work.
     Nothing,
-    /// It works, in this lesser way.
+    /// The replica works, with this restriction.
     Lesser(&'static str),
-}
-
-/// What a replica does, as RBAC has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Right {
-    group: &'static str,
-    resource: &'static str,
-    verb: &'static str,
-    /// What it is about; none: all, as RBAC cannot restrict it further.
-    name: Option<String>,
 }
 
 pub(super) async fn check(access: &Access, namespace: &str, config: &Config, report: &mut Report) {
@@ -42,7 +32,7 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
         let kind = if *resource == "leases" { "Lease" } else { "EndpointSlice" };
         let all = || format!("{verb} {resource} in {namespace}");
         let what = name.as_ref().map_or_else(all, |name| format!("{verb} {kind} {namespace}/{name}"));
-        let answer = access.review(REVIEWS, &question(namespace, &right)).await;
+        let answer = access.review(REVIEWS, &right.question(namespace)).await;
         let (allowed, reason) = match &answer {
             Ok(review) => verdict(review),
             Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => {
@@ -59,13 +49,16 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
             Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
             Without::Nothing => report.bad(
                 exit::NOT_PERMITTED,
-                &format!("{what} is not permitted{reason}: add the verb to the Role of this service account, as in deploy/"),
+                &format!(
+                    "{what} is not permitted{reason}: add this to the rules of the Role of this service account:\n        {}",
+                    right.rule()
+                ),
             ),
         }
     }
 }
 
-/// What a replica does.
+/// The actions of a replica.
 fn needed(config: &Config) -> Vec<(Right, Without)> {
     let slots = config.lease.slots > 1;
     let of =
@@ -106,28 +99,10 @@ fn needed(config: &Config) -> Vec<(Right, Without)> {
     needed
 }
 
-fn question(namespace: &str, right: &Right) -> Value {
-    let Right { group, resource, verb, name } = right;
-    let name = name.as_deref().unwrap_or_default();
-    json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": {
-            "group": group, "resource": resource, "namespace": namespace, "verb": verb, "name": name,
-        } },
-    })
-}
-
-/// Whether it is allowed, and the server's reason if it gives one.
-fn verdict(review: &Value) -> (bool, String) {
-    let status = |name| review.pointer(&format!("/status/{name}"));
-    let allowed = status("allowed").and_then(Value::as_bool).unwrap_or_default();
-    let reason = status("reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
-    (allowed, reason.map(|reason| format!(" ({reason})")).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -160,18 +135,11 @@ mod tests {
         let asked = |resource: &str, verb: &str| {
             let right = needed(&config).into_iter().map(|(right, _)| right);
             let right = right.into_iter().find(|right| (right.resource, right.verb) == (resource, verb)).unwrap();
-            question("shop", &right)["spec"]["resourceAttributes"].clone()
+            right.question("shop")["spec"]["resourceAttributes"].clone()
         };
         let of = |group: &str, resource: &str, verb: &str, name: &str| json!({ "group": group, "resource": resource, "namespace": "shop", "verb": verb, "name": name });
         assert_eq!(asked("leases", "update"), of("coordination.k8s.io", "leases", "update", "billing"));
         assert_eq!(asked("leases", "create"), of("coordination.k8s.io", "leases", "create", ""));
         assert_eq!(asked("endpointslices", "update"), of("discovery.k8s.io", "endpointslices", "update", "leader"));
-    }
-
-    #[test]
-    fn no_answer_is_no_permission() {
-        assert_eq!(verdict(&json!({ "status": { "allowed": true } })), (true, String::new()));
-        assert_eq!(verdict(&json!({ "status": { "allowed": false, "reason": "no rule" } })), (false, " (no rule)".into()));
-        assert!(!verdict(&json!({})).0 && !verdict(&json!({ "status": { "allowed": "yes" } })).0);
     }
 }

@@ -1,4 +1,4 @@
-//! What this container allows tenure to do to processes, for `tenure check`.
+//! Finds out, for `tenure check`, how far this container lets tenure see and kill processes.
 //!
 //! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks.
 
@@ -29,27 +29,27 @@ const CAP_SETUID: u32 = 7;
 /// The kill power of this container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Power {
-    /// Whether tenure is PID 1 of this namespace: this process, or the one that it was started beside (`kubectl exec`).
+    /// True if tenure is PID 1 of this namespace: this process, or the one that it was started beside (`kubectl exec`).
     pub(super) pid1: bool,
     /// The effective user.
     pub(super) uid: u32,
-    /// Whether its numbers are those of the host: this user namespace is the host's.
+    /// True if this user namespace is the host's, so that its numbers are the host's.
     pub(super) host_users: bool,
-    /// Whether a program may make a PID namespace of its own.
+    /// True if a program may make a PID namespace of its own.
     pub(super) nests: bool,
-    /// What `/proc/self/status` says.
+    /// The text of `/proc/self/status`.
     pub(super) status: Status,
-    /// Whether the root file system ignores setuid bits.
+    /// True if the root file system ignores setuid bits.
     pub(super) nosuid: bool,
-    /// What /proc is good for.
+    /// The use of /proc here.
     pub(super) proc: Proc,
-    /// Whether the kernel's fuse is steady, or why there is none.
+    /// The state of the kernel's fuse: steady or not, or why there is none.
     pub(super) fuse: Result<bool, String>,
-    /// Whether a shorter time slice is granted.
+    /// True if a shorter time slice is granted.
     pub(super) slice: bool,
     /// The oom_score_adj of tenure and of its workload; none if it cannot be written.
     pub(super) oom_scores: Option<(i32, i32)>,
-    /// Whether the kernel, out of memory, kills the whole cgroup of this container at once.
+    /// True if the kernel, out of memory, kills the whole cgroup of this container at once.
     pub(super) oom_group: bool,
 }
 
@@ -68,23 +68,23 @@ pub(super) struct Status {
     pub(super) seccomp: u8,
 }
 
-/// What /proc is good for.
+/// The use of /proc here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proc {
     /// Every process is seen.
     Whole,
-    /// Those of other users are hidden: `hidepid`.
+    /// Processes of other users are hidden: `hidepid`.
     Partial,
-    /// It belongs to another PID namespace.
+    /// /proc belongs to another PID namespace.
     Foreign,
-    /// It cannot be read.
+    /// /proc cannot be read.
     Absent,
 }
 
-/// One finding.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// Whether the guarantee is as strong as it can be in this respect.
+    /// True if the guarantee is as strong as it can be in this respect.
     pub(super) strong: bool,
     /// The state and what it means, in one line.
     pub(super) text: String,
@@ -109,14 +109,14 @@ impl Power {
                 Err(ScanError::Foreign) => Proc::Foreign,
                 Err(ScanError::Open(_)) => Proc::Absent,
             },
-            fuse: Fuse::light(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
+            fuse: Fuse::arm(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             slice: slice::shorten().is_ok(),
             oom_scores: spawn::oom_scores(oom_score_adjust).filter(|_| writable("/proc/self/oom_score_adj")),
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
         }
     }
 
-    /// Whether a replica starts: what it cannot see it cannot prove gone.
+    /// True if a replica starts here. A process that it cannot see, it cannot prove gone.
     #[must_use]
     pub(super) const fn can_prove(&self) -> bool {
         match self.proc {
@@ -126,13 +126,13 @@ impl Power {
         }
     }
 
-    /// Whether a child may become a user whom this process may not signal.
+    /// True if a child may become a user whom this process may not signal.
     #[must_use]
     pub(super) const fn may_be_refused(&self) -> bool {
         !has(self.status.effective, CAP_KILL) && (self.may_change_users() || self.may_execute_setuid_programs())
     }
 
-    /// Whether a child may call setuid(2), as entrypoints do that start as root and drop to another user.
+    /// True if a child may call setuid(2), as entrypoints do that start as root and drop to another user.
     const fn may_change_users(&self) -> bool {
         let Status { no_new_privs, permitted, bounding, .. } = self.status;
         // Capabilities that root lacks are regained by the next program that it executes.
@@ -202,7 +202,7 @@ impl Power {
         match &self.fuse {
             Ok(true) => finding(
                 true,
-                "the kernel has a fuse: the workload's process groups die at the hard deadline even if tenure gets no turn",
+                "the kernel has a fuse: the workload's process groups die at the kill deadline even if tenure gets no processor",
             ),
             Ok(false) => finding(
                 false,
@@ -218,8 +218,8 @@ impl Power {
         }
     }
 
-    /// What kill(2) may do the fuse may not: it asks whether init is root of the host's user namespace, capabilities or not, or has
-    /// the user of the process (sigio_perm in the kernel); and SIGKILL is forced on no init of a PID namespace.
+    /// The fuse may kill less than kill(2). The kernel (sigio_perm) asks whether init is root of the host's user namespace, with or
+    /// without capabilities, or has the user of the process. And it forces SIGKILL on no init of a PID namespace.
     fn fuse_reach(&self) -> Finding {
         let is_root = self.uid == 0 && self.host_users;
         let user = (!is_root && (self.may_change_users() || self.may_execute_setuid_programs())).then_some(

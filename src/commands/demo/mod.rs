@@ -62,19 +62,25 @@ fn show() -> u8 {
     }
 }
 
-/// What the workloads' stamps prove; none: it was interrupted.
+/// The verdict by the workloads' stamps. None if the demo was interrupted.
 fn play(directory: &Path) -> Result<Option<Drawn>, Stuck> {
     make(directory).map_err(|error| format!("no directory for the demo's files: {error}"))?;
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into())?;
     block_on(async {
         let mut interrupts = Interrupts::catch()?;
         let mut replicas = Vec::new();
+        let container = replica::container();
+        let kind = match &container {
+            Ok(_) => "each PID 1 of a PID namespace, with a witness beside it".to_owned(),
+            Err(why) => format!("as plain processes, without witnesses, as no PID namespace can be made here ({why})"),
+        };
+        let container = container.unwrap_or_default();
         for name in ["red", "green", "blue"] {
             let network = Relay::start(server.address()).await?;
             let kubeconfig = server.kubeconfig(network.address);
-            replicas.push(Replica::new(name, network, &kubeconfig, directory)?);
+            replicas.push(Replica::new(name, network, &kubeconfig, directory, &container)?);
         }
-        let mut script = Script::new(replicas, directory, clock::boot());
+        let mut script = Script::new(replicas, kind, directory, clock::boot());
         tokio::select! {
             played = script.play() => played?,
             () = interrupts.next() => return Ok(None),

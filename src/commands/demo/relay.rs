@@ -1,4 +1,4 @@
-//! One replica's network: relays its bytes to the API server and back, until it is cut.
+//! The network of a replica: relays its bytes to the API server and back, until it is cut.
 //!
 //! Owns its connections. A cut one is not closed: what is sent waits, and arrives once the network is whole again, as behind a
 //! router that recovers.
@@ -23,7 +23,7 @@ impl Relay {
     /// Relays to this server for as long as the runtime runs.
     ///
     /// # Errors
-    /// It cannot listen.
+    /// The relay cannot listen.
     pub(super) async fn start(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;

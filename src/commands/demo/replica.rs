@@ -1,4 +1,5 @@
-//! One replica of the demo: a real `tenure run` with its own kubeconfig.
+//! A replica of the demo: a real `tenure run` with its own kubeconfig. Where a PID namespace can be made, it is PID 1 there, and a
+//! real `tenure witness` is beside it.
 //!
 //! Owns its processes and finds them; never asks them anything.
 
@@ -25,6 +26,26 @@ use crate::{commands::dev_server::write_private, process::scan::children};
 /// Name of the demo's Lease.
 pub(super) const LEASE: &str = "demo";
 
+/// The command that makes its arguments PID 1 of a PID namespace.
+pub(super) type Container = Vec<&'static str>;
+
+/// Tries it, also with a user namespace, which needs no privilege where that is allowed.
+///
+/// # Errors
+/// Why no PID namespace can be made here.
+pub(super) fn container() -> Result<Container, String> {
+    let alone: Container = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"].into();
+    let mapped = [&alone[..], &["--map-root-user"]].concat();
+    try_out(&alone).map(|()| alone).or_else(|_| try_out(&mapped).map(|()| mapped))
+}
+
+fn try_out(container: &[&str]) -> Result<(), String> {
+    let (tool, arguments) = container.split_first().ok_or_else(String::new)?;
+    let tried = Command::new(tool).args(arguments).arg("true").stdin(Stdio::null()).output();
+    let tried = tried.map_err(|error| format!("{tool}: {error}"))?;
+    if tried.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned()) }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Replica {
@@ -33,47 +54,72 @@ pub(super) struct Replica {
     /// Its way to the API server.
     pub(super) network: Relay,
     directory: PathBuf,
+    container: Container,
+    witness: Option<Child>,
     child: Option<Child>,
 }
 
 impl Replica {
-    /// One that is not started yet; its files go to `directory`.
+    /// Creates a replica, whose files go to `directory`, and starts its witness if it has a `container`. It is not started yet.
     ///
     /// # Errors
-    /// They cannot be written.
-    pub(super) fn new(name: &'static str, network: Relay, kubeconfig: &str, directory: &Path) -> io::Result<Self> {
+    /// They cannot be written, or the witness cannot be started.
+    pub(super) fn new(
+        name: &'static str,
+        network: Relay,
+        kubeconfig: &str,
+        directory: &Path,
+        container: &Container,
+    ) -> io::Result<Self> {
+        let socket = format!("@{}-{name}", directory.file_name().unwrap_or_default().display());
+        let socket = Some(socket).filter(|_| !container.is_empty());
         write_private(&directory.join(format!("{name}.kubeconfig")), kubeconfig)?;
-        fs::write(directory.join(format!("{name}.json")), config(name).to_string())?;
-        Ok(Self { name, network, directory: directory.to_owned(), child: None })
+        fs::write(directory.join(format!("{name}.json")), config(name, socket.as_deref()).to_string())?;
+        let (directory, container) = (directory.to_owned(), container.clone());
+        let mut replica = Self { name, network, directory, container, witness: None, child: None };
+        if let Some(socket) = socket {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["witness", "--socket", &socket]);
+            replica.witness = Some(replica.spawn(command, "witness.log")?);
+        }
+        Ok(replica)
     }
 
     /// Starts it, or does nothing if it runs.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The replica cannot be started.
     pub(super) fn start(&mut self) -> io::Result<()> {
         if self.is_running()? {
             return Ok(());
         }
-        let file = |end: &str| self.directory.join(format!("{}.{end}", self.name));
         let program = std::env::current_exe()?;
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(file("log"))?;
-        let mut command = Command::new(&program);
-        command.args(["run", "--config"]).arg(file("json")).arg("--");
+        let mut line = self.container.iter().map(Into::into).chain([program.clone().into_os_string()]);
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).args(["run", "--config"]).arg(self.file("json")).arg("--");
         command.arg(&program).args(["demo", "workload"]).arg(self.directory.join("stamps")).arg(self.name);
-        command.env_clear().env("KUBECONFIG", file("kubeconfig")).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        self.child = Some(self.spawn(command, "log")?);
+        Ok(())
+    }
+
+    fn spawn(&self, mut command: Command, log: &str) -> io::Result<Child> {
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(self.file(log))?;
+        command.env_clear().env("KUBECONFIG", self.file("kubeconfig")).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         // Ctrl-C is for the demo, which then ends them.
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::from(File::try_clone(&log)?)).stderr(log);
         die_with_the_demo(&mut command);
-        self.child = Some(command.spawn()?);
-        Ok(())
+        command.spawn()
     }
 
-    /// Whether its init lives; reaps it if not.
+    fn file(&self, end: &str) -> PathBuf {
+        self.directory.join(format!("{}.{end}", self.name))
+    }
+
+    /// True if its init lives. Otherwise reaps it.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The replica cannot be waited for.
     pub(super) fn is_running(&mut self) -> io::Result<bool> {
         let Some(child) = &mut self.child else { return Ok(false) };
         if child.try_wait()?.is_none() {
@@ -85,7 +131,8 @@ impl Replica {
 
     /// Its init.
     pub(super) fn init(&self) -> Option<Pid> {
-        Some(Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?))
+        let child = Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?);
+        if self.container.is_empty() { Some(child) } else { children(child)?.into_iter().next() }
     }
 
     /// Its elector.
@@ -101,11 +148,13 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         // SIGKILL ends a stopped process too; the workload dies with its init.
-        if let Some(elector) = self.elector() {
-            let _ = kill(elector, Signal::SIGKILL);
+        for pid in [self.elector(), self.init()].into_iter().flatten() {
+            let _ = kill(pid, Signal::SIGKILL);
         }
-        if let Some(child) = &mut self.child {
-            drop(child.kill());
+        if let Some(witness) = &mut self.witness {
+            drop(witness.kill());
+        }
+        for child in [&mut self.child, &mut self.witness].into_iter().flatten() {
             drop(child.wait());
         }
     }
@@ -120,7 +169,7 @@ fn die_with_the_demo(command: &mut Command) {
 
 /// Short timings that the law still allows: S, H and E are 2.27, 2.57 and 2.97 s after a write, and a rival takes over after 3.03
 /// s.
-fn config(name: &str) -> serde_json::Value {
+fn config(name: &str, witness: Option<&str>) -> serde_json::Value {
     json!({
         "lease": {
             "name": LEASE,
@@ -128,6 +177,7 @@ fn config(name: &str) -> serde_json::Value {
             "duration": "3s",
             "renewPeriod": "1s",
             "attemptTimeout": "200ms",
+            "witness": witness,
         },
         "workload": { "stop": { "grace": "2s", "lossGrace": "300ms", "killMargin": "400ms" } },
     })

@@ -1,4 +1,4 @@
-//! What is done to the replicas, one act after the other, and what came of it.
+//! Runs the acts of the demo one after the other, and tells what came of each.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_millis(4);
 const FRESH: Duration = Duration::from_millis(100);
 
 worded! {
-    /// What is done to a leader.
+    /// The act that hits a leader.
     #[derive(Clone, Copy, Debug)]
     enum Act {
         Handover = "is told to stop (SIGTERM)",
@@ -47,14 +47,16 @@ const ACTS: [Act; 6] = [Act::Handover, Act::Kill, Act::FreezeElector, Act::Freez
 #[derive(Debug)]
 pub(super) struct Script {
     replicas: Vec<Replica>,
+    kind: String,
     stamps: PathBuf,
     begin: Instant,
     marks: Vec<Mark>,
 }
 
 impl Script {
-    pub(super) fn new(replicas: Vec<Replica>, directory: &Path, begin: Instant) -> Self {
-        Self { replicas, stamps: directory.join("stamps"), begin, marks: Vec::new() }
+    /// `kind` tells what the replicas are.
+    pub(super) fn new(replicas: Vec<Replica>, kind: String, directory: &Path, begin: Instant) -> Self {
+        Self { replicas, kind, stamps: directory.join("stamps"), begin, marks: Vec::new() }
     }
 
     /// Runs the script, from the first start to the last end.
@@ -62,8 +64,11 @@ impl Script {
     /// # Errors
     /// Nobody leads, a replica does not end, or the system refuses something.
     pub(super) async fn play(&mut self) -> Result<(), Stuck> {
-        say("Three replicas of one workload, as plain processes; an API server in this process; a Lease of 3 s.\n\
-             The workload stamps the time every millisecond: that is what the demo judges by.\n\n")?;
+        say(&format!(
+            "Three replicas of one workload, {}.\nAn API server in this process; a Lease of 3 s.\n\
+             The workload stamps the time every millisecond: that is what the demo judges by.\n\n",
+            self.kind
+        ))?;
         for replica in &mut self.replicas {
             replica.start()?;
         }

@@ -15,7 +15,7 @@ const WIDTH: u32 = 90;
 pub(super) struct Mark {
     /// When.
     pub(super) at: Instant,
-    /// What.
+    /// The event.
     pub(super) text: String,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Mark {
 pub(super) struct Drawn {
     /// For people.
     pub(super) text: String,
-    /// Whether no two ran at once, and the fencing tokens only rose.
+    /// True if no two ran at once, and the fencing tokens only rose.
     pub(super) holds: bool,
 }
 

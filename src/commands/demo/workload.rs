@@ -16,7 +16,7 @@ use crate::{clock, console::complain, exit, time::Instant};
 /// Between two stamps.
 const BEAT: Duration = Duration::from_millis(1);
 
-/// One life of a workload process.
+/// The life of a workload process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Whose.

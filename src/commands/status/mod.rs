@@ -53,6 +53,11 @@ async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: 
             true => format!("there is no namespace {namespace}"),
             false => format!("there is no Lease {which} in namespace {namespace}"),
         });
+        for (kind, command) in [("lock", "lock"), ("tasklock", "task")].into_iter().filter(|_| status.selector.is_none()) {
+            if let Ok(Some(_)) = access.lease(namespace, &format!("{kind}-{name}")).await {
+                console::complain(&format!("there is {kind}-{name}: write {command}:{name}"));
+            }
+        }
         // For programs that read it, a list of none is a list.
         return console::answer(&if status.selector.is_some() { shown() } else { String::new() }, ABSENT);
     }

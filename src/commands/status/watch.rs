@@ -26,7 +26,7 @@ use crate::{
         interrupts::Interrupts,
         seen::{self, Document, Seen, State, ago, to_the_second},
     },
-    config::{Config, humane},
+    config::{Config, duration},
     console::{heard, printed, tell},
     time::Instant,
     words::one_line,
@@ -56,7 +56,7 @@ pub(super) async fn run(status: &Status, config: &Config, access: &Access, names
     ended.await.unwrap_or_else(|error| printed(heard(Err(error)), 0))
 }
 
-/// What has happened between two looks at a Lease; before the first it did not exist.
+/// An event between two looks at a Lease. Before the first look the Lease did not exist.
 fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
     let is_due = |before: &Seen| before.state == State::Resting && after.state == State::Free && before.renewed == after.renewed;
     if before.is_some_and(is_due) {
@@ -73,7 +73,7 @@ fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
     }
 }
 
-/// What was last seen of each Lease.
+/// The last look at each Lease.
 struct Board<'a> {
     status: &'a Status,
     own: Duration,
@@ -81,7 +81,7 @@ struct Board<'a> {
     screen: Option<Screen>,
 }
 
-/// What a terminal shows beside the Leases.
+/// The lines that a terminal shows beside the Leases.
 struct Screen {
     /// The last events.
     recent: VecDeque<String>,
@@ -200,7 +200,7 @@ fn current(lease: &mut Seen, now: Timestamp) -> [String; 8] {
     let mut row = lease.row();
     if let (State::Held, Some(until)) = (lease.state, lease.until) {
         let left = u64::try_from(ago(until, now) / 1_000_000_000).unwrap_or(0);
-        row[1] += &format!(", {} left", humane::format(Duration::from_secs(left)));
+        row[1] += &format!(", {} left", duration::format(Duration::from_secs(left)));
     }
     row
 }

@@ -1,4 +1,4 @@
-//! What people and telemetry are told of the Lease and of requests: each state once.
+//! Reports about the Lease and about requests, each state once.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::{
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// Operations whose last request failed, and why.
+    /// The operations whose last request failed, and why.
     failing: BTreeMap<Operation, RequestError>,
     holder: Option<String>,
-    oddity: Option<&'static str>,
+    warning: Option<&'static str>,
 }
 
 impl Core {
@@ -27,36 +27,38 @@ impl Core {
         self.report(Event::Failed { operation, message });
     }
 
-    /// Assumes that `operation` succeeds until its failure is reported; returns whether it was failing.
+    /// Counts `operation` as succeeding until a failure is reported. Returns whether it was failing.
     pub(crate) fn expect_success(&mut self, operation: Operation) -> bool {
         self.reports.failing.remove(&operation).is_some()
     }
 
-    /// Reports that an operation which `failed` before has recovered, unless this answer is a failure too.
+    /// Reports that an operation which `failed` before has recovered, unless it has failed again.
     pub(crate) fn report_recovery(&mut self, operation: Operation, failed: bool) {
         if failed && !self.reports.failing.contains_key(&operation) {
             self.report(Event::Recovered { operation });
         }
     }
 
-    /// What keeps the Lease from being read or taken, what is denied first; that there is no watch does not.
-    pub(crate) fn failure(&self) -> Option<&RequestError> {
-        let failing = || self.reports.failing.iter().filter(|(operation, _)| **operation != Operation::Watch);
+    /// Returns why the last read or the last `write` failed, a denial first. Other writes do not count: they may have failed long
+    /// ago, for another Lease.
+    pub(crate) fn failure(&self, write: Option<Operation>) -> Option<&RequestError> {
+        let needed = [Some(Operation::Get), Some(Operation::List), write];
+        let failing = || self.reports.failing.iter().filter(|(operation, _)| needed.contains(&Some(**operation)));
         failing().find(|(_, error)| error.is_forbidden()).or_else(|| failing().next()).map(|(_, error)| error)
     }
 
-    pub(super) fn report_oddity(&mut self, record: &LeaseRecord) {
-        let odd = oddity(record, Some(&self.writer.identity));
-        if let Some(message) = odd.filter(|_| odd != self.reports.oddity) {
+    pub(super) fn report_warning(&mut self, record: &LeaseRecord) {
+        let odd = warning(record, Some(&self.writer.identity));
+        if let Some(message) = odd.filter(|_| odd != self.reports.warning) {
             self.report(Event::Odd { message: message.into() });
         }
-        self.reports.oddity = odd;
+        self.reports.warning = odd;
     }
 
-    /// The Lease was seen, or is not there.
-    pub(super) fn report_seen(&mut self, record: Option<&LeaseRecord>) {
+    /// Reports a change of the holder, after the Lease was read or found absent.
+    pub(super) fn report_observed(&mut self, record: Option<&LeaseRecord>) {
         let slot = self.slot;
-        self.report_recorded(|recorder| recorder.saw(slot, record));
+        self.report_recorded(|recorder| recorder.observed(slot, record));
         record.into_iter().for_each(|record| self.report_holder(record));
     }
 
@@ -76,8 +78,8 @@ impl Core {
     }
 }
 
-/// What makes replicas wait for the Lease, or leave it alone, in a way that people would not expect of `me`.
-pub(crate) fn oddity(record: &LeaseRecord, me: Option<&str>) -> Option<&'static str> {
+/// Returns a warning if replicas wait for the Lease, or leave it alone, in a way that the user of `me` would not expect.
+pub(crate) fn warning(record: &LeaseRecord, me: Option<&str>) -> Option<&'static str> {
     let is_held = record.state() == LeaseState::Held;
     let asked = record.annotation(STEP_DOWN).is_some_and(|holder| is_held && !record.is_held_by(holder));
     let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| !is_held && Some(candidate) != me);

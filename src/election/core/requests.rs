@@ -15,30 +15,30 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// How many unanswered writes are remembered. One that is forgotten and still arrives counts as a stranger's and is waited for
-/// (law 13): safe, and even the longest outage does not exhaust memory.
+/// How many unanswered writes are remembered, so that no outage exhausts memory. A write that was forgotten and is still stored
+/// counts as a stranger's and is waited for, which is safe (law 13).
 const MOST_UNKNOWN: usize = 100;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
     sent: u64,
-    /// The latest, until its answer comes.
+    /// The latest request, until its answer comes.
     awaited: Option<Asked>,
     unknown: Vec<Attempt>,
 }
 
-/// A write that was sent: what it carried, and when its first byte may have left.
+/// A write that was sent: its object, and when its first byte may have left.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attempt {
-    /// A read that shows exactly its spec confirms it (law 6).
+    /// A read that shows exactly this spec confirms the write (law 6).
     object: Arc<Value>,
-    /// a.
+    /// a: just before the first byte was sent.
     pub(crate) sent: Instant,
-    /// The transition's span, if it acquires the Lease.
+    /// The transition's span, if the write acquires the Lease.
     pub(crate) acquires: Option<TraceContext>,
 }
 
-/// What is known of a request when its answer comes.
+/// A request whose answer has come.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) attempt: Option<Attempt>,
@@ -47,28 +47,29 @@ pub(crate) struct Asked {
 }
 
 impl Attempt {
-    /// The resourceVersion that it was based on; none for a POST.
+    /// Returns the resourceVersion that the write replaces; none for a POST.
     fn base(&self) -> Option<&str> {
         metadata_of(&self.object, "resourceVersion").and_then(Value::as_str)
     }
 
-    /// A copy of this replica may have acquired the Lease with the same spec, but not in the same span.
+    /// Returns whether the record carries the span of this write. A copy of this replica may have acquired the Lease with the
+    /// same spec, but not in the same span.
     fn left_its_span_on(&self, record: &LeaseRecord) -> bool {
         self.acquires.is_none_or(|context| record.annotation(TRACEPARENT).and_then(TraceContext::parse) == Some(context))
     }
 
-    /// Its renewTime, in microseconds.
+    /// Returns its renewTime, in microseconds.
     pub(crate) fn time(&self) -> Option<i64> {
         spec_of(&self.object).get("renewTime").and_then(Value::as_str).and_then(micros)
     }
 
-    /// Whether `record` is exactly what this write carried (law 6).
+    /// Returns whether uid and spec of `record` are exactly those of this write (law 6).
     pub(crate) fn is(&self, record: &LeaseRecord) -> bool {
         let uid = metadata_of(&self.object, "uid").and_then(Value::as_str);
         spec_of(&self.object) == record.spec() && uid.is_none_or(|uid| uid == record.uid())
     }
 
-    /// Whether a reply with `record` proves this write: the spec as sent, at a higher version (law 1).
+    /// Returns whether a reply with `record` proves this write: the spec is as sent, and the version is higher (law 1).
     pub(crate) fn is_proved_by(&self, record: &LeaseRecord) -> bool {
         let rose = self.base().is_none_or(|base| later(record.resource_version(), base));
         rose && self.is(record)
@@ -80,23 +81,23 @@ impl Requests {
         self.awaited.is_some()
     }
 
-    /// The write whose answer is awaited.
+    /// Returns the write whose answer is awaited.
     pub(crate) fn awaited_attempt(&self) -> Option<&Attempt> {
         self.awaited.as_ref()?.attempt.as_ref()
     }
 
-    /// The request that the answer `id` belongs to; none if it is not awaited.
+    /// Takes the request of the answer `id`. None if that answer is not awaited.
     pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
         let latest = RequestId(self.sent);
         self.awaited.take_if(|_| id == latest)
     }
 
-    /// Awaits no answer any more: one that comes later says nothing.
+    /// Awaits no answer any more. One that comes later is ignored.
     pub(crate) fn forgo_answer(&mut self) {
         self.awaited = None;
     }
 
-    /// Remembers a write without an answer, which a read may still find stored (law 6).
+    /// Remembers a write without an answer: a read may find it stored (law 6).
     pub(crate) fn remember(&mut self, attempt: Attempt) {
         if self.unknown.len() == MOST_UNKNOWN {
             self.unknown.remove(0);
@@ -104,27 +105,27 @@ impl Requests {
         self.unknown.push(attempt);
     }
 
-    /// The unanswered write that a quorum read of `record` proves.
+    /// Returns the unanswered write that a quorum read of `record` proves.
     pub(crate) fn proved_by(&self, record: &LeaseRecord) -> Option<&Attempt> {
         self.unknown.iter().find(|attempt| attempt.is_proved_by(record) && attempt.left_its_span_on(record))
     }
 
-    /// Whether `record` is what an unanswered write carried: a read will tell.
+    /// Returns whether `record` may come from an unanswered write. A read will tell.
     pub(crate) fn may_be(&self, record: &LeaseRecord) -> bool {
         self.unknown.iter().any(|attempt| attempt.is(record))
     }
 
-    /// Forgets the writes that can no more be stored, because the version that they were based on is gone.
+    /// Forgets the writes that can no longer be stored, because the version that they replace is gone.
     pub(crate) fn forget_overtaken(&mut self, record: &LeaseRecord) {
         self.unknown.retain(|attempt| attempt.base() == Some(record.resource_version()));
     }
 
-    /// No write of before confirms anything again.
+    /// Forgets all writes: no later read proves one of them.
     pub(crate) fn forget_all(&mut self) {
         self.unknown.clear();
     }
 
-    /// The latest renewTime that a write without an answer carries, in microseconds.
+    /// Returns the latest renewTime of the writes without an answer, in microseconds.
     pub(crate) fn latest_time(&self) -> Option<i64> {
         self.unknown.iter().chain(self.awaited_attempt()).filter_map(Attempt::time).max()
     }
@@ -135,14 +136,14 @@ impl Core {
         self.request(Request::Get, None, now);
     }
 
-    /// A POST, which acquires nothing (law 12).
+    /// Sends a POST, which acquires nothing (law 12).
     pub(crate) fn create(&mut self, object: Value, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires: None };
         self.request(Request::Create(object), Some(attempt), now);
     }
 
-    /// A PUT; `acquires` with the span of its transition, if it is to begin a term.
+    /// Sends a PUT. `acquires` is the span of the transition, if the write is to begin a term.
     pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
@@ -158,7 +159,7 @@ impl Core {
         self.requests.sent += 1;
         let operation = request.operation();
         self.requests.awaited = Some(Asked { attempt, operation, sent: now.boot });
-        self.pacing.asked(now.boot);
+        self.backoff.asked(now.boot);
         self.act(Action::Request { slot: self.slot, id: RequestId(self.requests.sent), request });
     }
 }

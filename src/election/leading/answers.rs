@@ -1,4 +1,4 @@
-//! What replies mean for a term that is held: what they prove, whether it is lost, when to retry (law 1, 4 to 6, 17).
+//! Answers to a leader: they prove a write, show a loss, or lead to a retry (law 1, 4 to 6, 17).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Leading {
                     self.prove(core, record, attempt.sent, now);
                 }
                 (Some(record), Some(attempt)) => {
-                    core.saw(record.clone(), now);
+                    core.observed(record.clone(), now);
                     core.requests.remember(attempt);
                     if later(record.resource_version(), &self.confirmed.resource_version) {
                         self.look(core, &record);
@@ -42,7 +42,7 @@ impl Leading {
                 }
             },
             (_, Answer::NotFound) => {
-                core.saw_absence(now);
+                core.observed_absence(now);
                 self.lose(core, Reason::LostDeleted);
             }
             (_, Answer::Conflict) => {
@@ -55,11 +55,11 @@ impl Leading {
                 }
             }
             (attempt, Answer::Refused { refusal, message }) => {
-                // The network may deliver it twice, and the second one may be done.
+                // The network may deliver the write twice, and the second copy may be stored.
                 if let (Some(latest), Some(time)) = (&mut self.confirmed.time, attempt.and_then(|attempt| attempt.time())) {
                     *latest = time.max(*latest);
                 }
-                if refusal == Refusal::Unauthorized && core.pacing.are_first_refused() {
+                if refusal == Refusal::Unauthorized && core.backoff.note_refused_credentials() {
                     self.renewal.due = now.boot;
                     core.report_failure(operation, asked.sent, message);
                 } else {
@@ -77,8 +77,8 @@ impl Leading {
         }
     }
 
-    /// After two writes without an answer a read is tried: if only writes are slow, it finds that they succeeded. If it has no
-    /// answer either, a write is next.
+    /// Alternates between writes and reads while no answers come. After two writes without an answer comes a read: if only writes
+    /// are slow, it finds that they succeeded. After a read without an answer comes a write.
     fn unheard(&mut self, operation: Operation) {
         match operation {
             Operation::Get => {
@@ -94,11 +94,11 @@ impl Leading {
         }
     }
 
-    /// A write of this term is proved, sent at `sent`. Once S has begun a stop the term is over, whatever is proved later (law 3).
+    /// Takes in that a write of this term, sent at `sent`, is proved. Once S has begun a stop, no proof extends the term (law 3).
     fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
-        // One that was sent on this very version may still be stored, where a read has proved an earlier one.
+        // An unanswered write on this very version is kept: it may still be stored after this read.
         core.requests.forget_overtaken(&record);
-        core.saw(record.clone(), now);
+        core.observed(record.clone(), now);
         let is_gone = self.renewal.is_gone;
         let due = if is_gone { now.boot } else { (sent + core.timing.renew_period).max(now.boot) };
         self.renewal = Renewal { is_read_wanted: is_gone, is_gone, ..Renewal::at(due) };
@@ -114,7 +114,7 @@ impl Leading {
         }
     }
 
-    /// A quorum read: it may prove a write of this term, or show that the term is lost (law 4, 6).
+    /// Takes in a quorum read. It may prove a write of this term, or show that the term is lost (law 4, 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
         (self.renewal.is_read_wanted, self.renewal.is_gone, self.renewal.unanswered) = (false, false, 0);
         let rose = later(record.resource_version(), &self.confirmed.resource_version);
@@ -122,14 +122,14 @@ impl Leading {
         if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {
             return self.prove(core, record, sent, now);
         }
-        core.saw(record.clone(), now);
+        core.observed(record.clone(), now);
         self.look(core, &record);
         if self.is_mine(core, &record) {
             self.base = Some(record);
         }
     }
 
-    /// What a version of the Lease means for the term: a loss, a request, a preference (law 4, 6, 17).
+    /// Looks in a version of the Lease for a loss, a request to step down, or a preferred holder (law 4, 6, 17).
     pub(super) fn look(&mut self, core: &mut Core, record: &LeaseRecord) {
         if record.uid() != self.info.uid {
             return self.lose(core, Reason::LostRecreated);
@@ -150,9 +150,10 @@ impl Leading {
         }
     }
 
-    /// Whether a record that names this replica carries a later renewTime than any write of its own that can be stored. Before its
-    /// first one, it may be its predecessor's last (law 6). One that met a conflict counts as not stored: a copy may have sent the very
-    /// same bytes, and had them stored. A rest is written once a term is over: in the midst of this one only a copy has done that.
+    /// Returns whether a copy of this replica wrote a record that names it: the renewTime is later than that of any own write
+    /// that can be stored. Until the first proved write of this elector, the record may be its predecessor's last (law 6). A
+    /// write that met a conflict counts as not stored: a copy may have sent the very same bytes, and had them stored. A rest is
+    /// written only after a term, so within this one only a copy can have written it.
     fn is_by_a_copy(&self, core: &Core, record: &LeaseRecord) -> bool {
         let written = record.renew_time().and_then(micros);
         let is_unsent = self.confirmed.time.is_some() && written > self.confirmed.time.max(core.requests.latest_time());

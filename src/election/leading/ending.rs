@@ -1,22 +1,26 @@
-//! The end of a term: from its cause to the proof, and on to a release or back to following (law 4, 7, 8).
+//! The end of a term: the stop, the proof, and then a release or back to following (law 4, 7, 8).
 
 use super::{Ending, Leading, Proof, Stage};
 use crate::{
-    config::{OnFailure, Release},
+    config::{OnFailure, Release, Trigger},
     election::{
         Event, ReleaseResult,
         core::Core,
         elector::Next,
-        releasing::{Releasing, Step},
+        releasing::{ReleaseStep, Releasing},
         trace::TraceContext,
+        writes::{FIRE, micros},
     },
     law::Deadlines,
     link::{Exit, Reason, Stop, Then, ToInit},
     time::Now,
 };
 
+/// In microseconds: the API has no shorter duration.
+const SHORTEST_REST: i64 = 1_000_000;
+
 impl Leading {
-    /// The Lease is no longer this term's: a planned stop becomes a loss, and nothing is released.
+    /// Takes in that the Lease is no longer this term's. A planned stop becomes a loss, and nothing is released.
     pub(super) fn lose(&mut self, core: &mut Core, reason: Reason) {
         match &mut self.stage {
             Stage::Held => self.ask_to_stop(core, reason, None, false),
@@ -37,7 +41,7 @@ impl Leading {
         }
     }
 
-    /// Asks init to stop, in the trace span of a stop that has already begun, if there is one.
+    /// Asks init to stop. `context` is the span of a stop that has already begun.
     pub(super) fn ask_to_stop(&mut self, core: &mut Core, reason: Reason, context: Option<TraceContext>, was_released: bool) {
         let context = context.unwrap_or_else(|| core.next_context(None));
         let request = core.next_step_down();
@@ -51,15 +55,31 @@ impl Leading {
         if let Stage::Stopping(ending) = self.stage
             && ending.request == request
         {
-            let rests = match (stop.exit, core.on_failure) {
+            let rests = match (stop.exit, core.config.task.on_failure) {
                 (None, _) => false,
                 (Some(Exit::Code(0)), _) | (_, OnFailure::Rest) => true,
                 (Some(_), OnFailure::Release) => ending.reason == Reason::Limit,
             };
-            let interval = core.every.filter(|_| rests);
-            self.stage = Stage::Proved(ending, Proof { then, interval, at: now.boot });
+            let rests = core.trigger.is_some() && rests;
+            if !rests && then == Then::Follow {
+                core.judge_term(&self.info, ending.reason, stop.exit, now);
+            }
+            self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });
             self.deadlines = Deadlines::NEVER;
             core.recorder.proved(stop);
+        }
+    }
+
+    /// Returns when the run after this term's is due, and how long the Lease rests at least, in microseconds. What ran for longer than
+    /// an interval needs no rest, but the fire that it was for has to be written (law 14).
+    fn next_run(&self, trigger: &Trigger) -> Option<[i64; 2]> {
+        let began = micros(&self.info.acquired_at)?;
+        match trigger {
+            Trigger::Every(interval) => Some([began.saturating_add(i64::try_from(interval.as_micros()).ok()?), 0]),
+            Trigger::Schedule(schedule) => {
+                let fire = self.base.as_ref().and_then(|record| record.annotation(FIRE)).and_then(micros);
+                Some([schedule.next(fire.unwrap_or(began)).unwrap_or(i64::MAX), SHORTEST_REST])
+            }
         }
     }
 
@@ -70,7 +90,7 @@ impl Leading {
         }
     }
 
-    /// What follows the proof, once no write is in flight.
+    /// Returns the phase after the proof, once no write is in flight.
     pub(super) fn finish(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         let Stage::Proved(ending, proof) = self.stage else { return None };
         if core.requests.awaited_attempt().is_some() {
@@ -79,9 +99,9 @@ impl Leading {
         if ending.reason.is_loss() {
             return Some(core.leave(self.term, proof.then, None));
         }
-        if core.release == Release::Keep && proof.interval.is_none() {
+        if core.config.lease.release == Release::Keep && !proof.rests {
             core.recorder.released(ReleaseResult::Keep);
-            // To others it is free only once it has run out; from there they go first for as long as after a release.
+            // Other replicas take the Lease once it has expired. They go first for one more D, as after a release.
             let backoff = core.timing.takeable(now.boot, core.timing.duration.saturating_mul(2));
             return Some(core.leave(self.term, proof.then, Some(backoff)));
         }
@@ -91,8 +111,8 @@ impl Leading {
             serial: self.serial + 1,
             context: ending.context,
             then: proof.then,
-            interval: proof.interval,
-            step: Step::Void(None),
+            next_run: core.trigger.as_ref().filter(|_| proof.rests).and_then(|trigger| self.next_run(trigger)),
+            step: ReleaseStep::Void(None),
             until: proof.at + core.timing.release_limit(),
             due: now.boot,
             is_unknown: ending.was_released,

@@ -1,4 +1,4 @@
-//! Whose terms followed each other, as the Lease shows it.
+//! The order of terms, of any replica, as the Lease shows it.
 
 use std::{mem, time::Duration};
 
@@ -7,19 +7,19 @@ use crate::{
     election::{
         Event, TermEnd,
         record::{LeaseRecord, LeaseState, later},
-        writes::micros,
+        writes::{OBITUARY, micros},
     },
     link::Slot,
 };
 
 impl Recorder {
-    /// The Lease of this slot is there in this version, or not at all.
-    pub(crate) fn saw(&mut self, slot: Slot, record: Option<&LeaseRecord>) -> Option<Event> {
+    /// Records that the Lease of this slot was read in this version; none if it does not exist.
+    pub(crate) fn observed(&mut self, slot: Slot, record: Option<&LeaseRecord>) -> Option<Event> {
         let is_past = |seen: &LeaseRecord| record.is_some_and(|record| later(seen.resource_version(), record.resource_version()));
-        if self.seen.as_ref().is_some_and(is_past) {
+        if self.observed.as_ref().is_some_and(is_past) {
             return None;
         }
-        let seen = mem::replace(&mut self.seen, record.cloned());
+        let seen = mem::replace(&mut self.observed, record.cloned());
         let (last, term) = (seen.as_ref().and_then(term_of), record.and_then(term_of));
         if last == term {
             return None;
@@ -28,13 +28,14 @@ impl Recorder {
         let time = record.and_then(|record| match state? {
             LeaseState::Held => record.acquire_time(),
             LeaseState::Nobody => record.renew_time(),
-            // Each renewTime is a second above the one before it, so that of a release may be later than what follows.
+            // Each renewTime is at least a second above the last, so the one of a release may be later than the next term.
             LeaseState::Resting | LeaseState::Released | LeaseState::Free => None,
         });
         let at = time.and_then(micros).unwrap_or(self.now.wall);
         let before = last.map(|_| match state {
             None => TermEnd::Deleted,
             Some(LeaseState::Free) => TermEnd::Cleared,
+            Some(LeaseState::Released) if record.is_some_and(|record| record.annotation(OBITUARY).is_some()) => TermEnd::Died,
             Some(LeaseState::Released | LeaseState::Resting) => TermEnd::Released,
             Some(LeaseState::Held | LeaseState::Nobody) => {
                 let is_over = seen.as_ref().is_some_and(|seen| seen.looks_expired(Duration::ZERO, at));
@@ -46,7 +47,7 @@ impl Recorder {
     }
 }
 
-/// By what one term is told from another.
+/// The fields by which one term is told from another.
 fn term_of(record: &LeaseRecord) -> Option<(&str, Option<&str>, i32)> {
     match record.state() {
         LeaseState::Held | LeaseState::Nobody => Some((record.holder()?, record.acquire_time(), record.transitions())),
@@ -104,7 +105,7 @@ mod tests {
         let (mut recorder, mut version) = (recorder(), 0);
         let mut saw = |spec: Value| {
             version += 1;
-            told(recorder.saw(Slot(3), Some(&record(version, &spec, None))))
+            told(recorder.observed(Slot(3), Some(&record(version, &spec, None))))
         };
         let nobody =
             json!({ "holderIdentity": NOBODY, "leaseDurationSeconds": 15, "leaseTransitions": 9, "renewTime": time(70) });
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn what_is_deleted_or_rests_is_nobodys() {
         let mut recorder = recorder();
-        let mut saw = |record: Option<LeaseRecord>| told(recorder.saw(Slot(3), record.as_ref()));
+        let mut saw = |record: Option<LeaseRecord>| told(recorder.observed(Slot(3), record.as_ref()));
         let resting = record(2, &held("a", 0, 9, 7), Some(format!("{} a", time(9))));
 
         assert!(saw(Some(record(1, &held("a", 0, 0, 7), None))).is_some());
@@ -139,8 +140,8 @@ mod tests {
     fn a_reply_that_the_watch_has_overtaken_begins_no_term() {
         let mut recorder = recorder();
 
-        assert!(recorder.saw(Slot(3), Some(&record(10, &held("b", 5, 5, 8), None))).is_some());
-        assert_eq!(recorder.saw(Slot(3), Some(&record(9, &held("a", 0, 0, 7), None))), None);
-        assert_eq!(recorder.saw(Slot(3), Some(&record(11, &held("b", 5, 8, 8), None))), None);
+        assert!(recorder.observed(Slot(3), Some(&record(10, &held("b", 5, 5, 8), None))).is_some());
+        assert_eq!(recorder.observed(Slot(3), Some(&record(9, &held("a", 0, 0, 7), None))), None);
+        assert_eq!(recorder.observed(Slot(3), Some(&record(11, &held("b", 5, 8, 8), None))), None);
     }
 }

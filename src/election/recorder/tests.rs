@@ -107,7 +107,7 @@ fn the_first_readiness_of_a_term_belongs_to_its_beginning() {
     let mut recorder = follower();
     recorder.heard(&health(false));
     lead(&mut recorder, AcquireReason::Released, None);
-    // It crashes before it was ready.
+    // The workload crashes before it was ready.
     recorder.heard(&ToElector::Restarting { term: TERM, exit: Exit::Code(1), at: ms(40) });
     recorder.heard(&health(false));
     within(recorder.heard(&started(60)));
@@ -123,7 +123,7 @@ fn the_first_readiness_of_a_term_belongs_to_its_beginning() {
 
 #[test]
 fn nothing_is_told_of_a_readiness_that_nobody_waits_for() {
-    // Not asked, or a standby that was ready before.
+    // No probe asks it, or it was ready as a standby already.
     assert_eq!(leader().at(30).heard(&health(true)), None);
 
     let mut ending = follower();
@@ -342,7 +342,7 @@ fn resumed(told: bool, ready: bool) -> Recorder {
     let resume = Resume {
         term: TERM,
         info: info(),
-        confirmed: Confirmed { uid: "u".into(), resource_version: "2".into(), spec: "{}".into(), deadlines },
+        confirmed: Confirmed { resource_version: "2".into(), preferred_holder: None, deadlines },
         stopping: None,
         traceparent: String::new(),
         released: false,

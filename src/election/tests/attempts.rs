@@ -132,7 +132,7 @@ fn a_retry_after_is_honoured_but_leaves_room_for_an_attempt_before_s() {
     }
 }
 
-/// What a leader sends next, if no answer comes to anything.
+/// The requests that a leader sends while no answer comes.
 fn unanswered(bench: &mut Bench, count: usize) -> Vec<&'static str> {
     let before = bench.sent.len();
     while bench.sent.len() < before + count {

@@ -1,4 +1,4 @@
-//! One elector, a register with compare-and-swap, an init that cooperates, and a clock that only the test moves.
+//! A bench: an elector, a register with compare-and-swap, an init that cooperates, and a clock that only the test moves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,28 +7,30 @@ use serde_json::{Value, json};
 use crate::{
     apiserver::register::{self, Preconditions, StatusError},
     config::{Config, LeaseConfig},
-    election::{Action, Answer, Elector, Event, Input, Refusal, Request, RequestId, Watched, armed::Armed, record::later},
+    election::{
+        Action, Answer, Elector, Event, Input, Refusal, Request, RequestId, Watched, guard_deadline::GuardDeadline, record::later,
+    },
     link::{Exit, InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
 pub(super) const ME: &str = "me_0123";
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000_000);
-const WALL: i64 = 1_800_000_000_000_000;
+pub(super) const WALL: i64 = 1_800_000_000_000_000;
 
 pub(super) struct Bench {
     pub(super) elector: Elector,
     pub(super) now: Now,
     pub(super) register: Register,
     pub(super) told: Vec<ToInit>,
-    /// What init was told for the next elector only.
+    /// The observations that init was told for the next elector.
     pub(super) saw: Vec<LastSeen>,
     pub(super) events: Vec<Event>,
     /// Every request with the time at which it was asked for.
     pub(super) sent: Vec<(Instant, Request)>,
     pub(super) awaited: Option<(RequestId, Request)>,
     pub(super) watches: Vec<Option<String>>,
-    armed: Armed,
+    armed: GuardDeadline,
     /// Init acknowledges at once every message about a term that it knows.
     pub(super) acknowledges: bool,
     knows_a_term: bool,
@@ -63,12 +65,12 @@ impl Bench {
         Self::start(initial_state(), Register::default())
     }
 
-    /// With a Lease of this spec.
+    /// Starts with a Lease of this spec.
     pub(super) fn with(spec: Value) -> Self {
         Self::start(initial_state(), Register::holding(spec))
     }
 
-    /// Leading for one millisecond, after a release mark.
+    /// Starts with a leader of one millisecond, after a release mark.
     pub(super) fn leading() -> Self {
         Self::leading_with(initial_state())
     }
@@ -81,8 +83,11 @@ impl Bench {
     }
 
     pub(super) fn start(initial: InitialState, register: Register) -> Self {
-        let now = Now { boot: START, wall: WALL };
-        let mut armed = Armed::disarmed();
+        Self::start_at(Now { boot: START, wall: WALL }, initial, register)
+    }
+
+    pub(super) fn start_at(now: Now, initial: InitialState, register: Register) -> Self {
+        let mut armed = GuardDeadline::disarmed();
         if let Some(resume) = &initial.resume {
             armed.arm(resume.term, resume.confirmed.deadlines.hard);
         }
@@ -105,7 +110,7 @@ impl Bench {
         bench
     }
 
-    /// Lets `span` pass; whatever is due happens at its instant.
+    /// Lets `span` pass. Each thing that is due happens at its instant.
     pub(super) fn run(&mut self, span: Duration) {
         let target = self.now.boot + span;
         for _ in 0..1_000_000 {
@@ -128,7 +133,7 @@ impl Bench {
         panic!("the machine never rests");
     }
 
-    /// The server answers from now on.
+    /// Lets the server answer from now on.
     pub(super) fn run_answered(&mut self, span: Duration) {
         self.answers = true;
         self.run(span);
@@ -167,13 +172,13 @@ impl Bench {
         self.input(Input::Watched(watched));
     }
 
-    /// The watch delivers the register's current state.
+    /// Lets the watch deliver the register's current state.
     pub(super) fn watch_register(&mut self) {
         let object = self.register.object().expect("there is a Lease");
         self.watch(Watched::Changed(object.into()));
     }
 
-    /// Somebody else edits the Lease, and the watch delivers that.
+    /// Edits the Lease as another client, and lets the watch deliver that.
     pub(super) fn see(&mut self, edit: impl FnOnce(&mut Value)) {
         self.register.edit(edit);
         self.watch_register();
@@ -183,7 +188,7 @@ impl Bench {
         self.tell_all([message]);
     }
 
-    /// All these are found in the link at once.
+    /// Delivers all these messages in one drain of the link.
     pub(super) fn tell_all(&mut self, messages: impl IntoIterator<Item = ToElector>) {
         for message in messages {
             self.armed.told(&message);
@@ -193,12 +198,12 @@ impl Bench {
         self.drain();
     }
 
-    /// Init proves the workload of the last StepDown gone.
+    /// Lets init prove the workload of the last StepDown gone.
     pub(super) fn prove(&mut self, then: Then) {
         self.prove_ended(None, then);
     }
 
-    /// The same, with the end of its main process.
+    /// The same, with the exit of its main process.
     pub(super) fn prove_ended(&mut self, exit: Option<Exit>, then: Then) {
         let (term, request) = self.step_down().expect("a StepDown was told");
         let stop = Stop { began: None, killed: None, exited: None, exit, proved: self.now.boot };
@@ -210,7 +215,7 @@ impl Bench {
         self.tell(ToElector::Stopping { term, reason, at: self.now.boot });
     }
 
-    /// A stop that init began, and proves at once.
+    /// Lets init begin a stop, and prove it at once.
     pub(super) fn stop(&mut self, reason: Reason, then: Then) {
         self.stopping(reason);
         self.prove(then);
@@ -230,7 +235,7 @@ impl Bench {
                     self.awaited = Some((id, request));
                 }
                 Action::Watch { resource_version } => self.watches.push(resource_version),
-                Action::Tell(ToInit::Saw { last_seen, .. }) => self.saw.push(last_seen),
+                Action::Tell(ToInit::Observed { last_seen, .. }) => self.saw.push(last_seen),
                 Action::Tell(message) => {
                     self.armed.telling(&message);
                     self.knows_a_term |= matches!(message, ToInit::Lead { .. });
@@ -246,12 +251,12 @@ impl Bench {
         }
     }
 
-    /// Whether the second guard kills.
+    /// Returns whether the second guard kills.
     pub(super) fn guarding(&self) -> bool {
         self.now.boot >= self.armed.hard()
     }
 
-    /// The last term that init was told of.
+    /// Returns the last term that init was told of.
     pub(super) fn leads(&self) -> Option<Term> {
         self.told.iter().rev().find_map(|message| match message {
             ToInit::Lead { term, .. } => Some(*term),
@@ -273,7 +278,7 @@ impl Bench {
         })
     }
 
-    /// What the next elector would be handed, judging by what init was told last.
+    /// Returns the state that the next elector would be handed, from the messages to init.
     pub(super) fn resume(&self) -> Resume {
         let mut resume = None;
         for message in &self.told {
@@ -309,7 +314,7 @@ impl Bench {
         self.sent.iter().filter(|(_, request)| *request == Request::Get).count()
     }
 
-    /// The body of the last write.
+    /// Returns the body of the last write.
     pub(super) fn body(&self) -> Value {
         let body = self.writes().into_iter().rev().find_map(|request| match request {
             Request::Create(object) | Request::Replace(object) => Some(Value::clone(object)),
@@ -344,7 +349,7 @@ impl Register {
         self.0.get(KEY).map(|object| Value::clone(object))
     }
 
-    /// A new Lease with this spec, whatever is there.
+    /// Stores a new Lease with this spec in place of any other.
     pub(super) fn put(&mut self, spec: Value) {
         self.0.remove(KEY);
         let bare = json!({"kind": "Lease", "metadata": {"name": "lease", "namespace": "default"}});
@@ -352,14 +357,14 @@ impl Register {
         self.edit(|object| object["spec"] = spec);
     }
 
-    /// An edit by somebody else, whether or not it is valid.
+    /// Edits the Lease as another client, valid or not.
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
         let mut object = self.object().expect("there is a Lease");
         edit(&mut object);
         self.0.commit(KEY, object);
     }
 
-    /// Deletes it; returns the event that the watch would deliver.
+    /// Deletes the Lease. Returns the event that the watch would deliver.
     pub(super) fn delete(&mut self) -> Watched {
         let version = self.0.version();
         self.0.remove(KEY);
@@ -408,7 +413,7 @@ fn acknowledgement(message: &ToInit) -> Option<ToElector> {
     }
 }
 
-/// The mark of a proper release.
+/// The release mark.
 pub(super) fn mark() -> Value {
     let time = "2026-01-01T00:00:00.000000Z";
     json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": time, "renewTime": time, "leaseTransitions": 4})
@@ -429,7 +434,7 @@ pub(super) fn rose(before: &Value, after: &Value) -> bool {
     later(&version(after), &version(before))
 }
 
-/// There is no write until just before `span`, and one at `span`.
+/// Asserts that there is no write before `span`, and one at `span`.
 pub(super) fn takes_exactly_after(bench: &mut Bench, span: Duration) {
     bench.run(span - TICK);
     assert_eq!(bench.writes(), Vec::<&Request>::new(), "a write before {span:?}");

@@ -1,4 +1,4 @@
-//! What becomes of an acquiring write whose answer is late, lost or wrong (law 1, 6, 15).
+//! An acquiring write whose answer is late, lost or wrong (law 1, 6, 15).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::bench::{Bench, ME, START, TICK, held, lost, mark, plus, seconds};
 use crate::{
     election::{AcquireReason, Answer, Event, Refusal, Request},
-    link::{Reason, Then, ToElector, ToInit},
+    link::{LeaseBackoff, Reason, Then, ToElector, ToInit},
 };
 
 /// A bench whose acquiring PUT was just sent and is not answered.
@@ -195,7 +195,7 @@ fn a_write_that_was_answered_is_never_proved_again() {
     bench.prove(Then::Follow);
     bench.serve();
     bench.serve();
-    let backoff = Some(bench.now.boot + plus(15));
+    let backoff = Some(LeaseBackoff { until: bench.now.boot + plus(15), failures: 0 });
     assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap(), backoff }));
     let terms = bench.told.len();
 

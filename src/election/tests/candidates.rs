@@ -1,11 +1,13 @@
-//! Who campaigns while its workload is not ready, and what its status is worth.
+//! Campaigns of a replica whose workload is not ready, and the status of the workload.
+
+use serde_json::json;
 
 use super::bench::{Bench, Register, TICK, initial_state, mark, plus, seconds};
 use crate::{
     config::{Candidate, Runs},
     election::{
         Event,
-        writes::{STATUS, TRACEPARENT},
+        writes::{CANDIDATE, STATUS, TRACEPARENT},
     },
     link::{InitialState, ToElector},
 };
@@ -96,4 +98,20 @@ fn the_status_of_a_leader_is_on_the_lease_with_the_next_renewal_and_gone_with_th
     assert_eq!(bench.body()["spec"]["holderIdentity"], "");
     assert_eq!(annotation(&bench), None);
     assert!(bench.body()["metadata"]["annotations"].get(TRACEPARENT).is_some());
+}
+
+#[test]
+fn whoever_takes_a_lease_or_holds_it_for_nobody_drops_the_candidates_of_before() {
+    for spec in [mark(), json!({})] {
+        let mut register = Register::holding(spec);
+        register.edit(|object| {
+            object["metadata"]["annotations"] = json!({"theirs": "x"});
+            (0..1514).for_each(|who| object["metadata"]["annotations"][format!("{CANDIDATE}{who}")] = "{}".into());
+        });
+        let mut bench = Bench::start(initial_state(), register);
+        bench.run(TICK);
+        let written = bench.body();
+        let annotations = written["metadata"]["annotations"].as_object().unwrap();
+        assert!(annotations.contains_key("theirs") && !annotations.keys().any(|name| name.starts_with(CANDIDATE)), "{written}");
+    }
 }

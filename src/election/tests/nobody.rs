@@ -1,4 +1,4 @@
-//! What nobody has given back is held by nobody first, waited for, and then taken (law 14).
+//! A Lease that was not given back is held by nobody first, waited for, and then taken (law 14).
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn clear(bench: &mut Bench) {
     bench.see(|object| object["spec"] = json!({}));
 }
 
-/// Nothing runs before `span`, and a term begins by then.
+/// Asserts that no term begins before `span`, and one by then.
 fn leads_exactly_after(bench: &mut Bench, span: Duration) {
     let before = bench.leads();
     bench.run(span - TICK);
@@ -47,7 +47,7 @@ fn leads_exactly_after(bench: &mut Bench, span: Duration) {
 #[test]
 fn a_lease_says_which_command_created_it_and_none_is_claimed_that_is_there() {
     for (register, kind) in [(Register::default(), json!("lock")), (Register::holding(json!({})), Value::Null)] {
-        let mut bench = Bench::start(InitialState { preset: Preset::Lock { patience: None }, ..initial_state() }, register);
+        let mut bench = Bench::start(InitialState { preset: Preset::Lock { wait_limit: None }, ..initial_state() }, register);
         bench.run(TICK);
         bench.run(plus(15));
         assert!(bench.leads().is_some());
@@ -244,7 +244,7 @@ fn a_candidate_that_was_promised_the_lease_goes_first_after_nobody_too() {
     leads_exactly_after(&mut bench, plus(15) + plus(15) - TICK);
 }
 
-/// Somebody takes the cleared Lease at once, for 5 s, and gives it back.
+/// Another client takes the cleared Lease at once, for 5 s, and gives it back.
 fn taken_and_given_back(bench: &mut Bench) {
     bench.see(|object| object["spec"] = held("y", 5));
     bench.run(seconds(1));

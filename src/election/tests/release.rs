@@ -1,11 +1,16 @@
 //! Giving the Lease back, after the proof only (law 8).
 
-use super::bench::{Bench, ME, held, initial_state, lost, mark, plus, seconds};
+use std::time::Duration;
+
+use super::bench::{Bench, ME, TICK, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::Release,
-    election::{Answer, Event, Refusal, Request},
-    link::{Reason, Term, Then, ToElector, ToInit},
+    election::{Answer, Event, Refusal, Request, writes::STEP_DOWN_TO},
+    link::{LeaseBackoff, Reason, Term, Then, ToElector, ToInit},
 };
+
+/// A released Lease is left to others for so long before it is deleted: 1.1 R and a pause.
+const LEFT: Duration = Duration::from_millis(3_500);
 
 pub(super) fn released(bench: &Bench) -> Option<&'static str> {
     bench.events.iter().rev().find_map(|event| match event {
@@ -147,7 +152,7 @@ fn a_dead_api_bounds_the_release_by_two_attempts() {
         bench.stop(Reason::Signal, Then::Exit);
         let began = bench.now.boot;
         while !bench.is_done() {
-            bench.run(std::time::Duration::from_millis(100));
+            bench.run(Duration::from_millis(100));
             if bench.awaited.is_some() && bench.now.boot.since(bench.last_sent()) >= seconds(2) {
                 bench.answer(lost());
             }
@@ -165,8 +170,8 @@ fn the_others_go_first_for_one_duration_from_when_they_may_take_it() {
         initial.config.lease.release = release;
         let mut bench = Bench::leading_with(initial);
         bench.stop(Reason::StepDown, Then::Follow);
-        let backoff = Some(bench.now.boot + span);
-        bench.run(span - std::time::Duration::from_millis(1));
+        let backoff = Some(LeaseBackoff { until: bench.now.boot + span, failures: 0 });
+        bench.run(span - Duration::from_millis(1));
         assert!(bench.told.contains(&ToInit::Ended { term: Term(1), backoff }), "{release:?}: the next elector waits as well");
         assert_eq!(bench.leads().map(|term| term.0), Some(1), "{release:?}");
 
@@ -195,13 +200,49 @@ fn delete_clears_first_and_deletes_with_both_preconditions() {
     initial.config.lease.release = Release::Delete;
     let mut bench = Bench::leading_with(initial);
     bench.stop(Reason::Signal, Then::Exit);
-    bench.run(seconds(1));
+    bench.run(LEFT - TICK);
+    assert_eq!((released(&bench), bench.register.spec()["holderIdentity"].as_str()), (None, Some("")), "whoever waits takes it");
+    bench.run(TICK);
 
     let writes = bench.writes();
     let [.., Request::Replace(clear), Request::Delete { uid, resource_version }] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!(clear["spec"]["holderIdentity"], "");
     assert_eq!((uid.as_str(), resource_version.as_str()), (clear["metadata"]["uid"].as_str().unwrap(), "5"));
     assert_eq!(bench.register.object(), None);
+}
+
+#[test]
+fn a_lease_that_somebody_has_taken_is_not_waited_for_and_one_that_somebody_waits_for_is_not_deleted() {
+    let deletes = || {
+        let mut initial = initial_state();
+        initial.config.lease.release = Release::Delete;
+        initial
+    };
+    let mut bench = Bench::leading_with(deletes());
+    bench.stop(Reason::Signal, Then::Exit);
+    bench.run(TICK);
+    bench.see(|object| object["spec"] = held("next_1", 15));
+    bench.run(TICK);
+    assert_eq!((released(&bench), bench.is_done()), (Some("clear"), true));
+    assert_eq!(bench.register.spec()["holderIdentity"], "next_1");
+
+    let mut bench = Bench::leading_with(deletes());
+    bench.stop(Reason::StepDown, Then::Follow);
+    bench.run(LEFT);
+    assert_eq!((released(&bench), bench.register.spec()["holderIdentity"].as_str()), (Some("clear"), Some("")));
+
+    let mut bench = Bench::leading_with(deletes());
+    bench.see(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "next_1".into());
+    bench.stop(Reason::StepDown, Then::Exit);
+    bench.run(TICK);
+    assert_eq!((released(&bench), bench.is_done()), (Some("clear"), true));
+
+    let mut initial = deletes();
+    initial.config.lease.creation_wait = Some(seconds(0));
+    let mut bench = Bench::leading_with(initial);
+    bench.stop(Reason::Signal, Then::Exit);
+    bench.run(TICK);
+    assert_eq!((bench.register.object(), bench.is_done()), (None, true), "nobody waits for one that is gone");
 }
 
 #[test]
@@ -212,6 +253,7 @@ fn a_delete_that_is_not_permitted_leaves_a_released_lease_and_is_not_repeated() 
     bench.answers = false;
     bench.stop(Reason::Signal, Then::Exit);
     bench.serve();
+    bench.run(LEFT);
     assert!(matches!(bench.sent.last(), Some((_, Request::Delete { .. }))));
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no delete".into() });
 
@@ -254,7 +296,7 @@ fn a_loss_releases_nothing() {
 fn a_release_that_was_sent_starts_nothing_on_the_old_validity() {
     let mut bench = releasing(Then::Follow);
     bench.answer(lost());
-    bench.run_answered(std::time::Duration::from_millis(100));
+    bench.run_answered(Duration::from_millis(100));
 
     assert_eq!(bench.elector.view().leading, None);
     bench.run(seconds(1));
@@ -274,7 +316,7 @@ fn a_release_that_never_succeeds_is_repeated_without_a_storm() {
             match bench.awaited.as_ref().map(|(_, request)| request) {
                 Some(Request::Get) => bench.serve(),
                 Some(_) => bench.answer(answer.clone()),
-                None => bench.run(std::time::Duration::from_millis(10)),
+                None => bench.run(Duration::from_millis(10)),
             }
         }
 
@@ -292,7 +334,7 @@ fn a_retry_after_is_honoured_in_a_release_but_leaves_room_for_an_attempt() {
         let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
         bench.answer(Answer::Refused { refusal, message: "slow down".into() });
 
-        bench.run(std::time::Duration::from_millis(expected - 1));
+        bench.run(Duration::from_millis(expected - 1));
         assert_eq!((bench.writes().len(), bench.awaited.is_none()), (writes, true));
         bench.run_answered(seconds(1));
 

@@ -1,4 +1,4 @@
-//! What becomes of a release that does not go smoothly: late messages, wrong answers, and what others do to the Lease (law 8).
+//! Releases that do not go smoothly: late messages, wrong answers, and writes of others (law 8).
 
 use super::{
     bench::{Bench, ME, Register, lost, mark, seconds},

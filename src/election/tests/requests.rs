@@ -1,4 +1,4 @@
-//! Requests as such: how they are told apart, and what their answers mean for the election as a whole.
+//! Requests: how they are told apart, and how their failures are reported.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn a_lease_that_came_and_went_may_be_created_by_whoever_was_forbidden_to_before(
     assert_eq!(bench.writes().len(), 2);
 }
 
-/// What has recovered, in order.
+/// The operations that have recovered, in order.
 fn recovered(bench: &Bench) -> Vec<Operation> {
     let of = |event: &Event| match event {
         Event::Recovered { operation } => Some(*operation),

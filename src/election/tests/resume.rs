@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bench::{Bench, ME, Register, START, initial_state, mark, plus, seconds, takes_exactly_after};
 use crate::{
     election::{Event, Request, Watched, writes::RESTS},
-    link::{InitialState, Reason, Resume, Term, Then, ToInit},
+    link::{InitialState, LeaseBackoff, Reason, Resume, Term, Then, ToInit},
     time::{Instant, Now},
 };
 
@@ -43,7 +43,7 @@ fn a_successor_knows_the_preferred_holder_that_its_predecessor_took_the_lease_in
         object["spec"]["preferredHolder"] = "x".into();
     });
 
-    let mut new = successor(old, |resume| resume.confirmed.spec = r#"{"preferredHolder":"x"}"#.into());
+    let mut new = successor(old, |resume| resume.confirmed.preferred_holder = Some("x".into()));
     new.run(seconds(10));
     assert_eq!(new.step_down(), None);
 
@@ -231,7 +231,7 @@ fn an_acquiring_write_of_a_dead_elector_is_foreign_to_the_next() {
 
 #[test]
 fn the_duration_in_which_the_others_go_first_is_handed_on() {
-    let backoff = Some(START + plus(15));
+    let backoff = Some(LeaseBackoff { until: START + plus(15), failures: 0 });
 
     takes_exactly_after(&mut Bench::start(InitialState { backoff, ..initial_state() }, Register::holding(mark())), plus(15));
 }

@@ -9,7 +9,7 @@ use super::{
     release::{acknowledge_release, released},
 };
 use crate::{
-    config::{AfterCrash, OnFailure, Preset, Release, Task},
+    config::{AfterCrash, OnFailure, Preset, Release, Task, Trigger},
     election::{
         AcquireReason, Event, Request, Watched,
         writes::{HOLDER, PAUSED, RESTS},
@@ -18,17 +18,17 @@ use crate::{
     time::Instant,
 };
 
-/// The replicas of a rest do not all come at once; none later than this.
+/// The longest random delay after a rest, so that not all replicas write at once.
 const STAGGER: Duration = Duration::from_millis(750);
 
 /// A task that runs every so many seconds.
 fn every(interval: u64) -> InitialState {
     let mut initial = initial_state();
-    initial.preset = Preset::Task(Task { every: seconds(interval), limit: None, once: None });
+    initial.preset = Preset::Task(Task { trigger: Trigger::Every(seconds(interval)), limit: None, once: None });
     initial
 }
 
-/// Its run has ended after `span`.
+/// Lets a run end after `span`.
 fn ran(initial: InitialState, span: Duration, exit: Exit) -> Bench {
     let mut bench = Bench::leading_with(initial);
     bench.run(span);
@@ -59,7 +59,7 @@ fn crashed(began: &str) -> Register {
     Register::holding(spec)
 }
 
-/// When the first write was sent.
+/// Returns when the first write was sent.
 fn taken_after(bench: &mut Bench, most: Duration) -> Duration {
     let began = bench.now.boot;
     while bench.writes().is_empty() && bench.now.boot < began + most {
@@ -152,7 +152,7 @@ fn a_rest_that_does_not_name_this_renew_time_and_this_holder_is_a_live_holder() 
             object["spec"]["acquireTime"] = "2026-01-01T00:00:00.000000Z".into();
         });
         let mut bench = Bench::start(every(1), register);
-        // A clock that is ahead shortens no wait for one who may live.
+        // A clock that is ahead shortens no wait for a holder that may be alive.
         bench.now.wall += 3_600_000_000;
         assert_eq!(taken_after(&mut bench, seconds(20)), plus(5));
     }
@@ -321,7 +321,7 @@ fn how_long_a_lease_rests_is_no_duration_that_anybody_is_waited_for() {
 fn a_run_that_crashed_counts_as_one_unless_it_is_to_be_made_up_for() {
     let begun = "2027-01-15T07:59:50.000000Z";
     assert_taken(crashed(begun), [seconds(50), seconds(50)]);
-    // No sooner than whoever ran is dead, nor for ever.
+    // Not before the last run is dead, but not for ever.
     assert_taken(crashed("2027-01-15T07:00:00.000000Z"), [plus(15), plus(15)]);
     assert_taken(crashed("2030-01-15T07:00:00.000000Z"), [plus(60), plus(60)]);
 
@@ -341,9 +341,9 @@ fn a_holder_that_renews_is_waited_for_however_long_ago_its_run_was_due_to_end() 
     assert_eq!(bench.writes(), Vec::<&Request>::new());
 }
 
-/// What a single run of this register's task says instead, within this long.
+/// Returns the reason with which a single run of this task gives up within this time.
 fn given_up(register: Register, within: Duration) -> Option<(u8, String)> {
-    let preset = Preset::Task(Task { every: seconds(60), limit: None, once: Some(75) });
+    let preset = Preset::Task(Task { trigger: Trigger::Every(seconds(60)), limit: None, once: Some(75) });
     let mut bench = Bench::start(InitialState { preset, ..initial_state() }, register);
     bench.run(within);
     assert_eq!(bench.is_done(), bench.leads().is_none(), "{:?}", bench.told);
@@ -378,4 +378,91 @@ fn a_lease_that_was_given_back_is_due_at_once() {
     let mut bench = Bench::start(every(60), Register::holding(mark()));
     bench.run(TICK);
     assert_eq!((bench.writes().len(), bench.sent.last().map(|(at, _)| *at > Instant::BOOT)), (1, Some(true)));
+}
+
+/// The run was cut off from the API server, and is over. The Lease still names its replica.
+fn cut_off(initial: InitialState) -> Bench {
+    let mut bench = Bench::leading_with(initial);
+    bench.answers = false;
+    bench.run(seconds(10));
+    assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+    bench.prove_ended(Some(Exit::Signal(15)), Then::Follow);
+    bench.answer(lost());
+    bench.answers = true;
+    bench
+}
+
+#[test]
+fn a_run_for_which_a_replica_takes_its_own_lease_again_begins_an_interval_of_its_own() {
+    let mut bench = cut_off(every(60));
+    bench.run(seconds(51));
+    assert_eq!(bench.leads().map(|term| term.0), Some(2), "one interval after the first run began");
+    let taken = bench.body();
+    assert!(taken["spec"]["acquireTime"].as_str() >= Some("2027-01-15T08:01:00"), "whoever sees it die waits from then: {taken}");
+
+    bench.run(seconds(3));
+    bench.stopping(Reason::Exited);
+    bench.prove_ended(Some(Exit::Code(0)), Then::Follow);
+    bench.run(TICK);
+    assert_eq!(released(&bench), Some("rest"));
+    bench.run(seconds(55));
+    assert_eq!(bench.leads().map(|term| term.0), Some(2), "no second run in its interval");
+    bench.run(seconds(4));
+    assert_eq!(bench.leads().map(|term| term.0), Some(3));
+}
+
+#[test]
+fn a_replica_whose_every_run_is_lost_begins_one_an_interval() {
+    let mut bench = cut_off(every(60));
+    for term in 2..5 {
+        bench.run(seconds(46));
+        assert_eq!(bench.leads().map(|term| term.0), Some(term - 1), "it is not due");
+        bench.run(seconds(5));
+        assert_eq!(bench.leads().map(|term| term.0), Some(term));
+        bench.answers = false;
+        bench.run(seconds(10));
+        bench.prove_ended(Some(Exit::Signal(15)), Then::Follow);
+        bench.answer(lost());
+        bench.answers = true;
+    }
+}
+
+#[test]
+fn a_rest_that_could_not_be_written_keeps_its_replica_from_another_run_in_the_interval() {
+    let mut initial = every(60);
+    initial.config.task.after_crash = AfterCrash::Run;
+    let mut bench = Bench::leading_with(initial);
+    bench.answers = false;
+    bench.stopping(Reason::Exited);
+    bench.prove_ended(Some(Exit::Code(0)), Then::Follow);
+    for _ in 0..60 {
+        bench.run(Duration::from_millis(100));
+        if bench.awaited.is_some() {
+            bench.answer(lost());
+        }
+    }
+    assert_eq!(released(&bench), Some("unknown"));
+    bench.run_answered(seconds(53));
+    assert_eq!(bench.leads().map(|term| term.0), Some(1), "it has run, whatever the Lease says");
+    bench.run(seconds(2));
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+}
+
+#[test]
+fn without_a_watch_a_lease_is_read_once_a_period_while_a_run_lives_and_seldom_once_it_must_be_dead() {
+    let mut bench = Bench::start(every(600), crashed("2027-01-15T08:00:00.000000Z"));
+    for second in (3..=54).step_by(3) {
+        bench.run(seconds(3));
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("2027-01-15T08:00:{second:02}.000000Z").into());
+    }
+    assert!(bench.gets() >= 18, "{}", bench.gets());
+    let mut given_back = Bench::start(every(600), crashed("2027-01-15T08:00:00.000000Z"));
+    given_back.run(seconds(10));
+    given_back.register.edit(|object| object["spec"] = mark());
+    assert!(taken_after(&mut given_back, seconds(60)) <= Duration::from_millis(3_300));
+
+    bench.run(seconds(25));
+    let before = bench.gets();
+    bench.run(seconds(300));
+    assert!((5..=6).contains(&(bench.gets() - before)), "{}", bench.gets() - before);
 }

@@ -7,7 +7,7 @@ use crate::election::{Event, trace::TraceContext, writes::TRACEPARENT};
 
 const OTHER: TraceContext = TraceContext { trace_id: 0xa1, span_id: 0xb2 };
 
-/// The span of the first campaign for a Lease that bears [`OTHER`], and the one that it was told to come from.
+/// Returns the span of the first campaign for a Lease that bears [`OTHER`], and the earlier span that it was reported with.
 fn campaign(spec: Value) -> (TraceContext, Option<TraceContext>) {
     let mut register = Register::holding(spec);
     register.edit(|object| object["metadata"]["annotations"] = json!({(TRACEPARENT): OTHER.to_string()}));

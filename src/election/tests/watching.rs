@@ -1,9 +1,9 @@
-//! What the watch brings, and what becomes of one that is late, ends or fails (law 16).
+//! Events of the watch, and watches that are late, end or fail (law 16).
 
 use std::time::Duration;
 
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
-use crate::election::{Answer, Event, Operation, Refusal, Request, WatchEnd, Watched};
+use crate::election::{Answer, Event, Operation, Refusal, Request, RequestError, WatchEnd, Watched};
 
 #[test]
 fn a_watch_that_falls_silent_delays_a_takeover_by_a_renew_period_at_most() {
@@ -134,16 +134,54 @@ fn a_watch_that_brings_only_what_is_old_holds_no_read_off() {
     assert!(bench.gets() - gets >= 3, "{} reads", bench.gets() - gets);
 }
 
+fn expired() -> Watched {
+    Watched::Ended(WatchEnd::Failed(RequestError { status: Some(410), words: "too old resource version".into() }))
+}
+
 #[test]
-fn an_expired_watch_is_restarted_from_a_fresh_read() {
-    let mut bench = Bench::with(held("x", 15));
+fn a_watch_begins_without_a_version_at_first_and_once_its_version_is_forgotten() {
+    let mut bench = Bench::with(held("x", 3600));
     bench.run(seconds(2));
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
-    bench.watch(Watched::Ended(WatchEnd::Failed("410".into())));
+    bench.watch(Watched::Bookmark("12".into()));
+    let gets = bench.gets();
+    bench.watch(expired());
 
     bench.run(seconds(1));
 
-    assert_eq!(bench.watches, vec![Some("3".into()), Some("4".into())]);
+    assert_eq!(bench.watches, [None, None], "that of the Lease may be older than what the server remembers");
+    assert_eq!(bench.gets(), gets + 1, "what was missed is read");
+}
+
+#[test]
+fn a_version_that_is_forgotten_is_told_only_if_that_goes_on() {
+    let mut bench = Bench::with(held("x", 3600));
+    let failures = |bench: &Bench| {
+        bench.events.iter().filter(|event| matches!(event, Event::Failed { operation: Operation::Watch, .. })).count()
+    };
+    bench.run(seconds(2));
+    bench.watch(expired());
+    bench.run(seconds(2));
+    assert_eq!((failures(&bench), bench.watches.len()), (0, 2));
+
+    bench.watch(expired());
+
+    assert_eq!(failures(&bench), 1);
+}
+
+#[test]
+fn a_bookmark_is_not_replaced_by_an_older_version() {
+    let mut bench = Bench::with(held("x", 3600));
+    let old = bench.register.object().unwrap();
+    bench.run(seconds(2));
+    bench.watch(Watched::Bookmark("12".into()));
+    bench.watch(Watched::Changed(old.into()));
+    bench.watch(Watched::Bookmark("9".into()));
+    bench.run(seconds(60));
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches.last(), Some(&Some("12".into())));
 }
 
 #[test]

@@ -10,11 +10,8 @@ fn an_operation_is_named_by_its_verb_in_rbac() {
 }
 
 #[test]
-fn a_lease_is_released_expired_nobodys_due_or_cleared_when_it_is_free() {
-    let all =
-        [AcquireReason::Released, AcquireReason::Expired, AcquireReason::Nobody, AcquireReason::Due, AcquireReason::Cleared];
-
-    assert_eq!(all.map(AcquireReason::as_str), ["released", "expired", "nobody", "due", "cleared"]);
+fn a_lease_is_released_its_holder_dead_expired_nobodys_due_or_cleared_when_it_is_free() {
+    assert_eq!(AcquireReason::ALL.map(AcquireReason::as_str), ["released", "died", "expired", "nobody", "due", "cleared"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One Lease on a server that knows no other, and that does not serve watches.
+/// A server with one Lease, which serves no watches.
 fn one_lease(mut lease: Option<Value>) -> impl FnMut(&Seen) -> Say + Send + 'static {
     let mut version = 100;
     move |seen| {
@@ -71,19 +71,19 @@ impl Replica {
         let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
         let (cluster, page) = (stub.cluster(), Registry::new());
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
-        let mut init_seen = Init::of(&initial);
         let edges = Edges {
-            link: Link::new(ours).unwrap(),
+            link: link::link(ours).unwrap(),
             lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
+            init: Init::of(&initial),
             health: Health::new(PATIENCE, clock::boot()),
             telemetry: Telemetry::start(&initial, Some(page.clone()), |_| None),
             traffic: None,
             events: None,
         };
-        let start = |initial| Pool::new(initial, 7, clock::now());
+        let start = |initial| Turn::new(initial, 7, clock::now(), Turn::BEATS);
         let drive = EventLoop::new(edges, initial, start).unwrap();
-        let ended = spawn(async move { drive.run(&mut init_seen).await });
+        let ended = spawn(async move { drive.run().await.0 });
         Self { socket: register(init).unwrap(), page, ended }
     }
 
@@ -96,7 +96,7 @@ impl Replica {
         loop {
             let message = self.hears_all().await;
             match &message {
-                ToInit::Heartbeat | ToInit::Saw { .. } | ToInit::Withdrawn { .. } => continue,
+                ToInit::Heartbeat | ToInit::Observed { .. } | ToInit::Withdrawn { .. } => continue,
                 ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
                 ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
@@ -123,7 +123,7 @@ impl Replica {
         }
     }
 
-    /// What the page says of this series; 0 while it is not there.
+    /// Returns the value of this series on the page; 0 while it is not there.
     fn measured(&self, series: &str) -> f64 {
         let page = TextEncoder::new().encode_to_string(&self.page.gather()).unwrap();
         page.lines().find_map(|line| line.strip_prefix(series)).map_or(0.0, |value| value.trim().parse().unwrap())

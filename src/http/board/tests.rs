@@ -1,4 +1,4 @@
-//! What `/status` tells, event by event.
+//! Tests the answer of `/status`, event by event.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::*;
 use crate::{
     config::{Config, Probe},
     election::{
-        AcquireReason, Led, View,
+        AcquireReason, LeaderView, View,
         trace::TraceContext,
         transition::{Margin, Origin, TransitionReason},
     },
     law::Deadlines,
-    link::{Confirmed, Exit, Reason, Resume, Slot, Stop, Term, TermInfo, Then},
+    link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Slot, Stop, Term, TermInfo, Then},
     time::Now,
 };
 
@@ -38,8 +38,13 @@ fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Event {
     }))
 }
 
-fn vital(leading: Option<Led>) -> Vital {
-    Vital { duration: Duration::from_secs(15), heard: START, view: View { ready: true, workload: true, leading } }
+fn vital(leading: Option<LeaderView>) -> Vital {
+    Vital {
+        duration: Duration::from_secs(15),
+        heard: START,
+        view: View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None },
+        permitted: true,
+    }
 }
 
 fn initial(runs: Runs) -> InitialState {
@@ -70,7 +75,7 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
         hard: START + Duration::from_secs(12),
         end: START + Duration::from_secs(13),
     };
-    let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+    let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
 
     let acquired = held(Some("a_1"), 7, 0, None);
     let status = board(&[acquired, leads]).status(vital(Some(led)), START + Duration::from_secs(2));
@@ -80,6 +85,27 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
     let keys =
         ["role", "holder", "term", "fencingToken", "softDeadlineSeconds", "hardDeadlineSeconds", "renewedSecondsAgo", "stopping"];
     assert_eq!(Value::from(keys.map(|key| status[key].clone()).to_vec()), expected);
+}
+
+#[test]
+fn a_replica_whose_terms_failed_tells_for_how_long_it_leaves_the_lease_to_the_others() {
+    let backoff = |failures, seconds| {
+        let backoff = LeaseBackoff { until: START + Duration::from_secs(30), failures };
+        let vital = Vital { view: View { backoff, ..vital(None).view }, ..vital(None) };
+        board(&[]).status(vital, START + Duration::from_secs(seconds))["backoff"].clone()
+    };
+
+    assert_eq!(backoff(2, 10), json!({ "failures": 2, "seconds": 20.0 }));
+    assert_eq!([backoff(2, 30), backoff(0, 10)], [Value::Null, Value::Null]);
+}
+
+#[test]
+fn a_replica_of_a_task_tells_the_next_fire() {
+    let told = |next_fire| {
+        let at_rest = vital(None);
+        board(&[]).status(Vital { view: View { next_fire, ..at_rest.view }, ..at_rest }, START)["nextFire"].clone()
+    };
+    assert_eq!([told(Some(1_800_000_000_000_000)), told(None)], [json!("2027-01-15T08:00:00.000Z"), Value::Null]);
 }
 
 #[test]
@@ -195,11 +221,10 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
         traceparent: String::new(),
     };
     let deadlines = timing.deadlines(START);
-    let (uid, resource_version, spec) = ("u".into(), "9".into(), String::new());
     resumed.resume = Some(Resume {
         term: Term(1),
         info,
-        confirmed: Confirmed { uid, resource_version, spec, deadlines },
+        confirmed: Confirmed { resource_version: "9".into(), preferred_holder: None, deadlines },
         stopping: None,
         traceparent: String::new(),
         released: false,
@@ -208,7 +233,7 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
     });
     let board = Board::new(&resumed);
     assert_eq!(board.workload.role, Some(Role::Leader), "init told an earlier elector");
-    let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+    let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
     let status = board.status(vital(Some(led)), START);
     assert_eq!([&status["slot"], &status["term"], &status["fencingToken"]], [&json!(0), &json!(7), &json!("9")]);
 }

@@ -4,16 +4,16 @@ use nix::unistd::Pid;
 
 use super::Process;
 
-/// Whether a process is one of those sought.
+/// The answer to the question whether a process descends from one of those sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kin {
     /// Not decided.
     Unknown,
-    /// It does.
+    /// Yes.
     Yes,
-    /// It does not.
+    /// No.
     No,
-    /// It cannot be told: the chain of parents leaves the list.
+    /// Unknown, because the chain of parents leaves the list.
     Lost,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn trace(table: &[Process], kin: &mut [Kin], root: Option<Pid>) {
             }
         }
     }
-    // What is left is a loop made of recycled pids.
+    // Only a loop made of recycled pids is left.
     kin.iter_mut().filter(|kin| **kin == Kin::Unknown).for_each(|kin| *kin = Kin::Lost);
 }
 

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     config::Signal,
+    law::is_over,
     link,
     process::{
         fuse, kill,
@@ -30,7 +31,7 @@ use crate::{
 /// Bytes of a report: step (counted from 1; 0: late), errno.
 pub(super) const REPORT: usize = 5;
 
-/// What the child does, prepared by the parent.
+/// The work of the child, prepared by the parent.
 pub(super) enum Plan<'a> {
     Execute(Execution<'a>),
     Signal { role_signal: &'a RoleSignal<'a>, handle: Option<BorrowedFd<'a>>, files: &'a StatusFiles },
@@ -60,7 +61,7 @@ pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
     let outcome = die_with(parent).and_then(|()| match plan {
         Plan::Execute(execution) => execute(execution),
         Plan::Signal { role_signal, handle, files } => deliver(role_signal, *handle, files),
-        Plan::Continue { pids, not_after } => thaw(pids, *not_after),
+        Plan::Continue { pids, not_after } => resume(pids, *not_after),
     });
     match outcome {
         Ok(Outcome::Done) => exit(0),
@@ -151,7 +152,10 @@ fn give_back(inherited: Inherited) -> nix::Result<()> {
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
         setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
     }
-    for (signal, ignored) in [(libc::SIGPIPE, inherited.ignores_pipe), (libc::SIGCHLD, inherited.ignores_child)] {
+    let sent = (1..=64).filter(|signal| inherited.sent.has(*signal)).map(|signal| (signal, false));
+    for (signal, ignored) in
+        [(libc::SIGPIPE, inherited.ignores_pipe), (libc::SIGCHLD, inherited.ignores_child)].into_iter().chain(sent)
+    {
         // SAFETY: no handler is installed.
         if unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) } == libc::SIG_ERR {
             return Err(Errno::last());
@@ -182,7 +186,7 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
     Ok(Outcome::Done)
 }
 
-fn thaw(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
+fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
     let mut continued = false;
     for pid in pids {
         match is_late(Some(not_after))? {
@@ -237,11 +241,6 @@ fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
     Ok(is_over(not_after, Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
 }
 
-/// Nothing is done at `not_after` itself, either (law 15).
-fn is_over(not_after: Instant, now: Instant) -> bool {
-    not_after <= now
-}
-
 /// Marks every descriptor above standard error close-on-exec.
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn close_on_execute() {
@@ -275,18 +274,4 @@ fn tell(end: RawFd, step: u8, errno: i32) -> ! {
 fn exit(code: i32) -> ! {
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(code) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_too_late_at_the_deadline_and_not_one_tick_before() {
-        let deadline = Instant::from_nanos(1_000);
-
-        let late = [999, 1_000, 1_001].map(|now| is_over(deadline, Instant::from_nanos(now)));
-
-        assert_eq!(late, [false, true, true]);
-    }
 }

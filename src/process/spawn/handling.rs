@@ -1,4 +1,4 @@
-//! Whether a process handles a signal, and has taken it, as far as /proc tells.
+//! Reads from /proc whether a process handles a signal, and whether it has received one.
 //!
 //! Owns reading the two files that say it. System calls only, no allocation: they are read between fork and the child's end.
 
@@ -15,18 +15,15 @@ use crate::{
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
 
-/// Signals that are nothing to a process which has no handler.
-const IGNORED_BY_DEFAULT: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
-
 /// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
 const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
 
-/// What has become of a signal that was sent.
+/// The state of a signal that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Receipt {
     /// The process has it.
     Taken,
-    /// It is pending, or the process is stopped or dying, when it takes none.
+    /// The signal is pending, or the process is stopped or dying and receives none.
     Pending,
     /// The process is gone, or cannot be seen.
     Gone,
@@ -45,12 +42,13 @@ impl StatusFiles {
         Self { status: file("status"), stat: file("stat") }
     }
 
-    /// Whether it has a handler for the signal, or blocks it, as those do that read it from a signalfd. Who creates a process
-    /// blocks every signal for a moment: one that ends the process later is never taken, but one that is ignored then would seem
-    /// to be. What cannot be read counts as neither.
+    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. False if /proc cannot tell.
+    ///
+    /// A process that forks may block every signal for a moment, hence the second look. A signal that is ignored by default is
+    /// not counted as blocked: it would seem to be received.
     pub(super) fn handles(&self, signal: Signal) -> bool {
         let has = |set| read(&self.status, &mut [0; ENOUGH]).is_some_and(|status| has(status, set, signal));
-        let blocks = || has(b"SigBlk:") && !has(b"SigIgn:") && !IGNORED_BY_DEFAULT.contains(&signal.0);
+        let blocks = || has(b"SigBlk:") && !has(b"SigIgn:") && !signal.is_ignored_by_default();
         has(b"SigCgt:")
             || blocks() && {
                 child::wait(1);
@@ -58,7 +56,7 @@ impl StatusFiles {
             }
     }
 
-    /// What has become of the signal since it was sent.
+    /// Returns the state of the signal.
     pub(super) fn receipt(&self, signal: Signal) -> Receipt {
         let mut buffer = [0; ENOUGH];
         let Some(status) = read(&self.status, &mut buffer) else { return Receipt::Gone };
@@ -93,13 +91,13 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     buffer.get(..length)
 }
 
-/// Whether the signal, or one that kills, has not reached the process yet.
+/// Tells whether the signal, or SIGKILL, is still pending.
 fn is_pending(status: &[u8], signal: Signal) -> bool {
     let sets: [&[u8]; 2] = [b"SigPnd:", b"ShdPnd:"];
     sets.into_iter().any(|set| has(status, set, signal) || has(status, set, kill::SIGKILL))
 }
 
-/// Whether the process is stopped or dying, by the stat of its main thread: the flags are the sixth field after the state.
+/// Tells whether the process is stopped or dying, by the stat of its main thread. The flags are the sixth field after the state.
 fn takes_none(stat: &[u8]) -> bool {
     let Some(mut fields) = stat_fields(stat) else { return true };
     let state = fields.next().unwrap_or_default();
@@ -107,7 +105,7 @@ fn takes_none(stat: &[u8]) -> bool {
     matches!(state, "T" | "t" | "Z" | "X") || flags & DYING != 0
 }
 
-/// Whether the set of that name in a status has the signal; signal 1 is the lowest bit.
+/// Tells whether the set of this name in a status has the signal. Signal 1 is the lowest bit.
 fn has(status: &[u8], name: &[u8], signal: Signal) -> bool {
     let set = |line: &[u8]| u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok();
     let Some(set) = status.split(|byte| *byte == b'\n').find_map(set) else { return false };

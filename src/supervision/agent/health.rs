@@ -1,4 +1,4 @@
-//! What is known of how the workload is, and who is told.
+//! The workload's notifications, and the report of its health to the elector.
 
 use super::{Agent, shutdown::Shutdown};
 use crate::{
@@ -9,12 +9,13 @@ use crate::{
     time::Instant,
 };
 
-/// What the elector was last told.
+/// The last report to the elector.
 #[derive(Clone, Debug)]
 pub(super) struct ToldHealth {
     ready: bool,
     status: String,
-    /// It has spoken since it was told of a change. Until then it is told nothing further, however often a workload changes its mind.
+    /// The elector has sent a message since the last change was reported. Until then no further one is, so that a workload that
+    /// changes often does not flood the link.
     pub(super) is_heard: bool,
 }
 
@@ -25,18 +26,18 @@ impl ToldHealth {
 }
 
 impl Agent {
-    /// The workload said it.
+    /// Takes a notification of the workload.
     pub(super) fn notified(&mut self, said: Notification, now: Instant) {
         if self.workload.is_standby_command() {
             return;
         }
-        // The Lease's limits, and those of somebody in a hurry, are no matter of its.
+        // The workload must not extend a stop whose length the Lease, or a second signal, has set.
         let is_lost = self.term.as_ref().and_then(ActiveTerm::stopping).is_some_and(Reason::is_loss);
         if let Notification::ExtendTimeout(span) = said
             && !is_lost
             && !self.shutdown.as_ref().is_some_and(Shutdown::is_urgent)
         {
-            self.workload.take_longer(now + span);
+            self.workload.extend_stop(now + span);
         }
         self.workload.health.notified(&said, now);
         if let Notification::Status(status) = said {
@@ -44,12 +45,12 @@ impl Agent {
         }
     }
 
-    /// Tells the elector what has changed; of what the workload says of itself only the latest, and only when the elector has just
-    /// spoken, because that is often enough.
+    /// Reports a change of readiness to the elector. A change of `STATUS` alone is reported only when the elector has just sent a
+    /// message, which is often enough.
     pub(super) fn tell_health(&mut self, has_spoken: bool) {
         let config = &self.config.config.workload;
         let is_idle = config.runs == Runs::Leading && self.term.is_none();
-        let unready = self.workload.unready().filter(|_| !is_idle && config.readiness.means().is_some()).map(str::to_owned);
+        let unready = self.workload.unready().filter(|_| !is_idle && config.readiness.handler().is_some()).map(str::to_owned);
         let ToldHealth { ready, status, is_heard } = &self.told_health;
         let changes = unready.is_none() != *ready;
         if self.electors.is_alive() && *is_heard && (changes || has_spoken && self.status != *status) {

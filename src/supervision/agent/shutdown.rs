@@ -1,55 +1,61 @@
-//! The end of init: signals that ask for it, what it waits for, and the exit code.
+//! The end of init: the signals that ask for it, the waits before it, and the exit code.
 
 use crate::{
     config::{OnExit, Signal},
-    link::{Exit, FLUSH, Reason, ToElector},
+    exit,
+    link::{Exit, FLUSH, Reason, Term, ToElector},
     time::Instant,
 };
 
 use super::{Action, ActiveTerm, Agent};
 
+/// Count of electors that may still start once the limit of the wait has passed.
+const LATE_ELECTORS: u32 = 2;
+
 const UNFINISHED: &str = "init ends before the elector has said what became of the Lease: the others may have to wait for it";
 
-/// Init was asked, or has reason, to end.
+/// An end of init that has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Shutdown {
-    /// None: the workload's own.
+    /// The exit code; none for the workload's own.
     code: Option<u8>,
-    /// If none ran.
+    /// The exit code if no workload has run.
     code_of_nothing: u8,
-    /// What is said last.
+    /// Reason for the termination message.
     pub(super) why: Option<String>,
-    /// TERM so far, and INT and QUIT where they were for init alone.
+    /// The signal that asked for the end, if one did.
+    asked_by: Option<Signal>,
+    /// Count of the TERM so far, and of INT and QUIT that were for init alone.
     signals: u8,
-    /// The workload was sent INT or QUIT in place of its stop signal.
+    /// INT or QUIT was passed on in place of the stop signal.
     passed: bool,
     elector: Informed,
-    /// The wait ends here. Set once nothing of a leader runs any more.
+    /// End of the wait. Set once nothing of a leader runs any more.
     by: Option<Instant>,
 }
 
-/// What the elector knows of it.
+/// The knowledge of the current elector about the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Informed {
     No,
     Yes,
-    /// It has nothing left to do.
+    /// The elector has nothing left to do.
     Done,
 }
 
 impl Shutdown {
     pub(super) const fn with(code: Option<u8>) -> Self {
-        Self { code, code_of_nothing: 0, why: None, signals: 0, passed: false, elector: Informed::No, by: None }
+        Self { code, code_of_nothing: 0, why: None, asked_by: None, signals: 0, passed: false, elector: Informed::No, by: None }
     }
 
-    /// The current elector knows.
+    /// Records that the current elector knows.
     pub(super) fn was_told(&mut self) {
         if self.elector == Informed::No {
             self.elector = Informed::Yes;
         }
     }
 
-    /// Whoever asked for it has asked again.
+    /// Tells whether a second signal has asked for the end.
     pub(super) const fn is_urgent(&self) -> bool {
         self.signals > 1
     }
@@ -58,27 +64,47 @@ impl Shutdown {
         self.elector = Informed::Done;
     }
 
-    /// While init ends, an elector is replaced only for the release.
+    /// Tells whether to replace an elector that ends now: only if a term is to be released.
     pub(super) fn wants_elector(&self, term: Option<&ActiveTerm>) -> bool {
         self.elector != Informed::Done && term.is_some()
     }
 
-    /// The wait for the elector ends at E at the latest.
+    /// The end of the wait for the elector: no later than E, unless a release has voided E.
     pub(super) fn due(&self, term: Option<&ActiveTerm>) -> Option<Instant> {
-        let end = term.map(|term| term.deadlines().end);
+        let end = term.filter(|term| !term.is_void()).map(|term| term.deadlines().end);
         Some(self.by?.or_earlier(end))
     }
 }
 
 impl Agent {
-    /// A signal to init.
+    /// Ends init if the limit of the wait has passed and electors keep ending instead of giving up; true if it ends.
+    pub(super) fn end_vain_wait(&mut self, now: Instant) -> bool {
+        let Some(wait_limit) = self.config.preset.wait_limit() else { return false };
+        if self.shutdown.is_some() || self.last_term != Term(0) || now < self.config.began + wait_limit.limit {
+            return false;
+        }
+        self.late_electors += 1;
+        let is_over = self.late_electors > LATE_ELECTORS;
+        if is_over {
+            let why = format!("the Lease {} was not acquired: no elector works", self.config.config.lease.name);
+            self.begin_shutdown(Some(exit::INTERNAL)).why = Some(why);
+        }
+        is_over
+    }
+
+    /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
         self.stop_now(now);
+        self.flush(now);
         match signal.0 {
-            libc::SIGTERM if self.is_put_off(signal, now) => {}
+            libc::SIGTERM if self.put_off(signal, now) => {}
             libc::SIGTERM => self.asked_to_end(signal, None, now),
-            libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(signal, None, now),
-            // The program may handle it and go on, as a JVM does with QUIT; if it ends instead, so does init.
+            libc::SIGINT | libc::SIGQUIT if self.workload.main().is_none() => self.asked_to_end(signal, None, now),
+            // The terminal is gone, so nobody waits for the command.
+            libc::SIGHUP if self.config.preset.is_once() && self.workload.main().is_none() => {
+                self.asked_to_end(signal, None, now)
+            }
+            // The program may handle it and run on, as a JVM does with QUIT. If the program ends, init ends too.
             libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.config.config.workload.on_exit != OnExit::Restart => {
                 self.workload.forward(signal);
             }
@@ -91,16 +117,17 @@ impl Agent {
         }
     }
 
-    /// The first TERM leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even wait
-    /// for the Lease to be given back. A `signal` that is passed on begins a stop, and hastens none.
+    /// Begins or shortens a stop. The first TERM gives `grace`, the second `lossGrace`, the third kills at once, and the fourth
+    /// does not wait for the release either. A `signal` that is passed on begins a stop, but never shortens one.
     pub(super) fn asked_to_end(&mut self, by: Signal, signal: Option<Signal>, now: Instant) {
-        // The exit code of a standby that waits to be started again does not count here.
+        // The exit code of a standby that waits for its restart does not count.
         let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
-        // A script must not believe that its command ran.
+        // A script must not take the exit code for that of its command.
         let is_awaited = self.config.preset.is_once() || self.is_plain();
         let code_of_nothing = if is_awaited { Exit::Signal(by.0).code() } else { 0 };
         let begin = || Shutdown { code_of_nothing, ..Shutdown::with(nothing_runs.then_some(code_of_nothing)) };
         let shutdown = self.shutdown.get_or_insert_with(begin);
+        shutdown.asked_by.get_or_insert(by);
         shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
         let stop = &self.config.config.workload.stop;
         let hastens = shutdown.is_urgent();
@@ -122,22 +149,36 @@ impl Agent {
             self.workload.hold();
         } else if shutdown.signals == 1 && signal.is_none() && self.workload.prepares_to_follow() {
             self.begin_stop(Reason::Signal, now);
-            self.give_way(now);
+            self.stop_or_demote(now);
         } else {
             self.workload.stop(signal, kill_at, now);
             if hastens {
-                self.workload.hasten(kill_at);
+                self.workload.shorten_stop(kill_at);
             }
         }
         self.begin_stop(Reason::Signal, now);
     }
 
-    /// Whether nothing of a leader runs, nor anything that has only been asked to end: the wait for what is left has a limit.
+    /// Returns why init ends, with its exit code, for the last line of the log. None: a plain init says nothing, and a command that
+    /// a script waits for has said how it ended.
+    #[must_use]
+    pub fn describe_end(&self, code: u8) -> Option<String> {
+        if self.is_plain() || self.config.preset.is_once() && self.last_term != Term(0) {
+            return None;
+        }
+        let asked = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked_by);
+        let asked = asked.map(|signal| format!("tenure got {}", signal.name()));
+        let ended = self.workload.exit().map(|exit| format!("the program {}", exit.predicate()));
+        let why: Vec<_> = asked.into_iter().chain(ended).collect();
+        Some(if why.is_empty() { format!("exiting with {code}") } else { format!("exiting with {code}: {}", why.join("; ")) })
+    }
+
+    /// Tells whether the wait for the rest has a limit: nothing of a leader runs, and everything else is being killed.
     pub(super) fn waits_to_end(&self) -> bool {
         self.workload.is_down() || !self.workload.leads() && self.workload.is_being_killed()
     }
 
-    /// Ends init once nothing runs and the elector has nothing left to do, or had time enough.
+    /// Ends init once nothing runs and the elector has nothing left to do, or has used up its time.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(code) = self.failed
             && !self.workload.leads()
@@ -147,13 +188,13 @@ impl Agent {
         let waits = self.waits_to_end();
         let pid1 = self.config.pid1;
         let Some(shutdown) = &mut self.shutdown else { return };
-        // Also while a standby still stops: a replica that is to end takes no Lease that it would have to hold meanwhile.
+        // Also while a standby is being stopped, so that this replica does not acquire the Lease meanwhile.
         if self.term.is_none() && self.electors.is_greeted() && shutdown.elector == Informed::No {
             shutdown.was_told();
             self.actions.push_back(Action::Tell(ToElector::Shutdown));
         }
         if waits {
-            shutdown.by.get_or_insert_with(|| now + self.timing.release_limit().saturating_add(FLUSH));
+            shutdown.by.get_or_insert_with(|| now + self.config.config.release_limit().saturating_add(FLUSH));
         }
         let is_pressed = pid1 && shutdown.signals > 3;
         let is_due = shutdown.due(self.term.as_ref()).is_some_and(|at| at <= now);
@@ -166,7 +207,7 @@ impl Agent {
         } else if self.is_plain() {
             self.is_left_to_the_kernel()
         } else {
-            // Nobody need wait for what a standby leaves and SIGKILL does not remove, and with PID 1 the kernel ends the rest.
+            // No Lease depends on the processes of a standby, and if init is PID 1 the kernel kills them with it.
             waits && is_due || is_pressed
         };
         if is_over {
@@ -176,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// Without a Lease nobody waits for the proof: what is left ends with PID 1, or does not die.
+    /// Tells whether a plain init leaves the rest to the kernel. Nobody waits for the proof, and the rest ends with PID 1 or never.
     fn is_left_to_the_kernel(&self) -> bool {
         let is_stuck = self.workload.is_stuck();
         let is_impatient = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.signals > 2);
@@ -190,7 +231,7 @@ impl Agent {
         let of_nothing = self.shutdown.as_ref().map_or(0, |shutdown| shutdown.code_of_nothing);
         let own = || self.workload.exit().or_else(never_reaped).map_or(of_nothing, Exit::code);
         let code = self.shutdown.as_ref().and_then(|shutdown| shutdown.code).unwrap_or_else(own);
-        // One that hangs would not write the warning.
+        // An elector that hangs would not write the warning.
         self.give_elector_up(now);
         if self.term.is_some() {
             self.warn(UNFINISHED.into());

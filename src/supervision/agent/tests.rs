@@ -24,8 +24,8 @@ mod orphans;
 mod plain;
 mod shutdown;
 mod standby_command;
-mod standing;
 mod task;
+mod term_status;
 mod terms;
 mod withdrawing;
 
@@ -72,7 +72,15 @@ impl World {
     /// At the start of init, before its first wake-up.
     fn of(config: Config, pid1: bool, terminal: bool) -> Self {
         let preset = Preset::Run;
-        Self::at(AgentConfig { config, preset, began: Instant::BOOT, identity: "me".into(), context: None, pid1, terminal })
+        Self::at(AgentConfig {
+            config: config.into(),
+            preset,
+            began: Instant::BOOT,
+            identity: "me".into(),
+            context: None,
+            pid1,
+            terminal,
+        })
     }
 
     fn at(config: AgentConfig) -> Self {
@@ -264,7 +272,7 @@ fn deadlines(sent: Instant) -> Deadlines {
 }
 
 fn confirmed(sent: Instant) -> Confirmed {
-    Confirmed { uid: "u".into(), resource_version: "7".into(), spec: "{}".into(), deadlines: deadlines(sent) }
+    Confirmed { resource_version: "7".into(), preferred_holder: None, deadlines: deadlines(sent) }
 }
 
 fn acknowledged(term: u64, serial: u64) -> ToElector {

@@ -1,8 +1,8 @@
-//! What the elector says, and what it may not say.
+//! Messages from the elector, and the check that they keep the protocol.
 
 use super::{Agent, shutdown::Shutdown, withdrawing::StepDown};
 use crate::{
-    link::{Confirmed, Reason, Term, TermInfo, ToElector, ToInit},
+    link::{Confirmed, LeaseBackoff, Reason, Term, TermInfo, ToElector, ToInit},
     supervision::{Action, term::ActiveTerm},
     time::Instant,
 };
@@ -33,11 +33,11 @@ impl Agent {
                 if named.release() {
                     self.tell(ToElector::Acknowledged { term, serial });
                 } else {
-                    self.breach(format_args!("announced a release without a proof"), now);
+                    self.protocol_error(format_args!("announced a release without a proof"), now);
                 }
             }
             ToInit::Ended { term, backoff } => self.ended(term, backoff, now),
-            ToInit::Saw { slot, last_seen } => {
+            ToInit::Observed { slot, last_seen } => {
                 self.last_seen.insert(slot, last_seen);
             }
             ToInit::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure, now),
@@ -50,7 +50,7 @@ impl Agent {
                     shutdown.done();
                 }
             }
-            ToInit::GaveUp { .. } if self.term.is_some() => self.breach(format_args!("gave up within a term"), now),
+            ToInit::GaveUp { .. } if self.term.is_some() => self.protocol_error(format_args!("gave up within a term"), now),
             ToInit::GaveUp { code, message } => {
                 if self.shutdown.is_none() {
                     self.begin_shutdown(Some(code)).why = Some(message);
@@ -66,11 +66,11 @@ impl Agent {
     fn lead(&mut self, term: Term, info: TermInfo, confirmed: Confirmed, now: Instant) {
         let free = self.term.as_ref().is_none_or(ActiveTerm::is_answered) && !self.workload.leads();
         if term <= self.last_term || !free {
-            self.breach(format_args!("began a term while another one is not over"), now);
+            self.protocol_error(format_args!("began a term while another one is not over"), now);
             return;
         }
         let Some(active) = ActiveTerm::new(term, info, confirmed, self.timing.deadlines(now)) else {
-            self.breach(format_args!("began a term that is valid for longer than its Lease"), now);
+            self.protocol_error(format_args!("began a term that is valid for longer than its Lease"), now);
             return;
         };
         self.last_term = term;
@@ -82,27 +82,27 @@ impl Agent {
         }
     }
 
-    fn ended(&mut self, term: Term, backoff: Option<Instant>, now: Instant) {
+    fn ended(&mut self, term: Term, backoff: Option<LeaseBackoff>, now: Instant) {
         let leads = self.leads();
         let Some(named) = self.named(term) else { return };
         if leads || named.is_live() {
-            self.breach(format_args!("ended a term whose workload is not proved gone"), now);
+            self.protocol_error(format_args!("ended a term whose workload is not proved gone"), now);
             return;
         }
-        self.backoff = backoff.or(self.backoff);
+        self.backoff = backoff;
         self.term = None;
         if self.shutdown.is_none() {
             self.workload.forget_stop();
         }
     }
 
-    /// The active term, if it is the one that a message names (law 8).
+    /// Returns the active term, if a message names it (law 8).
     fn named(&mut self, term: Term) -> Option<&mut ActiveTerm> {
         self.term.as_mut().filter(|active| active.term == term)
     }
 
-    /// The elector broke the protocol. It is replaced; what it said is not acted on.
-    fn breach(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
+    /// Replaces an elector that broke the protocol. Its message has no effect.
+    fn protocol_error(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
         self.warn(format!("the elector {what}"));
         self.give_elector_up(now);
     }
@@ -113,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// Init ends with this code, unless it ends already; none: the workload's own.
+    /// Begins the end of init with this code (none: the workload's own), unless it has begun.
     pub(super) fn begin_shutdown(&mut self, code: Option<u8>) -> &mut Shutdown {
         self.shutdown.get_or_insert_with(|| Shutdown::with(code))
     }

@@ -1,22 +1,22 @@
 //! A planned stop waits a moment until the leader's address is withdrawn (law 19).
 //!
-//! Until it begins nothing of it is under way: a StepDown that asks for it is kept, so that no proof can answer it that was not made for
-//! it (law 8).
+//! Nothing of the stop is under way before it begins. A StepDown that asks for it is kept until then, so that only a proof made
+//! after it can answer it (law 8).
 
 use super::Agent;
 use crate::{config::Signal, law::WITHDRAWAL, link::Reason, supervision::term::ActiveTerm, time::Instant};
 
-/// A stop that has been announced, and has not begun.
+/// A stop that was announced and has not begun.
 #[derive(Clone, Debug)]
 pub(super) struct Withdrawal {
-    /// The signal that asked for it.
+    /// The signal that asked for the stop.
     signal: Option<Signal>,
-    /// What the elector asks for.
+    /// The StepDown that asked for the stop.
     asked: Option<StepDown>,
     pub(super) until: Instant,
 }
 
-/// [`crate::link::ToInit::StepDown`] of the current term.
+/// A [`crate::link::ToInit::StepDown`] of the current term.
 #[derive(Clone, Debug)]
 pub(super) struct StepDown {
     pub(super) request: u64,
@@ -25,15 +25,15 @@ pub(super) struct StepDown {
 }
 
 impl Agent {
-    /// Whether the stop that this signal asks for is put off.
-    pub(super) fn is_put_off(&mut self, signal: Signal, now: Instant) -> bool {
+    /// Puts off the stop that this signal asks for; false if it begins at once.
+    pub(super) fn put_off(&mut self, signal: Signal, now: Instant) -> bool {
         let Some(until) = self.withdraws_until(now) else { return false };
         self.withdrawal = Some(Withdrawal { signal: Some(signal), asked: None, until });
         self.begin_stop(Reason::Signal, now);
         true
     }
 
-    /// The elector asks for the end of the term.
+    /// Takes a StepDown: the elector asks for the end of the term.
     pub(super) fn step_down(&mut self, asked: StepDown, now: Instant) {
         let reason = asked.reason;
         if !reason.is_loss() {
@@ -52,22 +52,22 @@ impl Agent {
             term.step_down(asked.request, reason, asked.traceparent);
         }
         self.on_loss(reason);
-        self.give_way(now);
+        self.stop_or_demote(now);
     }
 
-    /// The wait is over, for whatever reason.
+    /// Ends the wait, and begins the stop that was put off.
     pub(super) fn stop_now(&mut self, now: Instant) {
         if self.begin_withheld(now) {
-            self.give_way(now);
+            self.stop_or_demote(now);
         }
     }
 
-    /// What the elector that is gone has asked for is answered to nobody.
+    /// Forgets the StepDown of an elector that is gone.
     pub(super) fn forget_asked(&mut self) {
         self.withdrawal.iter_mut().for_each(|withdrawal| withdrawal.asked = None);
     }
 
-    /// Begins what was put off, up to the stop itself; whether there was anything.
+    /// Takes back the delay of a stop; the caller begins the stop itself. False if none was put off.
     pub(super) fn begin_withheld(&mut self, now: Instant) -> bool {
         let Some(Withdrawal { signal, asked, .. }) = self.withdrawal.take() else { return false };
         if let (Some(term), Some(StepDown { request, reason, traceparent })) = (&mut self.term, asked) {
@@ -79,8 +79,8 @@ impl Agent {
         true
     }
 
-    /// Until when a planned stop may wait: not at all unless somebody can withdraw what is published, and the workload leads. In its
-    /// promotion it does not yet: that is called off at once.
+    /// Time until which a planned stop waits. None if no address is published, no elector can withdraw it, or the workload does
+    /// not lead yet: a promotion is cancelled at once.
     fn withdraws_until(&self, now: Instant) -> Option<Instant> {
         let is_published = self.config.config.service.endpoint_slice.is_some();
         let can_be_heard = self.shutdown.is_none() && self.electors.is_greeted();

@@ -290,3 +290,11 @@ fn not_pid_1_there_is_neither_kill_all_nor_the_end_of_init() {
         }
     }
 }
+
+#[test]
+fn the_kill_is_dated_by_the_beginning_of_its_pass() {
+    let mut escalation = StopEscalation::killing(true, MARGIN, ms(10));
+    assert_eq!(escalation.step(ms(10)), Some(Step::Sweep));
+    assert!(!escalation.scanned(left(&[7]), ms(900)));
+    assert_eq!(escalation.killed(), Some(ms(10)));
+}

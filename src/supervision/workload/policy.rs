@@ -1,33 +1,32 @@
-//! What the configuration says of the workload.
+//! The part of the configuration that the workload's machine uses.
 
 use std::time::Duration;
 
-use crate::config::{self, Acknowledge, HookKind, Hooks, Runs, Signals};
+use crate::{
+    config::{Acknowledge, Hook, HookKind, Runs, SharedConfig},
+    time::Instant,
+};
 
-/// What the configuration says of it.
+/// The configuration, and facts derived from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     /// Init is PID 1.
     pub(crate) pid1: bool,
-    /// Without a Lease: it has no role.
+    /// There is no Lease, so the workload has no role.
     pub(crate) plain: bool,
-    /// It runs on standbys too, and is told its role.
+    /// `runs: always`: the workload runs on standbys too, and is told its role.
     pub(crate) always: bool,
-    /// It runs on standbys too, frozen.
+    /// `runs: frozen`: the workload runs on standbys too, stopped by SIGSTOP.
     pub(crate) frozen: bool,
-    /// Another program runs on standbys.
+    /// `standby.command` is set: another program runs on standbys.
     pub(crate) standby: bool,
-    /// The terminal was handed over: its keys reach the workload, not init.
+    /// The workload has the terminal, so keys reach the workload and not init.
     pub(crate) terminal: bool,
-    pub(crate) config: config::WorkloadConfig,
-    pub(crate) signals: Signals,
-    pub(crate) hooks: Hooks,
-    /// How long an execve may take under a Lease: as long as a crash would leave it without a leader.
-    pub(crate) start_timeout: Duration,
+    pub(crate) config: SharedConfig,
 }
 
 impl Policy {
-    pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
+    pub(crate) fn of(config: SharedConfig, pid1: bool, terminal: bool) -> Self {
         let plain = !config.lease.enabled;
         Self {
             pid1,
@@ -36,28 +35,41 @@ impl Policy {
             frozen: config.workload.runs == Runs::Frozen && !plain,
             standby: !config.standby.command.is_empty() && !plain,
             terminal,
-            config: config.workload.clone(),
-            signals: config.signals.clone(),
-            hooks: if plain { Hooks::default() } else { config.hooks.clone() },
-            start_timeout: config.lease.duration,
+            config,
         }
     }
 
-    /// Whether its word is awaited, beside its signal and its hook.
-    pub(crate) fn asks_for_word(&self) -> bool {
-        self.config.acknowledge == Some(Acknowledge::Notify)
+    /// Returns the hook, if it is configured. Without a Lease no hook runs.
+    pub(crate) fn hook(&self, kind: HookKind) -> Option<&Hook> {
+        kind.of(&self.config.hooks).filter(|_| !self.plain)
     }
 
-    /// Whether something runs while following.
+    /// Limit on the time of an execve under a Lease: D, the time for which a crash would leave the Lease without a leader.
+    pub(crate) fn start_timeout(&self) -> Duration {
+        self.config.lease.duration
+    }
+
+    /// Tells whether a change of role needs a notification.
+    pub(crate) fn asks_for_word(&self) -> bool {
+        self.config.workload.acknowledge == Some(Acknowledge::Notify)
+    }
+
+    /// Tells whether something runs while this replica follows.
     pub(crate) fn has_standby(&self) -> bool {
         self.always || self.frozen || self.standby
     }
 
-    /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it: as long as its hook may take to
-    /// end, and at least as long as a crash would leave the Lease without a leader. One that is silent for longer is of less use.
-    pub(crate) fn promotion_patience(&self) -> Duration {
-        let margin = self.config.stop.kill_margin;
-        let hooks = [HookKind::BeforeLead, HookKind::AfterLead].into_iter().filter_map(|kind| kind.of(&self.hooks));
-        hooks.map(|hook| hook.timeout.saturating_add(margin)).fold(self.start_timeout, Duration::max)
+    /// Time by which a standby must be gone for a leader that may be started until `not_after`.
+    pub(crate) fn standby_ends_by(&self, not_after: Instant, now: Instant) -> Instant {
+        let stop = &self.config.workload.stop;
+        not_after.before(stop.kill_margin).min(now + stop.loss_grace)
+    }
+
+    /// Limit on the time until a promotion's signal is sent, and then until it is acknowledged: the time that its hooks may take,
+    /// and D at least. A workload that is silent for longer is of less use than another leader.
+    pub(crate) fn promotion_limit(&self) -> Duration {
+        let margin = self.config.workload.stop.kill_margin;
+        let hooks = [HookKind::BeforeLead, HookKind::AfterLead].into_iter().filter_map(|kind| self.hook(kind));
+        hooks.map(|hook| hook.timeout.saturating_add(margin)).fold(self.start_timeout(), Duration::max)
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     config::{Log, LogFormat, LogLevel},
     election::transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
-    link::{Reason, Slot, Term},
+    link::{Exit, Reason, Slot, Term},
     telemetry::log::captured,
     time::Now,
 };
@@ -18,7 +18,7 @@ fn logged(log: impl FnOnce(&mut EventLog)) -> Vec<Value> {
 
 fn written(format: LogFormat, log: impl FnOnce(&mut EventLog)) -> String {
     let config = Log { level: LogLevel::Info, format };
-    captured(&config, || log(&mut EventLog::new("billing".into(), "pod-1_ab".into())))
+    captured(&config, || log(&mut EventLog::new("billing".into(), "pod-1_ab".into(), &Preset::Run)))
 }
 
 fn ms(millis: u64) -> Instant {
@@ -106,29 +106,26 @@ fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
         Transition { to: Role::Leader, outcome: Outcome::NeverLed, ..stood_by() },
     ]);
     let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
-    let gone = "standing by: the workload is gone";
+    let gone = "the program has stopped";
     let left = format!("{gone}; the Lease is no longer this term's, and left as it is");
     let unknown = format!("{gone}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
     let expected = [
-        ["INFO", gone],
-        ["INFO", "standing by: the workload was demoted, and keeps running"],
+        ["INFO", "the program has stopped; the Lease is given back"],
+        ["INFO", "no longer leading: the program was demoted, and keeps running; the Lease is kept until it expires"],
         ["INFO", &left],
         ["WARN", &unknown],
-        ["WARN", "held the Lease, but the term ended before the workload led"],
+        ["WARN", "held the Lease, but the term ended before the program led"],
     ];
     assert_eq!(said, expected);
 }
 
 #[test]
 fn a_restart_says_how_the_workload_ended() {
-    for (exit, field) in [(Exit::Code(3), "exit_code"), (Exit::Signal(9), "exit_signal")] {
+    for (exit, words) in [(Exit::Code(3), "ended with exit code 3"), (Exit::Signal(9), "was killed by SIGKILL")] {
         let restarting = ToElector::Restarting { term: Term(1), exit, at: ms(0) };
         let lines = logged(|lines| lines.heard(&restarting));
-        let ended = match exit {
-            Exit::Code(code) => i64::from(code),
-            Exit::Signal(signal) => signal.into(),
-        };
-        assert_eq!((lines[0]["level"].as_str(), lines[0][field].as_i64()), (Some("WARN"), Some(ended)));
+        let said = format!("the program {words}; it is started again");
+        assert_eq!((lines[0]["level"].as_str(), lines[0]["message"].as_str()), (Some("WARN"), Some(said.as_str())));
     }
 }
 
@@ -174,7 +171,7 @@ fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
 
-    let mut lines = EventLog::new("billing".into(), "pod-1_ab".into());
+    let mut lines = EventLog::new("billing".into(), "pod-1_ab".into(), &Preset::Run);
     for name in 'a'..='z' {
         reported(&mut lines, 0, &failed(&name.to_string()));
     }
@@ -268,6 +265,96 @@ fn what_init_has_to_say_and_the_beginning_of_a_stop_are_told() {
         reported(lines, 0, &Event::Stopping { reason: Reason::StepDown, context: CONTEXT });
     });
     let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
-    assert_eq!(said, [["WARN", "a line"], ["INFO", "stopping the workload"]]);
+    assert_eq!(said, [["WARN", "a line"], ["INFO", "a step-down was asked for: stopping the program"]]);
     assert_eq!(lines[1]["reason"], "step-down");
+}
+
+/// Level and message of each line about the end of a term.
+fn end_of(transition: Transition) -> (String, String) {
+    let lines = told([transition]);
+    let field = |name: &str| lines[0][name].as_str().unwrap().to_owned();
+    (field("level"), field("message"))
+}
+
+#[test]
+fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
+    let ended = |reason, exit| Transition { reason: TransitionReason::Ended(reason), exit, ..stood_by() };
+    let killed = Transition {
+        phases: vec![
+            Phase { kind: PhaseKind::WorkloadStop, from: ms(0), until: ms(20_005) },
+            Phase { kind: PhaseKind::WorkloadKill, from: ms(20_000), until: ms(20_006) },
+        ],
+        ..ended(Reason::Signal, Some(Exit::Signal(9)))
+    };
+    let cases = [
+        (ended(Reason::Exited, Some(Exit::Code(0))), "INFO", "the program ended with exit code 0"),
+        (ended(Reason::Exited, Some(Exit::Code(3))), "WARN", "the program ended with exit code 3"),
+        (ended(Reason::Exited, Some(Exit::Signal(11))), "WARN", "the program was killed by SIGSEGV"),
+        (ended(Reason::Signal, Some(Exit::Signal(15))), "INFO", "the program has stopped"),
+        (ended(Reason::NotLive, Some(Exit::Signal(15))), "WARN", "the program has stopped"),
+        (ended(Reason::SpawnFailed, None), "WARN", "the program could not be started: the program did not run"),
+        (killed, "WARN", "the program did not stop within 20.0 s: killed"),
+    ];
+    for (transition, level, end) in cases {
+        assert_eq!(end_of(transition), (level.to_owned(), format!("{end}; the Lease is given back")));
+    }
+}
+
+#[test]
+fn a_term_that_expires_says_for_how_long_no_renewal_was_confirmed() {
+    let lines = logged(|lines| {
+        reported(lines, 1_000, &renewed());
+        reported(lines, 10_850, &Event::Stopping { reason: Reason::Expired, context: CONTEXT });
+    });
+    let said = ["level", "message"].map(|name| lines[0][name].as_str().unwrap());
+    assert_eq!(said, ["WARN", "no renewal was confirmed for 9.85 s: stopping the program"]);
+}
+
+#[test]
+fn the_first_renewal_that_fails_says_when_the_program_will_be_stopped() {
+    let lines = logged(|lines| {
+        lines.holds(Some(ms(9_850)));
+        reported(lines, 3_050, &failed("timed out"));
+        reported(lines, 4_000, &failed("timed out"));
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["a renewal failed: timed out; the program is stopped in 6.8 s if none succeeds"]);
+}
+
+#[test]
+fn health_is_told_when_it_changes() {
+    let health =
+        |unready: Option<&str>, status: &str| ToElector::Health { unready: unready.map(Into::into), status: status.into() };
+    let lines = logged(|lines| {
+        for said in [health(Some("exit code 1"), ""), health(Some("exit code 1"), "loading"), health(None, "loading")] {
+            lines.heard(&said);
+        }
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["the program is not ready: exit code 1", "the program says: loading", "the program is ready"]);
+    let lines = logged(|lines| lines.heard(&health(None, "")));
+    assert_eq!(lines[0]["message"].as_str(), Some("the program is ready"), "a standby that was not ready at the start");
+}
+
+#[test]
+fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
+    let config = Log { level: LogLevel::Info, format: LogFormat::Json };
+    let lines = captured(&config, || {
+        let lines = &mut EventLog::new("lock-deploy".into(), "pod-1_ab".into(), &Preset::Lock { wait_limit: None });
+        reported(lines, 0, &Event::Ready);
+        reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
+        let has = Transition { to: Role::Leader, reason: TransitionReason::Resumed, ..stood_by() };
+        let ended = Transition { reason: TransitionReason::Ended(Reason::Exited), ..stood_by() };
+        for transition in [has, ended] {
+            reported(lines, 0, &Event::Transitioned(Box::new(transition)));
+        }
+    });
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let expected = [
+        "waiting: another has the lock",
+        "has the lock: the command runs",
+        "the command ended with exit code 3; the lock is given back",
+    ];
+    assert_eq!(messages, expected);
 }

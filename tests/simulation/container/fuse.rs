@@ -2,7 +2,7 @@
 //!
 //! It covers the main process from its fork on, and processes that it left behind from the next renewal on.
 
-use tenure::{supervision::Input, time::Instant};
+use tenure::time::Instant;
 
 use super::Container;
 use crate::{
@@ -17,25 +17,33 @@ pub(super) struct Fuse {
     hard: Option<Instant>,
     alarm: Alarm,
     /// It has fired, and init has not heard of it.
-    blown: bool,
+    unheard: bool,
     /// It has fired in this term.
     pub(super) fired: bool,
 }
 
 impl Fuse {
     pub(super) const fn new() -> Self {
-        Self { hard: None, alarm: Alarm::off(), blown: false, fired: false }
+        Self { hard: None, alarm: Alarm::off(), unheard: false, fired: false }
     }
 
-    pub(super) const fn is_lit(&self) -> bool {
+    pub(super) const fn is_armed(&self) -> bool {
         self.hard.is_some()
+    }
+
+    pub(super) const fn hard(&self) -> Option<Instant> {
+        self.hard
+    }
+
+    /// Whether it has fired since init last asked.
+    pub(super) const fn take_fired(&mut self) -> bool {
+        std::mem::replace(&mut self.unheard, false)
     }
 }
 
 impl Container {
     /// It is set to H before anything relies on it.
-    pub(super) fn follow_hard(&mut self, e: &mut Engine) {
-        let hard = self.agent.hard();
+    pub(super) fn arm_fuse(&mut self, hard: Option<Instant>, e: &mut Engine) {
         if self.fuse.hard == hard {
             return;
         }
@@ -45,7 +53,7 @@ impl Container {
         self.fuse.hard = hard;
         self.fuse.alarm.clear();
         let Some(hard) = hard else {
-            self.fuse.blown = false;
+            self.fuse.unheard = false;
             return;
         };
         let at = self.clock().real(hard);
@@ -57,7 +65,7 @@ impl Container {
     }
 
     /// It may be due.
-    pub fn burn(&mut self, e: &mut Engine) {
+    pub fn fire_fuse(&mut self, e: &mut Engine) {
         if self.over {
             return;
         }
@@ -72,16 +80,9 @@ impl Container {
             }
             Ok(true) => {
                 e.note(self.who, || "the fuse kills".into());
-                (self.fuse.blown, self.fuse.fired) = (true, true);
+                (self.fuse.unheard, self.fuse.fired) = (true, true);
                 self.tree.kill(Killer::Fuse, &self.node.habits, e);
             }
-        }
-    }
-
-    /// Init hears of it before anything else.
-    pub(super) fn heed_fuse(&mut self, e: &Engine) {
-        if std::mem::take(&mut self.fuse.blown) {
-            self.handle(Input::FuseFired, e);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What is stopped: init, both processes, or the whole node.
 
+use tenure::supervision::Turn;
+
 use super::Container;
 use crate::{
     clock::{MS, Ns},
@@ -13,8 +15,8 @@ use crate::{
 pub enum Moment {
     /// Now.
     Now,
-    /// Before the action of this number, so that it stops in the middle of its work.
-    Action(u32),
+    /// Before the step of this number, so that it stops in the middle of its work.
+    Step(u32),
     /// Before it forks the workload, or the child that continues it.
     Spawn,
 }
@@ -23,6 +25,11 @@ impl Container {
     /// Whether its node is suspended.
     pub const fn sleeps(&self, now: Ns) -> bool {
         now < self.suspended_until
+    }
+
+    /// Whether init is stopped.
+    pub const fn is_stopped(&self) -> bool {
+        self.frozen
     }
 
     /// Whether the elector stands in for an init that stops now. If not, only the kernel's fuse does.
@@ -84,16 +91,17 @@ impl Container {
     /// Its SIGCONT is due.
     pub fn continues(&mut self, e: &mut Engine) {
         if self.frozen_until <= e.now {
-            self.thaw(e);
+            self.resume(e);
         }
     }
 
     /// SIGCONT to init.
-    pub fn thaw(&mut self, e: &mut Engine) {
+    pub fn resume(&mut self, e: &mut Engine) {
         self.freeze_before = None;
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
             self.went_on = e.now;
+            self.resumes = self.turn.as_ref().is_some_and(Turn::is_under_way);
             e.judge.trouble(self.who.replica, e.now);
             self.alarm.clear();
             self.wake(e);

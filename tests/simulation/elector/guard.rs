@@ -1,6 +1,6 @@
 //! The second guard: a thread of the elector that kills at H, as in `elector/guard.rs`.
 
-use tenure::{election::armed::Armed, time::Instant};
+use tenure::{election::guard_deadline::GuardDeadline, time::Instant};
 
 use super::ElectorProcess;
 use crate::{
@@ -13,16 +13,16 @@ use crate::{
 /// When the guard kills.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
-    pub(super) armed: Armed,
+    pub(super) armed: GuardDeadline,
     wake: Ns,
 }
 
 impl Guard {
     pub(super) const fn new() -> Self {
-        Self::armed(Armed::disarmed())
+        Self::armed(GuardDeadline::disarmed())
     }
 
-    pub(super) const fn armed(armed: Armed) -> Self {
+    pub(super) const fn armed(armed: GuardDeadline) -> Self {
         Self { armed, wake: Ns::MAX }
     }
 }
@@ -47,7 +47,7 @@ impl Container {
         let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen && elector.guard.wake == e.now) else { return };
         elector.guard.wake = Ns::MAX;
         let (hard, child) = (elector.guard.armed.hard(), elector.child);
-        if clock.boot(e.now) < hard {
+        if !GuardDeadline::is_time(hard, clock.boot(e.now)) {
             let latency = e.latency(self.node.wake);
             if let Some(elector) = self.runner(pid) {
                 elector.set_guard(clock, latency, e);

@@ -1,13 +1,14 @@
 //! What an elector does in its container.
-//!
-//! The order of steps is that of `elector/drive.rs`.
 
-use std::rc::Rc;
+use std::convert::Infallible;
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, Watched},
-    link::{Reason, ToElector, ToInit},
-    time::Instant,
+    election::{
+        self, Answer, Input, Request, RequestId, Watched,
+        turn::{Arrived, Process, Turn},
+    },
+    link::{Reason, Slot, ToElector, ToInit},
+    time::Now,
 };
 
 use super::{ElectorProcess, Outstanding};
@@ -15,8 +16,12 @@ use crate::{
     clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event},
+    hygiene::NOBODY,
     nemesis::Fault,
 };
+
+/// So many messages wait in the link before it is clogged.
+const ROOM: usize = 16;
 
 impl Container {
     pub(super) fn runner(&mut self, pid: i32) -> Option<&mut ElectorProcess> {
@@ -34,133 +39,53 @@ impl Container {
 
     /// One turn of the elector's loop, if it is due to wake now.
     pub fn turn_elector(&mut self, pid: i32, e: &mut Engine) {
-        let clock = self.clock();
         let Some(elector) = self.runner(pid) else { return };
         match elector.alarm.comes(e.now) {
             Ok(true) if !elector.frozen => {}
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
-        // What a SIGSTOP interrupted.
-        self.carry_out_elector(pid, e);
-        let latency = e.latency(self.node.wake);
-        let (who, illness) = (self.who, self.illness(e));
-        let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
-        let now = clock.now(e.now);
-        if elector.machine.is_none() {
-            let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() else { return };
-            if let Some(resume) = &initial.resume {
-                elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
-                elector.set_guard(clock, latency, e);
-            }
-            elector.machine = Some(Elector::new(*initial, e.rng.u64(..), now));
-        }
-        let Some(machine) = &mut elector.machine else { return };
-        while let Some(message) = elector.to_elector.pop_front() {
-            elector.guard.armed.told(&message);
-            if let ToElector::Probe { kind, began } = message {
-                elector.to_init.push_back(ToInit::Probed { kind, began, failure: illness.clone() });
-            }
-            machine.handle(Input::Told(message), now);
-        }
-        machine.handle_timeout(now);
-        while let Some(input) = elector.inbox.pop_front() {
-            if let Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object)) = &input {
-                e.judge.sees(who, object);
-            }
-            machine.handle(input, now);
-        }
-        self.carry_out_elector(pid, e);
-        let latency = e.latency(self.node.wake);
-        let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
-        if elector.beat_due <= now.boot {
-            elector.beat_due = now.boot + elector.beat_every;
-            elector.to_init.push_back(ToInit::Heartbeat);
-            self.wake(e);
-        }
+        let Some(turn) = self.go_on(pid, e) else { return };
+        let (clock, latency) = (self.clock(), e.latency(self.node.wake));
         if self.runner(pid).is_some_and(|elector| !elector.to_init.is_empty()) {
             self.wake(e);
         }
         let Some(elector) = self.runner(pid) else { return };
-        let next = elector.machine.as_ref().and_then(Elector::poll_timeout).unwrap_or(Instant::NEVER).min(elector.beat_due);
-        let span = clock.real(next).saturating_sub(e.now).saturating_add(latency);
+        let span = clock.real(turn.due()).saturating_sub(e.now).saturating_add(latency);
+        elector.turn = Some(turn);
         elector.wake(span, e);
     }
 
-    fn carry_out_elector(&mut self, pid: i32, e: &mut Engine) {
+    /// A turn to its end, or until something stops the elector in the middle of it. Before init has told it all, there is none.
+    fn go_on(&mut self, pid: i32, e: &mut Engine) -> Option<Turn> {
+        let (clock, latency) = (self.clock(), e.latency(self.node.wake));
+        let illness = self.illness(e);
+        let elector = self.runner(pid)?;
+        let child = elector.child;
+        let mut turn = elector.turn.take().or_else(|| {
+            let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() else { return None };
+            if let Some(resume) = &initial.resume {
+                elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
+                elector.set_guard(clock, latency, e);
+            }
+            e.judge.is_ready(child.who, false, e.now);
+            e.judge.is_ready(child.who, initial.config.workload.readiness.handler().is_none(), e.now);
+            Some(Turn::new(*initial, e.rng.u64(..), clock.now(e.now), Turn::BEATS))
+        })?;
         loop {
-            let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
-            let action = elector.cut_off.take().or_else(|| elector.machine.as_mut().and_then(Elector::poll_action));
-            let Some(action) = action else { return };
+            let elector = self.runner(pid)?;
             if let Some((left, span)) = elector.freeze_before.take() {
                 elector.freeze(left - 1, span, e);
                 if elector.frozen {
-                    elector.cut_off = Some(action);
-                    return self.expose(e);
+                    elector.turn = Some(turn);
+                    self.expose(e);
+                    return None;
                 }
             }
-            self.act_elector(pid, action, e);
-        }
-    }
-
-    fn act_elector(&mut self, pid: i32, action: Action, e: &mut Engine) {
-        let (who, child, clock) = (self.who, Child { who: self.who, pid }, self.clock());
-        let (identity, plan) = (Rc::clone(&self.identity), Rc::clone(&self.node.plan));
-        let delay = e.latency(self.node.wake);
-        let duration = u64::try_from(self.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
-        let Some(elector) = self.runner(pid) else { return };
-        match action {
-            Action::Request { id, request, .. } => {
-                e.note(who, || format!("asks {}", describe(&request)));
-                elector.outstanding = Some(Outstanding { id, unsent: Some(request), held_up: false, late: false });
-                e.after(delay, Event::Send(child, id));
-                self.step(e);
+            let Ok(goes_on) = turn.step(&mut Running { container: &mut *self, pid, illness: &illness, e });
+            if !goes_on {
+                return Some(turn);
             }
-            Action::Watch { resource_version } => {
-                elector.watch += 1;
-                let number = elector.watch;
-                let span = delay + e.spread(MS, 50 * MS);
-                e.after(span, Event::WatchBegins(child, number, resource_version));
-            }
-            Action::Tell(message) => {
-                elector.telling(&message);
-                elector.set_guard(clock, delay, e);
-                if let ToInit::Lead { term, info, .. } = &message {
-                    e.judge.told(who, *term, info);
-                } else if let ToInit::Extend { term, confirmed, .. } = &message {
-                    e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
-                } else if let ToInit::StepDown { term, reason, .. } = &message {
-                    // A renewal that the network repeats may be answered with a conflict although it is stored: what it shows then
-                    // might be a copy's, and that must not run on.
-                    let doubtful = *reason == Reason::LostToCopy && plan.faults.contains(&Fault::Twice);
-                    if reason.is_loss() && *reason != Reason::Expired && !doubtful {
-                        e.judge.lost(who, *term);
-                    }
-                    if reason.is_loss() {
-                        e.judge.loses(who);
-                    }
-                    if *reason == Reason::StepDown {
-                        e.judge.steps_down(who, &identity);
-                    }
-                } else if matches!(message, ToInit::Releasing { .. }) {
-                    // What a copy gives back may be the other's.
-                    e.judge.forgets(who, e.now + duration * 2 + S);
-                } else if matches!(message, ToInit::Ended { .. }) {
-                    e.judge.ended(who, e.now);
-                }
-                let is_step = !matches!(message, ToInit::Hello | ToInit::Saw { .. } | ToInit::Heartbeat | ToInit::Done);
-                let stops = if let ToInit::StepDown { term, .. } = &message { Some(*term) } else { None };
-                let is_published = self.node.config.service.endpoint_slice.is_some();
-                let withdrawn = stops.filter(|_| is_published && e.chance(0.5)).map(|term| ToInit::Withdrawn { term });
-                let Some(elector) = self.runner(pid) else { return };
-                elector.to_init.push_back(message);
-                elector.to_init.extend(withdrawn);
-                self.wake(e);
-                if is_step {
-                    self.step(e);
-                }
-            }
-            Action::Report(event) => e.note(who, || format!("{event:?}")),
         }
     }
 
@@ -170,6 +95,184 @@ impl Container {
         if let Some(elector) = self.runner(pid).filter(|elector| elector.watch == number) {
             elector.arrives(Input::Watched(watched), latency, e);
         }
+    }
+}
+
+/// The elector process around its turn.
+struct Running<'a> {
+    container: &'a mut Container,
+    pid: i32,
+    /// What is wrong with the workload.
+    illness: &'a Option<String>,
+    e: &'a mut Engine,
+}
+
+impl Running<'_> {
+    fn elector(&mut self) -> &mut ElectorProcess {
+        self.container.runner(self.pid).expect("it runs")
+    }
+
+    fn delay(&mut self) -> Ns {
+        self.e.latency(self.container.node.wake)
+    }
+
+    fn child(&self) -> Child {
+        Child { who: self.container.who, pid: self.pid }
+    }
+
+    fn judge(&mut self, message: &ToInit) {
+        let (who, clock) = (self.container.who, self.container.clock());
+        let Self { container, e, .. } = self;
+        match message {
+            ToInit::Lead { term, info, .. } => e.judge.told(who, *term, info),
+            ToInit::Extend { term, confirmed, .. } => {
+                e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
+            }
+            ToInit::StepDown { term, reason, .. } => {
+                // A renewal that the network repeats may be answered with a conflict although it is stored: what it shows then
+                // might be a copy's, and that must not run on.
+                let doubtful = *reason == Reason::LostToCopy && container.node.plan.faults.contains(&Fault::Twice);
+                if reason.is_loss() && *reason != Reason::Expired && !doubtful {
+                    e.judge.lost(who, *term);
+                }
+                e.judge.ends(who, *reason);
+                if *reason == Reason::StepDown {
+                    e.judge.steps_down(who, &container.identity);
+                }
+            }
+            // What a copy gives back may be the other's.
+            ToInit::Releasing { .. } => {
+                let duration = u64::try_from(container.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
+                e.judge.forgets(who, e.now + duration * 2 + S);
+            }
+            ToInit::Ended { .. } => e.judge.ended(who, e.now),
+            ToInit::Hello
+            | ToInit::Withdrawn { .. }
+            | ToInit::Observed { .. }
+            | ToInit::Probed { .. }
+            | ToInit::Heartbeat
+            | ToInit::Done
+            | ToInit::GaveUp { .. }
+            | ToInit::Failed { .. } => {}
+        }
+    }
+}
+
+impl Process for Running<'_> {
+    type End = Infallible;
+
+    fn now(&self) -> Now {
+        self.container.clock().now(self.e.now)
+    }
+
+    fn receive(&mut self) -> Result<Option<ToElector>, Infallible> {
+        let failure = self.illness.clone();
+        let elector = self.elector();
+        let Some(message) = elector.to_elector.pop_front() else { return Ok(None) };
+        elector.guard.armed.told(&message);
+        if let ToElector::Probe { kind, began } = message {
+            elector.inbox.push_back(Arrived::ForInit(ToInit::Probed { kind, began, failure }));
+        }
+        let (who, now) = (self.container.who, self.e.now);
+        if let ToElector::Health { unready, .. } = &message {
+            self.e.judge.is_ready(who, unready.is_none(), now);
+        }
+        Ok(Some(message))
+    }
+
+    fn arrived(&mut self) -> Option<Arrived> {
+        let arrived = self.elector().inbox.pop_front()?;
+        let seen = match &arrived {
+            Arrived::Input(Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object))) => {
+                std::slice::from_ref(object)
+            }
+            Arrived::Input(Input::Answered { answer: Answer::Listed { objects, .. }, .. }) => objects,
+            Arrived::Input(_) | Arrived::ForInit(_) => &[],
+        };
+        seen.iter().for_each(|object| self.e.judge.sees(self.container.who, object));
+        Some(arrived)
+    }
+
+    fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
+        let (child, delay) = (self.child(), self.delay());
+        self.e.note(child.who, || format!("asks for {slot:?}: {}", describe(&request)));
+        let me = &*self.container.identity;
+        if let Request::Replace(object) = &request
+            && ![me, "", NOBODY].contains(&object["spec"]["holderIdentity"].as_str().unwrap_or_default())
+        {
+            self.e.judge.asks_for_handover(child.who, self.e.now);
+        }
+        self.elector().outstanding = Some(Outstanding { slot, id, unsent: Some(request), held_up: false, late: false });
+        self.e.after(delay, Event::Send(child, id));
+        self.container.step(self.e);
+    }
+
+    fn watch(&mut self, resource_version: Option<String>) {
+        let (child, delay) = (self.child(), self.delay());
+        let span = delay + self.e.spread(MS, 50 * MS);
+        let elector = self.elector();
+        elector.watch += 1;
+        let number = elector.watch;
+        self.e.after(span, Event::WatchBegins(child, number, resource_version));
+    }
+
+    fn telling(&mut self, message: &mut ToInit) {
+        let (clock, delay) = (self.container.clock(), self.delay());
+        let Some(elector) = self.container.runner(self.pid) else { return };
+        elector.guard.armed.telling(message);
+        if let ToInit::Releasing { term, .. } = message {
+            elector.releasing = Some(*term);
+        }
+        elector.set_guard(clock, delay, self.e);
+    }
+
+    fn send(&mut self, message: &ToInit) -> Result<(), Infallible> {
+        self.judge(message);
+        let is_step = !matches!(
+            message,
+            ToInit::Hello
+                | ToInit::Observed { .. }
+                | ToInit::Probed { .. }
+                | ToInit::Withdrawn { .. }
+                | ToInit::Heartbeat
+                | ToInit::Done
+        );
+        if let ToInit::StepDown { term, .. } = message
+            && self.container.node.config.service.endpoint_slice.is_some()
+            && self.e.chance(0.5)
+        {
+            self.elector().inbox.push_back(Arrived::ForInit(ToInit::Withdrawn { term: *term }));
+            let span = self.delay();
+            let Some(elector) = self.container.runner(self.pid) else { return Ok(()) };
+            elector.wake(span, self.e);
+        }
+        let elector = self.elector();
+        elector.to_init.push_back(message.clone());
+        let waiting = elector.to_init.len();
+        // An init that is stopped reads nothing, and what was seen of the Lease goes on to the next elector.
+        if waiting > 2 * ROOM && !self.container.is_stopped() {
+            self.e.judge.fail(format!("{}: {waiting} messages wait for init", self.container.who));
+        }
+        self.container.wake(self.e);
+        if is_step {
+            self.container.step(self.e);
+        }
+        Ok(())
+    }
+
+    fn is_clogged(&self) -> bool {
+        self.container.elector.as_ref().is_some_and(|elector| elector.to_init.len() >= ROOM)
+    }
+
+    fn finish(&mut self) {
+        self.elector().inbox.push_back(Arrived::ForInit(ToInit::Done));
+        let span = self.delay();
+        let Some(elector) = self.container.runner(self.pid) else { return };
+        elector.wake(span, self.e);
+    }
+
+    fn report(&mut self, event: election::Event) {
+        self.e.note(self.container.who, || format!("{event:?}"));
     }
 }
 

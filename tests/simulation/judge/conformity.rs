@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 use tenure::{
-    election::{record::LeaseState, writes::PAUSED},
-    link::{Term, TermInfo},
+    election::{
+        record::LeaseState,
+        writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+    },
+    link::{Exit, Reason, Slot, Term, TermInfo},
     time::Instant,
 };
 
@@ -12,19 +15,32 @@ use crate::{
     clock::{Ns, S},
     engine::Who,
     hygiene::{Write, state_of},
+    plan::{Node, nanos},
 };
 
 /// How many writes are remembered.
 const WRITES: usize = 32;
+/// A term that is not as long as this makes no failure forgotten.
+const FORGIVEN: Ns = 590 * S;
+/// The longest time that the others go first, by the clock that is the fastest.
+const LONGEST_LEFT: Ns = 285 * S;
 
 /// Faults, by which it is known what was nobody's fault.
 impl Judge {
     /// A replica with this D and identity starts, without faults from `at` on.
-    pub fn begins(&mut self, who: Who, identity: &str, duration: Ns, at: Ns) {
+    pub fn begins(&mut self, who: Who, identity: &str, node: &Node, at: Ns) {
         if self.replicas.len() <= who.replica {
             self.replicas.resize_with(who.replica + 1, Replica::default);
         }
-        self.replicas[who.replica] = Replica { identity: identity.into(), duration, trouble: at };
+        let lease = &node.config.lease;
+        self.replicas[who.replica] = Replica {
+            identity: identity.into(),
+            duration: nanos(lease.duration),
+            keeps: node.keeps(),
+            trouble: at,
+            backs_off: 0,
+            rank: (lease.priority, lease.preempt.map(nanos)),
+        };
     }
 
     /// This replica, its network or its hold has a fault until then.
@@ -39,6 +55,11 @@ impl Judge {
         (0..self.replicas.len()).for_each(|replica| self.trouble(replica, until));
     }
 
+    /// This one is named as the next leader.
+    pub fn names(&mut self, identity: &str) {
+        self.named.insert(identity.into());
+    }
+
     /// Somebody is asked to step down.
     pub fn asks(&mut self, identity: &str) {
         if !self.asked.contains(identity) {
@@ -50,7 +71,7 @@ impl Judge {
 /// What becomes of the Lease.
 impl Judge {
     /// `who` has changed the Lease.
-    pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
+    pub fn changed(&mut self, slot: Slot, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
         let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
         let released = emptied || state_of(after) == Some(LeaseState::Resting);
         if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
@@ -58,13 +79,18 @@ impl Judge {
         }
         // A client-go replica may write anything.
         let Some(Replica { duration, .. }) = self.replicas.get(who.replica) else { return };
+        if let Some(before) = before.filter(|before| before["spec"] == after["spec"] && after["spec"]["holderIdentity"] != me) {
+            return self.preempts(slot, who, me, before, after, now);
+        }
+        let since = self.histories.entry(slot).or_default().since;
         let write = Write {
             me,
             duration: *duration,
-            old: before.map(|before| (before, now.saturating_sub(self.since))),
+            old: before.map(|before| (before, now.saturating_sub(since))),
             new: after,
             opts_out: self.opts_out,
             interval: self.interval,
+            is_task: self.is_task,
             now,
             held: self.held.get(&who),
         };
@@ -73,42 +99,89 @@ impl Judge {
         }
     }
 
-    /// The Lease is now `lease`, and was `before`.
-    pub fn stands(&mut self, before: Option<&Value>, lease: Option<&Value>, version: u64, now: Ns) {
-        if let Some(before) = before {
-            self.left_alone(before, now);
+    /// `who` has asked the holder to hand over.
+    fn preempts(&mut self, slot: Slot, who: Who, me: &str, before: &Value, after: &Value, now: Ns) {
+        let holder = before["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let mut annotations = before["metadata"]["annotations"].clone();
+        (annotations[STEP_DOWN], annotations[STEP_DOWN_TO]) = (holder.into(), me.into());
+        let is_left_alone =
+            before["metadata"]["annotations"][PAUSED] == "true" || !before["metadata"]["deletionTimestamp"].is_null();
+        let is_asked = [STEP_DOWN, STEP_DOWN_TO].iter().any(|name| !before["metadata"]["annotations"][*name].is_null());
+        let (own, Some(wait)) = self.replicas[who.replica].rank else { return self.fail(format!("{who} preempts unasked")) };
+        let holders = self.replicas.iter().find(|replica| replica.identity == holder).map(|replica| replica.rank.0);
+        let led = now.saturating_sub(self.histories.entry(slot).or_default().reigns);
+        let wrong = [
+            (after["metadata"]["annotations"] != annotations, "changes more than the request"),
+            (is_left_alone || is_asked, "does not let others go first"),
+            (holders.is_some_and(|holders| holders >= own), "asks somebody whose priority is no lower"),
+            (led < wait / 10 * 9, "asks somebody who has not led for long enough"),
+        ];
+        if let Some((_, wrong)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            return self.fail(format!("{who} {wrong}: {after}"));
         }
+        self.preempted += 1;
+        self.asks(holder);
+    }
+
+    /// The elector of `who` asks for a handover.
+    pub fn asks_for_handover(&mut self, who: Who, now: Ns) {
+        let wait = self.replicas[who.replica].rank.1.unwrap_or_default();
+        let ready = self.ready.get(&who).map(|since| now - since);
+        if ready.is_none_or(|ready| ready < wait / 10 * 9) {
+            self.fail(format!("{who} asks for a handover to itself {ready:?} ns after it was ready"));
+        }
+    }
+
+    /// Init tells the elector of `who` whether its workload is ready.
+    pub fn is_ready(&mut self, who: Who, is_ready: bool, now: Ns) {
+        if is_ready {
+            self.ready.entry(who).or_insert(now);
+        } else {
+            self.ready.remove(&who);
+        }
+    }
+
+    /// The Lease of this slot is now `lease`, and was `before`.
+    pub fn stands(&mut self, slot: Slot, before: Option<&Value>, lease: Option<&Value>, version: u64, now: Ns) {
+        if let Some(before) = before {
+            self.left_alone(slot, before, now);
+        }
+        if slot != Slot::default() {
+            self.others.insert(version, slot);
+        }
+        // Whoever deletes or empties it makes it forget when a run began.
+        self.began.take_if(|_| lease.is_none_or(|lease| lease["spec"]["acquireTime"].is_null()));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reign = lease.map(|lease| {
             let spec = &lease["spec"];
             [text(&lease["metadata"]["uid"]), text(&spec["holderIdentity"]), text(&spec["acquireTime"])]
         });
-        if let Some([_, holder, _]) = reign.as_ref().filter(|[_, holder, _]| !holder.is_empty()) {
-            self.gave_up.retain(|who, _| self.replicas[who.replica].identity == *holder);
-        }
-        if reign != self.reign.0 {
-            self.reign = (reign, version);
+        let history = self.histories.entry(slot).or_default();
+        if reign != history.reign.0 {
+            (history.reign, history.reigns) = ((reign, version), now);
         }
         let same = before.zip(lease).is_some_and(|(before, lease)| before["spec"] == lease["spec"]);
         if !same {
-            self.since = now;
+            history.since = now;
         }
     }
 
     /// A Lease that nobody renewed was left alone until now: was there really nobody to take it? (law 16)
-    fn left_alone(&mut self, lease: &Value, now: Ns) {
-        let alone = now.saturating_sub(self.since);
+    fn left_alone(&mut self, slot: Slot, lease: &Value, now: Ns) {
+        let since = self.histories.entry(slot).or_default().since;
+        let alone = now.saturating_sub(since);
         let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default() * S;
         let closed = lease["metadata"]["annotations"][PAUSED] == "true" || !lease["metadata"]["deletionTimestamp"].is_null();
-        if alone < duration || closed {
+        // Of several, a replica may have had another one.
+        if alone < duration || closed || self.is_pool {
             return;
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let (bound, since) = (duration.max(self.longest), self.since);
+        let bound = duration.max(self.longest);
         let idle = self.replicas.iter().find(|replica| {
             // The wait, the time that a releaser sits out, reads and attempts.
-            let bound = (bound + replica.duration + self.patience) / 9 * 10 + replica.duration / 2 + 5 * S;
-            replica.identity != holder && replica.trouble < since && alone > bound
+            let bound = (bound + replica.duration + self.wait_limit) / 9 * 10 + replica.duration / 2 + 5 * S;
+            replica.identity != holder && replica.trouble.max(replica.backs_off) < since && alone > bound
         });
         if let Some(Replica { identity, .. }) = idle {
             let what = format!(
@@ -143,44 +216,60 @@ impl Judge {
         self.terms += 1;
         self.held.insert(who, (info.uid.clone(), info.acquired_at.clone(), info.transitions));
         let token = info.token.parse().ok();
-        self.told = token.map(|token| (who, term, token));
+        let before = self.told.get(&who).map(|(before, _)| *before);
+        if before.is_some_and(|before| term <= before) {
+            self.fail(format!("{who} begins term {} after {before:?}", term.0));
+        }
+        if let Some(token) = token {
+            self.told.insert(who, (term, token));
+        }
         let sent = self.writes.iter().find(|(version, _)| Some(*version) == token).map(|(_, sent)| *sent);
         if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who))
             && sent < *ended
         {
             self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
         }
-        let (duration, gave_up) = (self.replicas[who.replica].duration, self.gave_up.remove(&who));
-        if let (Some(sent), Some(since)) = (sent, gave_up)
-            && sent < since + duration
+        let is_named = self.named.contains(&self.replicas[who.replica].identity);
+        if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who), is_named)
+            && sent < *until
         {
-            self.fail(format!("{who} leads again within D of giving a term up, and nobody else has led"));
+            self.fail(format!("{who} leads {} ms too soon after {failures} failed terms", (until - sent) / 1_000_000));
         }
     }
 
-    /// Init gives a term up, because its workload is not live, or not ready in time.
-    pub fn gives_up(&mut self, who: Who, now: Ns) {
-        if !self.losing.contains(&who) {
-            self.gave_up.insert(who, now);
-        }
+    /// An elector ends a term for this reason.
+    pub fn ends(&mut self, who: Who, reason: Reason) {
+        self.ending.insert(who, reason);
     }
 
-    /// It has lost the Lease as well: it need not let the others go first.
-    pub fn loses(&mut self, who: Who) {
-        self.gave_up.remove(&who);
-        self.losing.insert(who);
+    /// Init has proved to the elector that the workload of a term is gone, which ended so.
+    pub fn proves(&mut self, who: Who, term: Term, exit: Option<Exit>, now: Ns) {
+        if !self.ending.get(&who).is_some_and(|reason| reason.is_failure(exit)) {
+            return;
+        }
+        let before = self.failed.get(&who).map_or(0, |(last, failures, _)| failures - u32::from(*last == term));
+        // By its wall clock a replica may have led for long, and have forgotten what failed before.
+        let times = if now < FORGIVEN && !self.walls_jump { before.min(9) } else { 0 };
+        let Replica { duration, backs_off, .. } = &mut self.replicas[who.replica];
+        self.failed.insert(who, (term, before + 1, now + (*duration << times).min(LONGEST_LEFT).max(*duration)));
+        *backs_off = now + (*duration << before.min(9)).min(LONGEST_LEFT).max(*duration) / 4 * 5;
+    }
+
+    /// Until when somebody may leave the Lease to others because its terms failed.
+    pub fn backs_off(&self) -> Ns {
+        self.replicas.iter().map(|replica| replica.backs_off).max().unwrap_or_default()
     }
 
     /// An elector has ended a term.
     pub fn ended(&mut self, who: Who, now: Ns) {
         self.ended.insert(who, now);
-        self.losing.remove(&who);
     }
 
     /// An elector ends a term because the Lease is another's, or nobody's.
     pub fn lost(&mut self, who: Who, term: Term) {
-        let told = self.told.filter(|(whose, which, _)| (*whose, *which) == (who, term) && self.copies.is_empty());
-        if let Some((_, _, token)) = told.filter(|(_, _, token)| self.reign.1 <= *token) {
+        let told = self.told.get(&who).filter(|(which, _)| *which == term && self.copies.is_empty());
+        let untouched = |token| self.histories.get(&self.slot_of(token)).is_none_or(|history| history.reign.1 <= token);
+        if let Some((_, token)) = told.copied().filter(|(_, token)| untouched(*token)) {
             self.fail(format!("{who} gives term {} up as lost, though nobody has touched its hold since {token}", term.0));
         }
     }
@@ -194,14 +283,13 @@ impl Judge {
 
     /// An elector has sent an extension, at `at` on its node's clock.
     pub fn extended(&mut self, who: Who, term: Term, soft: Instant, at: Instant) {
-        self.extended = Some((who, term, soft, at));
+        self.extended.insert(who, (term, soft, at));
     }
 
     /// Init has begun a stop because S had passed at `at`. An extension that was sent later was too late.
     pub fn expired(&mut self, who: Who, term: Term, at: Instant) {
-        let mine = |(whose, which, ..): &(Who, Term, Instant, Instant)| (*whose, *which) == (who, term);
-        let extended = self.extended.filter(mine).filter(|(_, _, soft, sent)| *soft > at && *sent <= at);
-        if let Some((_, _, soft, _)) = extended {
+        let extended = self.extended.get(&who).filter(|(which, soft, sent)| *which == term && *soft > at && *sent <= at);
+        if let Some((_, soft, _)) = extended {
             self.fail(format!("{who} stops term {} as expired at {at:?}, though its elector extended it to {soft:?}", term.0));
         }
     }

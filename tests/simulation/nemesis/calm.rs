@@ -1,9 +1,9 @@
 //! The end of all faults, and the hangs that are permanent from then on.
 
 use serde_json::json;
-use tenure::election::writes::PAUSED;
+use tenure::{election::writes::PAUSED, link::Slot};
 
-use super::{FOREVER, Hang};
+use super::{FOREVER, Hang, MOST_SLOTS};
 use crate::{container::Moment, world::World};
 
 impl World {
@@ -20,10 +20,10 @@ impl World {
             replica.road.mend();
             // A suspended node wakes by itself.
             if let Some(container) = replica.container.as_mut().filter(|container| !container.sleeps(self.e.now)) {
-                container.thaw(&mut self.e);
+                container.resume(&mut self.e);
                 let (clock, latency) = (container.clock(), 0);
                 if let Some(elector) = &mut container.elector {
-                    elector.thaw(clock, latency, &mut self.e);
+                    elector.resume(clock, latency, &mut self.e);
                     if hang == Some(Hang::Electors) {
                         elector.freeze(0, FOREVER, &mut self.e);
                     }
@@ -34,9 +34,13 @@ impl World {
                 }
             }
         }
-        self.edit("calm", |lease| {
-            lease["metadata"]["annotations"][PAUSED] = "false".into();
-            lease["metadata"]["finalizers"] = json!([]);
-        });
+        self.server.lists_forbidden = 0;
+        for slot in (0..MOST_SLOTS).map(Slot) {
+            self.server.edited = slot;
+            self.edit("calm", |lease| {
+                lease["metadata"]["annotations"][PAUSED] = "false".into();
+                lease["metadata"]["finalizers"] = json!([]);
+            });
+        }
     }
 }

@@ -98,6 +98,7 @@ impl World {
         if let Some(holder) = self.server.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str()) {
             self.e.judge.asks(holder);
         }
+        candidate.iter().filter(|_| to).for_each(|candidate| self.e.judge.names(candidate));
         self.edit("step down", |lease| {
             let holder = lease["spec"]["holderIdentity"].clone();
             if holder.as_str().is_none_or(str::is_empty) {

@@ -12,7 +12,7 @@ impl World {
         let span = self.pause();
         let moment = match self.e.rng.u8(..4) {
             0 => Moment::Spawn,
-            1 => Moment::Action(self.e.rng.u32(1..6)),
+            1 => Moment::Step(self.e.rng.u32(1..8)),
             _ => Moment::Now,
         };
         self.living(replica, |container, e| container.freeze(moment, span, e))
@@ -38,13 +38,15 @@ impl World {
         let duration = super::nanos(twin.node.config.lease.duration);
         let until = self.e.now + duration * 2 + S;
         self.e.note(to, || format!("is restored from the memory of {from}"));
-        self.e.judge.begins(to, &twin.identity, duration, u64::MAX);
+        self.e.judge.begins(to, &twin.identity, &twin.node, u64::MAX);
         self.e.judge.copied(from, to, until);
         self.e.judge.injects(Uncovered::Copied, to, until);
         self.e.judge.trouble_for_all(until);
         // What begins within that may last as long as a term.
         self.e.at(until + duration, crate::engine::Event::Settles);
         self.is_copied = true;
+        // Law 20 does not cover a copy: its identity is told to a witness that does not see it.
+        self.witnesses.remove(&replica);
         self.add(twin);
         true
     }

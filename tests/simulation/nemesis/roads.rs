@@ -18,9 +18,9 @@ impl World {
 
     pub(super) fn slow_down(&mut self, replica: usize, span: Ns) -> bool {
         let until = self.e.now + span;
-        let patience = self.replicas[replica].node.config.lease.attempt_timeout;
+        let wait_limit = self.replicas[replica].node.config.lease.attempt_timeout;
         self.e.note(format!("r{replica}"), || "is answered slowly".into());
-        self.replicas[replica].road.slow = (until, nanos(patience));
+        self.replicas[replica].road.slow = (until, nanos(wait_limit));
         self.e.judge.trouble(replica, until);
         true
     }

@@ -1,6 +1,6 @@
 //! A workload that is frozen until it leads: it stands by in several processes, and each counts as a leader's once it was continued.
 
-use tenure::{link::Exit, time::Instant};
+use tenure::{law, link::Exit, time::Instant};
 
 use super::{Process, Stage, Tree, manner};
 use crate::{
@@ -39,16 +39,16 @@ impl Tree {
     }
 
     /// Forks the child that continues these.
-    pub fn thaw(&mut self, left: Vec<i32>, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
+    pub fn resume(&mut self, left: Vec<i32>, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
         let manner = super::Manner { main: false, breeds: false, ..manner(habits, e) };
-        self.add(Stage::Thaws { left, token, not_after }, manner, false, habits, e)
+        self.add(Stage::Resumes { left, token, not_after }, manner, false, habits, e)
     }
 
     /// That child checks the clock, and continues the next one.
-    pub(super) fn thaws(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
-        let Process { pid, stage: Stage::Thaws { left, token, not_after }, .. } = &mut self.processes[index] else { return };
+    pub(super) fn resumes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
+        let Process { pid, stage: Stage::Resumes { left, token, not_after }, .. } = &mut self.processes[index] else { return };
         let (child, who) = (*pid, self.who);
-        let is_late = clock.boot(e.now) >= *not_after;
+        let is_late = law::is_over(*not_after, clock.boot(e.now));
         let (next, token) = (left.pop().filter(|_| !is_late), token.clone());
         let is_over = is_late || next.is_none();
         if is_over {

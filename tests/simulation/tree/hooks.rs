@@ -1,7 +1,7 @@
 //! The hooks around a change of role, and the probes of a leader. Each counts as a leader's code while it runs, and may hang or
 //! fail at any point.
 
-use tenure::{config::HookKind, link::Exit, role::Role, time::Instant};
+use tenure::{config::HookKind, law, link::Exit, role::Role, time::Instant};
 
 use super::{Process, Stage, Tree, manner};
 use crate::{
@@ -23,6 +23,10 @@ pub struct Hook {
     pub not_after: Instant,
     /// It is what tells the workload, and vouches for its answer.
     pub tells: bool,
+    /// It is a leader's.
+    pub leads: bool,
+    /// A probe's answer is no good one.
+    pub ill: bool,
 }
 
 impl Tree {
@@ -41,10 +45,9 @@ impl Tree {
     pub(super) fn hooks(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, covered, .. }) = self.processes.get_mut(index) else { return };
         let (pid, covered) = (*pid, *covered);
-        let Stage::Hooks(Hook { kind, workload, token, not_after, tells }) = stage else { return };
-        let (kind, workload, token, told) = (*kind, *workload, token.clone(), *tells);
-        let leads = kind != Some(HookKind::AfterFollow);
-        if clock.boot(e.now) >= *not_after {
+        let Stage::Hooks(Hook { kind, workload, token, not_after, tells, leads, ill }) = stage else { return };
+        let (kind, workload, token, told, leads, ill) = (*kind, *workload, token.clone(), *tells, *leads, *ill);
+        if law::is_over(*not_after, clock.boot(e.now)) {
             *stage = Stage::Zombie(Exit::Code(126));
             return e.note(self.who, || format!("pid {pid} comes too late to run"));
         }
@@ -60,7 +63,7 @@ impl Tree {
             self.processes.last_mut().into_iter().for_each(|daemon| daemon.group = stays.then_some(pid));
         }
         let ends = !e.chance(habits.hangs);
-        let exit = Exit::Code(u8::from(e.chance(habits.hangs)));
+        let exit = Exit::Code(u8::from(e.chance(habits.hangs) || ill));
         // One that ends badly may have done its work all the same.
         let tells = ends && exit == Exit::Code(0) || e.chance(0.5);
         if kind == Some(HookKind::AfterLead) && tells && told {

@@ -1,6 +1,6 @@
 //! A workload that always runs: it stands by, and leads from one signal to the next.
 
-use tenure::{link::Exit, role::Role, time::Instant};
+use tenure::{law, link::Exit, role::Role, time::Instant};
 
 use super::{Process, Stage, Tree, manner};
 use crate::{
@@ -36,15 +36,18 @@ impl Tree {
         self.add(Stage::Promotes { workload, token, not_after }, manner, false, habits, e)
     }
 
-    /// SIGKILL to the promoting child, which may have sent the signal just before without reporting it.
-    pub fn call_off(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) {
-        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed) else { return };
-        let Stage::Promotes { workload, token, not_after } = &process.stage else { return };
-        let (workload, token, late) = (*workload, token.clone(), clock.boot(e.now) >= *not_after);
+    /// SIGKILL to the child that tells the workload its role. One that promotes may have sent the signal just before without
+    /// reporting it; returns whether it has.
+    pub fn cancel(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> bool {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed) else { return false };
         process.kill(self.who, e);
-        if !late && e.chance(0.5) {
+        let Stage::Promotes { workload, token, not_after } = &process.stage else { return false };
+        let (workload, token, late) = (*workload, token.clone(), law::is_over(*not_after, clock.boot(e.now)));
+        let is_sent = !late && e.chance(0.5);
+        if is_sent {
             self.order(workload, Role::Leader, &token, habits, e);
         }
+        is_sent
     }
 
     /// The promoting child checks the clock, and sends the signal.
@@ -54,7 +57,7 @@ impl Tree {
         if *killed {
             return;
         }
-        let (pid, workload, token, late) = (*pid, *workload, token.clone(), clock.boot(e.now) >= *not_after);
+        let (pid, workload, token, late) = (*pid, *workload, token.clone(), law::is_over(*not_after, clock.boot(e.now)));
         *stage = Stage::Zombie(Exit::Code(u8::from(late)));
         e.note(self.who, || format!("pid {pid} promotes {workload}: {}", !late));
         if !late {

@@ -37,6 +37,8 @@ pub struct Request {
     pub at: Instant,
     /// What it asks for.
     pub verb: Verb,
+    /// Its method.
+    pub method: Method,
     /// Path and query.
     pub uri: String,
     /// The `Authorization` header.
@@ -52,6 +54,7 @@ impl Request {
         let leases = path.split_once("/leases").filter(|(before, _)| before.contains("/coordination.k8s.io/"));
         let verb = match leases {
             None => Verb::Other,
+            Some(_) if query.contains("dryRun=") => Verb::Other,
             Some(_) if query.contains("watch=") && !query.contains("watch=false") => Verb::Watch,
             Some((_, name)) => match (method.as_str(), name.is_empty()) {
                 ("GET", true) => Verb::List,
@@ -63,7 +66,7 @@ impl Request {
                 _ => Verb::Other,
             },
         };
-        Self { at, verb, uri, authorization, body }
+        Self { at, verb, method: method.clone(), uri, authorization, body }
     }
 
     /// Whether it would change a Lease.

@@ -1,24 +1,33 @@
+{{- define "tenure.called" -}}
+{{- .Values.nameOverride | default .Chart.Name -}}
+{{- end }}
+
 {{- define "tenure.name" -}}
-{{- if contains "tenure" .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-tenure" .Release.Name }}{{ end -}}
+{{- $called := include "tenure.called" . -}}
+{{- if contains $called .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-%s" .Release.Name $called }}{{ end -}}
 {{- end }}
 
 {{- define "tenure.account" -}}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.name is required where serviceAccount.create is false" -}}
+{{- end -}}
 {{- .Values.serviceAccount.name | default (include "tenure.name" .) -}}
 {{- end }}
 
 {{- define "tenure.labels" -}}
-app.kubernetes.io/name: tenure
+app.kubernetes.io/name: {{ include "tenure.called" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* `config` without the sections in which nothing is said, as YAML. */ -}}
+{{- /* `config`, a map or a file, without its empty sections, as YAML. */ -}}
 {{- define "tenure.config" -}}
-{{- $said := dict -}}
-{{- range $section, $keys := .Values.config }}{{ if $keys }}{{ $_ := set $said $section $keys }}{{ end }}{{ end -}}
-{{- $elsewhere := dig "lease" "namespace" "" $said -}}
-{{- if and $elsewhere (ne $elsewhere .Release.Namespace) -}}
-{{- fail "config.lease.namespace: the Lease, and the rights to it, are in the namespace of the release: install it there" -}}
+{{- $config := .Values.config -}}
+{{- if kindIs "string" $config -}}
+{{- $config = fromYaml $config -}}
+{{- with $config.Error }}{{ fail (printf "config: %s" .) }}{{ end -}}
 {{- end -}}
+{{- $said := dict -}}
+{{- range $section, $keys := $config }}{{ if $keys }}{{ $_ := set $said $section $keys }}{{ end }}{{ end -}}
 {{- toYaml $said -}}
 {{- end }}
 
@@ -30,11 +39,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- dig "http" "listen" "" (include "tenure.config" . | fromYaml) | default "0.0.0.0:8080" -}}
 {{- end }}
 
+{{- define "tenure.port" -}}
+{{- include "tenure.listen" . | splitList ":" | last -}}
+{{- end }}
+
 {{- define "tenure.binary" -}}
 {{- if .Values.inject.repository }}/opt/tenure/tenure{{ else }}/tenure{{ end -}}
 {{- end }}
 
-{{- /* A name, and those of the further slots, as JSON. The Lease's own is made valid as tenure does it. */ -}}
+{{- /* The name of the first slot and those of the others, as JSON. tenure.leases makes the name valid in the same way as tenure. */ -}}
 {{- define "tenure.slots" -}}
 {{- $names := list .name -}}
 {{- range $slot := untilStep 1 (dig "lease" "slots" 1 .config | int) 1 -}}
@@ -52,4 +65,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tenure.file" -}}
 {{- $fixed := dict "http" (dict "listen" (include "tenure.listen" .)) "lease" (dict "name" (include "tenure.lease" .)) -}}
 {{- toYaml (mergeOverwrite (include "tenure.config" . | fromYaml) $fixed) -}}
+{{- end }}
+
+{{- /* What the chart's own containers may do. The pod says as which user. */ -}}
+{{- define "tenure.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
 {{- end }}

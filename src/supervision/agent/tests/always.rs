@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     config::{Acknowledge, Hook, HookKind, OnExit, Runs},
     link,
-    supervision::Told,
+    supervision::ProgramEnv,
 };
 
 mod demotion;

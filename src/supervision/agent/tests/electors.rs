@@ -184,11 +184,11 @@ fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_o
 fn the_next_elector_is_told_what_counts_of_what_was_seen_of_the_lease_last() {
     let mut world = World::new(config());
     let last_seen = LastSeen { duration: Duration::from_secs(40), held: Some("uid".into()), named: true, not_before: ms(50_000) };
-    world.told(ToInit::Saw {
+    world.told(ToInit::Observed {
         slot: Slot::default(),
         last_seen: LastSeen { duration: Duration::from_secs(60), held: None, named: false, not_before: Instant::BOOT },
     });
-    world.told(ToInit::Saw { slot: Slot::default(), last_seen: last_seen.clone() });
+    world.told(ToInit::Observed { slot: Slot::default(), last_seen: last_seen.clone() });
     world.take();
 
     assert_eq!(world.replace_elector().last_seen, [(Slot::default(), last_seen)].into());

@@ -46,8 +46,8 @@ fn leader() -> World {
     world
 }
 
-fn thaw(world: &World) -> Option<Instant> {
-    world.actions.iter().find_map(|action| if let Action::Thaw { not_after } = action { Some(*not_after) } else { None })
+fn resume(world: &World) -> Option<Instant> {
+    world.actions.iter().find_map(|action| if let Action::Resume { not_after } = action { Some(*not_after) } else { None })
 }
 
 impl World {
@@ -72,19 +72,19 @@ fn a_standby_is_frozen_as_soon_as_it_is_ready() {
 fn one_that_has_to_lead_is_frozen_first_however_ready_it_is() {
     let mut world = started(ready_first());
     world.lead(1);
-    assert!(world.wants(&Action::Freeze) && thaw(&world).is_none() && !world.agent.leads());
+    assert!(world.wants(&Action::Freeze) && resume(&world).is_none() && !world.agent.leads());
     world.looked(false);
-    assert!(thaw(&world).is_none(), "not all of it was stopped");
+    assert!(resume(&world).is_none(), "not all of it was stopped");
     world.wake_until(world.now + Duration::from_millis(1));
     world.looked(true);
-    assert!(thaw(&world).is_some());
+    assert!(resume(&world).is_some());
 }
 
 #[test]
 fn a_lead_continues_it_until_s_and_it_leads_once_it_was_continued() {
     let mut world = standby();
     world.lead(1);
-    assert_eq!(thaw(&world), Some(deadlines(world.now).soft));
+    assert_eq!(resume(&world), Some(deadlines(world.now).soft));
     assert!(world.agent.leads() && world.agent.hard().is_some(), "S and H are armed before");
     let has_started =
         |world: &World| world.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Started { .. })));
@@ -97,7 +97,7 @@ fn a_lead_continues_it_until_s_and_it_leads_once_it_was_continued() {
 fn nothing_is_continued_at_s() {
     let mut world = standby();
     world.lead_too_late(1);
-    assert!(thaw(&world).is_none() && !world.agent.leads());
+    assert!(resume(&world).is_none() && !world.agent.leads());
     world.step_down(9, Reason::StepDown);
     assert_eq!(world.stopped(), Some((9, Then::Follow)), "it is as frozen as before");
     assert!(!world.wants(&Action::Sweep));
@@ -136,13 +136,13 @@ fn a_frozen_standby_gets_sigkill_and_nothing_else() {
 
 #[test]
 fn one_that_is_about_to_be_killed_is_not_continued_by_another_signal_first() {
-    let mut standing = standby();
-    standing.feed(Input::Signal(libc::SIGINT));
+    let mut waiting = standby();
+    waiting.feed(Input::Signal(libc::SIGINT));
     let mut promoted = standby();
     promoted.lead(1);
     promoted.take();
     promoted.step_down(9, Reason::LostCleared);
-    for mut world in [standing, promoted] {
+    for mut world in [waiting, promoted] {
         world.feed(Input::Signal(libc::SIGCONT));
         world.feed(Input::Signal(libc::SIGTERM));
         assert!(!world.signals(), "{:?}", world.actions);
@@ -164,7 +164,7 @@ fn one_that_somebody_else_continues_is_killed_and_another_one_frozen_after_a_whi
     for at_once in [true, false] {
         let mut world = standby();
         if at_once {
-            world.feed(Input::Role(RoleInput::Stirred));
+            world.feed(Input::Role(RoleInput::Continued));
         } else {
             world.wake_until(world.now + Duration::from_millis(200));
         }
@@ -218,11 +218,11 @@ fn the_hook_before_a_lead_comes_before_it_is_continued() {
     let mut world = started(config);
     world.looked(true);
     world.lead(1);
-    assert!(thaw(&world).is_none() && world.agent.leads());
+    assert!(resume(&world).is_none() && world.agent.leads());
     assert!(world.actions.iter().any(|action| matches!(action, Action::Hook { hook: HookKind::BeforeLead, .. })));
     world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
     world.feed(Input::Reaped { pid: 300, exit: Exit::Code(0) });
-    assert!(thaw(&world).is_some());
+    assert!(resume(&world).is_some());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
 fn one_that_ends_just_after_it_was_continued_has_led_and_is_not_run_again() {
     let mut world = standby();
     world.lead(1);
-    assert!(thaw(&world).is_some());
+    assert!(resume(&world).is_some());
     world.take();
     // SIGCONT is out, and the child that sent it is not reaped yet.
     world.exit_proved(Exit::Code(3));

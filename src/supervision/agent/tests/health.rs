@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     config::{Acknowledge, Probe, ProbeKind, Runs},
+    link::LeaseBackoff,
     notification::Notification,
 };
 
@@ -133,7 +134,7 @@ fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_f
     world.exit(Exit::Signal(libc::SIGKILL));
     world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
-    let backoff = Some(config().timing().takeable(world.now, config().lease.duration));
+    let backoff = Some(LeaseBackoff { until: world.now + GRACE, failures: 1 });
     world.told(ToInit::Ended { term: Term(1), backoff });
     assert_eq!(world.agent.initial_state().backoff, backoff);
 }
@@ -510,7 +511,7 @@ fn nothing_is_asked_while_a_workload_is_told_that_it_follows() {
 }
 
 #[test]
-fn a_standby_that_is_not_live_is_stopped_and_started_again() {
+fn a_standby_that_is_not_live_is_stopped_and_started_again_after_the_delay_of_a_crash() {
     let mut world = World::of(always(live(exec)), true, false);
     world.due();
     world.run();
@@ -524,6 +525,8 @@ fn a_standby_that_is_not_live_is_stopped_and_started_again() {
     assert!(world.wants(&to_main(libc::SIGTERM)) && world.stops().is_none());
     world.take();
     world.exit_proved(Exit::Code(0));
+    assert_eq!(world.spawns(), None);
+    world.wake_until(ms(24_000));
     assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Hook, HookKind, OnExit, OnHookFailure},
+    config::{Hook, HookKind, OnExit, OnHookFailure, Runs},
     notification::Notification,
 };
 
@@ -141,8 +141,9 @@ fn nothing_is_started_after_a_hook_that_ends_past_s() {
 
 #[test]
 fn s_and_h_are_enforced_while_a_hook_runs() {
-    let mut world = World::new(with(&[HookKind::BeforeLead]));
-    world.agent.config.config.hooks.before_lead.timeout = Duration::from_secs(60);
+    let mut config = with(&[HookKind::BeforeLead]);
+    config.hooks.before_lead.timeout = Duration::from_secs(60);
+    let mut world = World::new(config);
     world.lead(1);
     let sent = world.now;
     world.hook_runs(HookKind::BeforeLead);
@@ -339,7 +340,7 @@ fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_
 #[test]
 fn a_hook_after_a_stop_that_the_next_lead_calls_off_has_not_failed() {
     let mut config = with(&[HookKind::AfterFollow]);
-    config.workload.runs = config::Runs::Always;
+    config.workload.runs = Runs::Always;
     config.workload.acknowledge = Some(config::Acknowledge::None);
     (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
     let mut world = World::of(config, true, false);
@@ -395,7 +396,7 @@ fn a_step_down_while_the_hook_after_a_stop_runs_is_answered_at_once() {
 #[test]
 fn a_standby_is_told_to_lead_after_the_hook_before_that() {
     let mut config = with(&[HookKind::BeforeLead, HookKind::AfterFollow]);
-    config.workload.runs = config::Runs::Always;
+    config.workload.runs = Runs::Always;
     config.workload.acknowledge = Some(config::Acknowledge::None);
     (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
     let mut world = World::of(config, true, false);
@@ -434,4 +435,26 @@ fn a_standby_is_told_to_lead_after_the_hook_before_that() {
     assert!(world.wants(&Action::KillHook { pid: HOOK }) && told(&world, Role::Leader).is_none());
     world.hook_ends(Exit::Signal(libc::SIGKILL));
     assert_eq!(world.hook().map(|(kind, ..)| kind), Some(HookKind::BeforeLead));
+}
+
+#[test]
+fn the_hook_after_a_lead_may_begin_for_as_long_as_the_latest_renewal_allows() {
+    let mut started = World::new(with(&[HookKind::AfterLead]));
+    started.lead(1);
+    started.feed(Input::Forked { pid: MAIN });
+    let mut frozen = with(&[HookKind::AfterLead]);
+    frozen.workload.runs = Runs::Frozen;
+    let mut continued = World::of(frozen, true, false);
+    continued.due();
+    continued.run();
+    continued.greet();
+    continued.feed(Input::Role(RoleInput::Looked { frozen: true }));
+    continued.lead(1);
+    for (mut world, done) in [(started, Input::Spawned), (continued, Input::Role(RoleInput::Signalled))] {
+        world.take();
+        world.sleep_until(world.now + Duration::from_secs(5));
+        world.extend(1, 1, world.now);
+        world.feed(done);
+        assert_eq!(world.hook(), Some((HookKind::AfterLead, None, None, deadlines(world.now).soft)));
+    }
 }

@@ -4,27 +4,32 @@ use super::*;
 
 /// Its elector is greeted.
 fn waiting() -> World {
-    let mut config = config();
-    config.workload.on_loss = config::OnLoss::Exit;
-    let identity = "me".into();
-    let mut world = World::at(AgentConfig {
-        config,
-        preset: Preset::Lock { patience: None },
-        began: Instant::BOOT,
-        identity,
-        context: None,
-        pid1: true,
-        terminal: false,
-    });
+    let mut world = for_at_most(None);
     world.due();
     world.take();
     world.greet();
     world
 }
 
+/// At the start of init.
+fn for_at_most(limit: Option<Duration>) -> World {
+    let mut config = config();
+    config.workload.on_loss = config::OnLoss::Exit;
+    let identity = "me".into();
+    World::at(AgentConfig {
+        config: config.into(),
+        preset: Preset::Lock { wait_limit: limit.map(|limit| config::WaitLimit { limit, code: 75 }) },
+        began: Instant::BOOT,
+        identity,
+        context: None,
+        pid1: true,
+        terminal: false,
+    })
+}
+
 #[test]
 fn a_signal_before_it_ran_is_never_taken_for_a_success() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         let code = u8::try_from(128 + signal).unwrap();
         let mut world = waiting();
         world.feed(Input::Signal(signal));
@@ -100,4 +105,62 @@ fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
     world.done_ends_with(76);
     let words = "the Lease  was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
     assert!(world.wants(&Action::TerminationMessage(words.into())), "{:?}", world.take());
+}
+
+#[test]
+fn a_hang_up_ends_a_wait_and_reaches_a_command_that_runs() {
+    let mut world = waiting();
+    world.lead(1);
+    world.run();
+    world.take();
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
+
+    let mut replica = World::new(config());
+    replica.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(replica.take(), [], "a replica goes on");
+}
+
+#[test]
+fn a_bound_holds_where_no_elector_works_and_without_one_they_are_tried_for_ever() {
+    let fail: [fn(&mut World); 2] = [
+        |world| world.feed(Input::ElectorNotStarted),
+        |world| {
+            world.greet();
+            world.feed(Input::ElectorEnded);
+        },
+    ];
+    for fail in fail {
+        for (limit, ended) in [(Some(0), 2_000..3_000), (Some(60), 61_000..63_000), (None, 600_000..601_000)] {
+            let (mut world, mut is_over) = (for_at_most(limit.map(Duration::from_secs)), false);
+            while world.now < ms(600_000) && !is_over {
+                world.due();
+                let actions = world.take();
+                is_over = actions.contains(&Action::Exit(70));
+                if actions.contains(&Action::StartElector) {
+                    fail(&mut world);
+                }
+                world.now = world.agent.poll_timeout().unwrap_or(world.now).max(world.now + Duration::from_millis(1));
+            }
+            let at = u64::try_from(world.now.since(Instant::BOOT).as_millis()).unwrap();
+            assert!(ended.contains(&at), "{limit:?}: {at} ms");
+        }
+    }
+}
+
+#[test]
+fn an_elector_that_is_replaced_after_the_bound_gives_up_or_goes_on_by_itself() {
+    let mut world = for_at_most(Some(Duration::ZERO));
+    world.due();
+    world.greet();
+    world.take();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert!(world.started_elector().is_some());
+    world.greet();
+    world.lead(1);
+    world.run();
+    world.feed(Input::ElectorEnded);
+    world.wake_until(ms(4_000));
+    assert!(world.started_elector().is_some(), "the term goes on");
 }

@@ -9,9 +9,13 @@ fn waiting(once: bool) -> World {
     let mut config = config();
     (config.workload.on_exit, config.workload.on_loss) =
         if once { (OnExit::Exit, config::OnLoss::Exit) } else { (OnExit::Follow, config::OnLoss::Follow) };
-    let preset = Preset::Task(config::Task { every: Duration::from_secs(60), limit: Some(LIMIT), once: once.then_some(75) });
+    let preset = Preset::Task(config::Task {
+        trigger: config::Trigger::Every(Duration::from_secs(60)),
+        limit: Some(LIMIT),
+        once: once.then_some(75),
+    });
     let mut world = World::at(AgentConfig {
-        config,
+        config: config.into(),
         preset,
         began: Instant::BOOT,
         identity: "me".into(),

@@ -1,10 +1,10 @@
 //! One term after the other: what of the last one counts in the next.
 
 use super::*;
-use crate::link::Stop;
+use crate::link::{LeaseBackoff, Stop};
 
 /// The workload is gone, that is proved, and the elector ends the term.
-fn end_term(world: &mut World, reason: Reason, backoff: Option<Instant>) {
+fn end_term(world: &mut World, reason: Reason, backoff: Option<LeaseBackoff>) {
     world.step_down_proved(reason, Exit::Signal(libc::SIGTERM));
     world.told(ToInit::Ended { term: Term(1), backoff });
     world.take();
@@ -75,7 +75,7 @@ fn a_lead_before_the_last_term_is_over_costs_the_elector_whether_that_has_starte
 
 #[test]
 fn a_fresh_elector_lets_the_others_go_first_for_as_long_as_the_last_one_would_have() {
-    let until = Some(World::new(config()).now + Duration::from_secs(60));
+    let until = Some(LeaseBackoff { until: World::new(config()).now + Duration::from_secs(60), failures: 1 });
     for (reason, backoff) in [(Reason::StepDown, until), (Reason::LostToHolder, None)] {
         let mut world = World::leading(config());
         assert_eq!(world.agent.initial_state().backoff, None);

@@ -22,7 +22,7 @@ fn a_signal_to_init_stops_once_the_address_is_withdrawn() {
     world.feed(TERM);
     let stopping = ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now };
     assert_eq!(world.take(), [Action::Tell(stopping)]);
-    assert_eq!(world.agent.standing().soft, Instant::BOOT, "nothing long is begun any more");
+    assert_eq!(world.agent.term_status().soft, Instant::BOOT, "nothing long is begun any more");
     world.step_down(9, Reason::Signal);
     assert_eq!(world.take(), []);
 
@@ -185,7 +185,7 @@ fn where_nobody_can_withdraw_it_nothing_waits() {
     deaf.feed(TERM);
     assert!(deaf.wants(&to_main(libc::SIGTERM)));
 
-    let mut following = World::new(published().agent.config.config);
+    let mut following = World::new(Config::clone(&published().agent.config.config));
     following.feed(TERM);
     assert_eq!(following.take(), [Action::Tell(ToElector::Shutdown)]);
 }

@@ -88,7 +88,7 @@ fn a_demotion_is_acknowledged_by_the_word_and_by_the_exit_0_of_a_hook_that_is_to
         world.step_down(9, Reason::StepDown);
         world.feed(Input::Role(RoleInput::Signalled));
         let (reason, not_after) = (Some(Reason::StepDown), deadlines(ms(3000)).hard);
-        let told = Told { info: Some(info()), reason, exit: None };
+        let told = ProgramEnv { info: Some(info()), reason, exit: None };
         assert!(world.wants(&Action::Hook { hook: HookKind::BeforeFollow, told, not_after }));
         world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
         let word = Input::Role(RoleInput::Notified(Role::Standby));

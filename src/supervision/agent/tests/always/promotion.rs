@@ -229,7 +229,7 @@ fn a_stop_before_the_promotion_is_acknowledged_is_no_demotion_and_what_is_on_its
     ];
     let kill_hook = Action::KillHook { pid: HOOK };
     type Way<'a> = (&'a dyn Fn() -> World, Option<&'a Action>);
-    let ways: [Way<'_>; 3] = [(&in_flight, Some(&Action::CallOff)), (&told, None), (&in_hook, Some(&kill_hook))];
+    let ways: [Way<'_>; 3] = [(&in_flight, Some(&Action::KillTeller)), (&told, None), (&in_hook, Some(&kill_hook))];
     for (begins, ends) in ways {
         for stop in stops {
             let mut world = begins();
@@ -254,7 +254,7 @@ fn a_promotion_that_is_on_its_way_at_h_is_called_off() {
     world.take();
     world.sleep_until(deadlines(ms(1000)).hard);
     world.due();
-    assert!(world.wants(&Action::CallOff) && world.wants(&Action::KillAll));
+    assert!(world.wants(&Action::KillTeller) && world.wants(&Action::KillAll));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn what_starts_as_a_leader_is_told_by_its_hook_alone() {
     world.feed(Input::Forked { pid: MAIN });
     world.feed(Input::Spawned);
     let not_after = deadlines(world.now).soft;
-    let told = Told { info: Some(info()), ..Told::default() };
+    let told = ProgramEnv { info: Some(info()), ..ProgramEnv::default() };
     assert_eq!(world.take(), [Action::Hook { hook: HookKind::AfterLead, told, not_after }]);
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });

@@ -1,0 +1,151 @@
+//! Flags of the commands that change several objects: `apply`, `recover`, `promote` and `demote`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::{ConfigFlags, Lock, Output};
+use crate::config::duration;
+
+/// Changes several objects.
+#[derive(Args, Clone, Debug)]
+pub struct Apply {
+    /// Name of the transaction; its Lease is txn-NAME, after lease.prefix [default: metadata.name of the Transaction]
+    #[arg(value_name = "NAME", conflicts_with = "lease")]
+    pub name: Option<String>,
+    /// A Transaction, or manifests; - for standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Undo what takes longer than this, such as 90s [default: spec.timeout, else 5m]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub limit: Option<Duration>,
+    /// The account that changes the objects (impersonation), such as system:serviceaccount:shop:deploy
+    #[arg(long = "as", value_name = "USER")]
+    pub user: Option<String>,
+    /// Only show what would be changed; takes no Lease, and changes nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+    /// The wait for the lock.
+    #[command(flatten)]
+    pub how: Lock,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// Undoes a transaction.
+#[derive(Args, Clone, Debug)]
+pub struct Recover {
+    /// Action
+    #[arg(value_enum, value_name = "ACTION")]
+    pub action: Recovery,
+    /// Name of the transaction; --lease NAME in its place names its Lease
+    #[arg(value_name = "NAME", conflicts_with = "lease", required_unless_present = "lease")]
+    pub name: Option<String>,
+    /// Restore a field too that somebody else has changed since
+    #[arg(long)]
+    pub force: bool,
+    /// Stop after this long
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub limit: Duration,
+    /// The account that changes the objects (impersonation) [default: that of the transaction]
+    #[arg(long = "as", value_name = "USER")]
+    pub user: Option<String>,
+    /// Form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+    /// The wait for the lock.
+    #[command(flatten)]
+    pub how: Lock,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// Changes several objects for as long as this replica leads.
+#[derive(Args, Clone, Debug)]
+pub struct Promote {
+    /// A Transaction with changes of type Patch
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Undo what takes longer than this
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub limit: Duration,
+    /// Only show what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// Undoes a promotion.
+#[derive(Args, Clone, Debug)]
+pub struct Demote {
+    /// Stop after this long
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub limit: Duration,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// The actions of `recover`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Recovery {
+    /// Show what would be undone; takes no Lease, and changes nothing
+    Plan,
+    /// Undo the last transaction of this name
+    Apply,
+    /// Drop its journal and its marks; restores nothing
+    Forget,
+}
+
+impl ConfigFlags {
+    /// The arguments that say the same, for a process that takes this one's place.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let Self {
+            config,
+            lease,
+            lease_argument: _,
+            preset: _,
+            namespace,
+            slots,
+            identity,
+            lease_duration,
+            log_level,
+            log_format,
+            leader_election,
+            set,
+        } = self;
+        let config = config.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let one = [
+            ("--config", &config),
+            ("--lease", lease),
+            ("--namespace", namespace),
+            ("--slots", slots),
+            ("--identity", identity),
+            ("--lease-duration", lease_duration),
+            ("--log-level", log_level),
+            ("--log-format", log_format),
+            ("--leader-election", leader_election),
+        ];
+        let one = one.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value.as_ref()?)));
+        one.chain(set.iter().map(|set| format!("--set={set}"))).collect()
+    }
+}
+
+impl Lock {
+    /// The arguments that say the same.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let Self { wait: _, timeout, at_once, conflict_exit_code } = self;
+        let timeout = timeout.iter().map(|limit| format!("--timeout={limit}"));
+        let code = format!("--conflict-exit-code={conflict_exit_code}");
+        timeout.chain(at_once.then(|| "--try".to_owned())).chain([code]).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which resource of the API server a kind is.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::files::Target;
+use crate::{api::CallError, commands::access::Access, exit};
+
+/// Refused before anything was changed.
+const REFUSED: u8 = 1;
+
+/// The group versions that were asked for.
+#[derive(Default)]
+pub(super) struct Kinds(BTreeMap<String, Value>);
+
+/// A kind as the server serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// Its name in a path.
+    pub(super) name: String,
+    /// True if its objects are in namespaces.
+    pub(super) namespaced: bool,
+}
+
+/// Why a target cannot be one.
+#[derive(Debug)]
+pub(super) struct Unserved {
+    pub(super) code: u8,
+    pub(super) why: String,
+}
+
+impl Kinds {
+    /// Finds the resource of a target's kind.
+    ///
+    /// # Errors
+    /// The server does not serve it, lets nobody patch it, or does not answer.
+    pub(super) async fn of(&mut self, access: &Access, target: &Target) -> Result<Resource, Unserved> {
+        let version = &target.api_version;
+        if !self.0.contains_key(version) {
+            let path = version_path(version);
+            let served = match access.get(&path).await {
+                Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => Value::Null,
+                answer => answer.map_err(|error| Unserved { code: error.exit_code(), why: format!("GET {path}: {error}") })?,
+            };
+            self.0.insert(version.clone(), served);
+        }
+        let served = self.0.get(version).unwrap_or(&Value::Null);
+        resource(served, &target.kind).map_err(|why| match why {
+            Some(verb) => {
+                Unserved { code: exit::INVALID, why: format!("the API server does not let anybody {verb} a {}", target.kind) }
+            }
+            None => Unserved {
+                code: REFUSED,
+                why: format!(
+                    "the API server does not serve {} in {version}: apply its CustomResourceDefinition first",
+                    target.kind
+                ),
+            },
+        })
+    }
+}
+
+/// The path of a group version.
+pub(super) fn version_path(api_version: &str) -> String {
+    let root = if api_version.contains('/') { "/apis" } else { "/api" };
+    format!("{root}/{api_version}")
+}
+
+/// Finds the kind in an APIResourceList. The error is the verb that it lacks; none if there is no such kind.
+fn resource(served: &Value, kind: &str) -> Result<Resource, Option<&'static str>> {
+    let text = |resource: &Value, key: &str| resource.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let resources = served.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let mut of_kind = resources.filter(|resource| text(resource, "kind") == kind && !text(resource, "name").contains('/'));
+    let found = of_kind.next().ok_or(None)?;
+    let has = |verb: &&str| found["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|has| has == verb));
+    match ["get", "patch"].into_iter().find(|verb| !has(verb)) {
+        Some(lacks) => Err(Some(lacks)),
+        None => Ok(Resource { name: text(found, "name"), namespaced: found["namespaced"] == true }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_its_name_and_its_subresources_are_not() {
+        let all = ["get", "patch"];
+        let served = json!({ "resources": [
+            { "name": "pods/eviction", "kind": "Eviction", "namespaced": true, "verbs": ["create"] },
+            { "name": "deployments/scale", "kind": "Scale", "namespaced": true, "verbs": all },
+            { "name": "deployments", "kind": "Deployment", "namespaced": true, "verbs": all },
+            { "name": "namespaces", "kind": "Namespace", "namespaced": false, "verbs": all },
+            { "name": "bindings", "kind": "Binding", "namespaced": true, "verbs": ["create"] },
+        ]});
+
+        let found = |kind| resource(&served, kind).map(|found| (found.name, found.namespaced));
+
+        assert_eq!(found("Deployment"), Ok(("deployments".into(), true)));
+        assert_eq!(found("Namespace"), Ok(("namespaces".into(), false)));
+        assert_eq!([found("Scale"), found("Eviction"), found("Binding")], [Err(None), Err(None), Err(Some("get"))]);
+        assert_eq!(resource(&Value::Null, "Pod"), Err(None));
+    }
+
+    #[test]
+    fn the_core_group_has_a_root_of_its_own() {
+        assert_eq!([version_path("v1"), version_path("apps/v1")], ["/api/v1", "/apis/apps/v1"]);
+    }
+}

@@ -1,0 +1,476 @@
+//! The files of a transaction: what they ask for, and why they are refused before anything is asked of the API server.
+//!
+//! Owns the format: Transactions of tenure and of janus, manifests, lists of them, several documents in a file. A refusal names the
+//! file, the document and the change.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value};
+
+use super::discovery::Resource;
+use crate::{
+    config::duration,
+    environment::{FENCING_TOKEN, IDENTITY, SLOT, TERM},
+    transaction::{self, Change, MARK, Verb},
+};
+
+/// More than any transaction needs; devices never end.
+const LARGEST_FILE: u64 = 1 << 20;
+const MOST_CHANGES: usize = 32;
+/// With what it replaces, a change must fit into the journal.
+const LARGEST_TRANSACTION: usize = 512 << 10;
+/// As in serde_json, which reads the journal.
+const DEEPEST: usize = 100;
+
+/// The apiVersion of janus' Transactions.
+const JANUS: &str = "tx.janus.io/v1alpha1";
+/// The contents of all files.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// `metadata.name` of the Transaction.
+    pub(super) name: Option<String>,
+    /// The namespace of targets that name none.
+    pub(super) namespace: Option<String>,
+    /// `spec.serviceAccountName`.
+    pub(super) account: Option<String>,
+    /// `spec.timeout`.
+    pub(super) limit: Option<Duration>,
+    /// The changes in their order.
+    pub(super) changes: Vec<Written>,
+    /// Warnings, one line each.
+    pub(super) notes: Vec<String>,
+    refused: Vec<String>,
+    has_transaction: bool,
+    /// In a promotion.
+    variable: Option<Lookup>,
+}
+
+/// The value of a variable, by its name.
+type Lookup = fn(&str) -> Option<String>;
+
+/// The variables that a promotion may name.
+const VARIABLES: [&str; 9] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID", "NODE_NAME", IDENTITY, TERM, FENCING_TOKEN, SLOT];
+
+/// A change as it was written.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// File, document and change.
+    pub(super) place: String,
+    /// The object to change.
+    pub(super) target: Target,
+    /// How it is changed.
+    pub(super) action: Action,
+    /// Its new parts; empty for a Delete.
+    pub(super) content: Map<String, Value>,
+    /// The parts that it must have before.
+    pub(super) require: Map<String, Value>,
+}
+
+/// An object by its names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Target {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+/// How an object is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) enum Action {
+    Create,
+    Update,
+    Patch,
+    Delete,
+    /// A manifest: Create where the object is absent, else Patch.
+    #[serde(skip)]
+    Apply,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spec {
+    service_account_name: Option<String>,
+    timeout: Option<String>,
+    changes: Option<Vec<Value>>,
+    lock_timeout: Option<IgnoredAny>,
+    sealed: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Item {
+    target: Target,
+    r#type: Action,
+    #[serde(default)]
+    content: Option<Map<String, Value>>,
+    #[serde(default)]
+    require: Option<Map<String, Value>>,
+}
+
+impl Target {
+    /// The API group; empty for the core group.
+    pub(super) fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+
+    /// Says that both name one object, whatever the versions of its API. A namespace that is not named is that of the transaction.
+    pub(super) fn is_same_object(&self, other: &Self) -> bool {
+        let names = |target: &Self| (target.kind.clone(), target.namespace.clone(), target.name.clone());
+        self.group() == other.group() && names(self) == names(other)
+    }
+
+    /// Kind and name, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+}
+
+impl Files {
+    /// Reads and judges the files in their order; `-` is `standard_input`.
+    ///
+    /// # Errors
+    /// All reasons to refuse them, one line each.
+    pub(super) fn read<P: AsRef<Path>>(paths: &[P], standard_input: &str) -> Result<Self, Vec<String>> {
+        Self::read_with(paths, standard_input, Self::default())
+    }
+
+    /// Reads and judges the files of a promotion: one Transaction, changes of type Patch, and $(VAR) in them.
+    ///
+    /// # Errors
+    /// The same, and a variable that is not set.
+    pub(super) fn promotion<P: AsRef<Path>>(paths: &[P], variable: Lookup) -> Result<Self, Vec<String>> {
+        let mut files = Self::read_with(paths, "", Self { variable: Some(variable), ..Self::default() })?;
+        let others = files.changes.iter().filter(|change| change.action != Action::Patch);
+        let others = others
+            .map(|change| format!("{} ({}): a promotion has changes of type Patch only", change.place, change.target.shown()));
+        files.refused = others.collect();
+        if files.refused.is_empty() { Ok(files) } else { Err(files.refused) }
+    }
+
+    fn read_with<P: AsRef<Path>>(paths: &[P], standard_input: &str, mut files: Self) -> Result<Self, Vec<String>> {
+        for path in paths {
+            let path = path.as_ref();
+            let shown = if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() };
+            let text = if path.as_os_str() == "-" { Ok(standard_input.to_owned()) } else { File::open(path).and_then(limited) };
+            match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
+                Ok(documents) => {
+                    for (at, document) in documents.into_iter().enumerate() {
+                        files.document(&format!("{shown}, document {}", at + 1), document);
+                    }
+                }
+                Err(why) => files.refused.push(format!("{shown}: {why}")),
+            }
+        }
+        files.judge_whole();
+        if files.refused.is_empty() { Ok(files) } else { Err(files.refused) }
+    }
+
+    fn document(&mut self, place: &str, document: Value) {
+        let Value::Object(mut document) = document else {
+            return self.refuse(place, "this is no object: write a Transaction or a manifest");
+        };
+        let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let version = document.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if kind == "Transaction" && ["tenure.dev/v1", JANUS].contains(&&*version) {
+            return self.transaction(place, &version, document);
+        }
+        match document.remove("items") {
+            Some(Value::Array(items)) if kind.ends_with("List") => {
+                for (at, item) in items.into_iter().enumerate() {
+                    self.document(&format!("{place}, item {}", at + 1), item);
+                }
+            }
+            items => {
+                document.extend(items.map(|items| ("items".to_owned(), items)));
+                self.manifest(place, version, kind, document);
+            }
+        }
+    }
+
+    fn transaction(&mut self, place: &str, version: &str, mut document: Map<String, Value>) {
+        if std::mem::replace(&mut self.has_transaction, true) {
+            return self.refuse(place, "this is a second Transaction: apply one after the other");
+        }
+        let text =
+            |place: &str| document.get("metadata").and_then(|metadata| metadata.pointer(place)?.as_str().map(String::from));
+        (self.name, self.namespace) = (text("/name"), text("/namespace"));
+        let unknown = document.keys().find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()));
+        if let Some(unknown) = unknown {
+            return self.refuse(place, &format!("a Transaction has no key {unknown}"));
+        }
+        if document.contains_key("status") {
+            self.notes.push(format!("{place}: status is ignored"));
+        }
+        let spec = document.remove("spec").unwrap_or_else(|| Map::new().into());
+        let Spec { service_account_name, timeout, changes, lock_timeout, sealed } = match serde_json::from_value(spec) {
+            Ok(spec) => spec,
+            Err(error) => return self.refuse(place, &format!("spec: {error}")),
+        };
+        let ignored = [("lockTimeout", lock_timeout.is_some()), ("sealed", sealed.is_some())];
+        for (key, _) in ignored.iter().filter(|(_, given)| *given) {
+            if version == JANUS {
+                self.notes.push(format!("{place}: spec.{key} is ignored"));
+            } else {
+                self.refuse(place, &format!("spec: there is no key {key}"));
+            }
+        }
+        self.account = service_account_name;
+        match timeout.as_deref().map(duration::parse).transpose() {
+            Ok(limit) => self.limit = limit,
+            Err(why) => self.refuse(place, &format!("spec.timeout: {why}")),
+        }
+        let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
+            return self.refuse(place, "spec.changes is missing: list what is to be changed");
+        };
+        for (at, mut change) in changes.into_iter().enumerate() {
+            let place = format!("{place}, change {}", at + 1);
+            if let Some(Err(why)) = self.variable.map(|variable| substitute(&mut change, variable)) {
+                self.refuse(&place, &why);
+                continue;
+            }
+            match serde_json::from_value(change) {
+                Ok(Item { target, r#type, content, require }) => {
+                    let (content, require) = (content.unwrap_or_default(), require.unwrap_or_default());
+                    if r#type == Action::Delete && !content.is_empty() {
+                        self.notes.push(format!("{place}: the content of a Delete is ignored"));
+                    }
+                    let content = if r#type == Action::Delete { Map::new() } else { content };
+                    self.change(Written { place, target, action: r#type, content, require });
+                }
+                Err(error) => self.refuse(&place, &error.to_string()),
+            }
+        }
+    }
+
+    fn manifest(&mut self, place: &str, api_version: String, kind: String, mut content: Map<String, Value>) {
+        if api_version.is_empty() || kind.is_empty() {
+            return self.refuse(place, "this has no apiVersion or no kind");
+        }
+        // As `kubectl create --dry-run -o yaml` writes them.
+        if content.get("status").is_some_and(|status| status.is_null() || status.as_object().is_some_and(Map::is_empty)) {
+            content.remove("status");
+        }
+        let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
+        let Some(metadata) = metadata else { return self.refuse(place, "this has no metadata.name") };
+        if metadata.get("creationTimestamp").is_some_and(Value::is_null) {
+            metadata.remove("creationTimestamp");
+        }
+        let text = |key| metadata.get(key).and_then(Value::as_str).map(String::from);
+        if metadata.contains_key("generateName") {
+            return self.refuse(place, "metadata.generateName: a transaction needs the name of what it creates");
+        }
+        let Some(name) = text("name") else { return self.refuse(place, "this has no metadata.name") };
+        let target = Target { api_version, kind, namespace: text("namespace"), name };
+        self.change(Written { place: place.into(), target, action: Action::Apply, content, require: Map::new() });
+    }
+
+    fn change(&mut self, change: Written) {
+        if let Err(why) = change.judge() {
+            self.refuse(&format!("{} ({})", change.place, change.target.shown()), &why);
+        }
+        self.changes.push(change);
+    }
+
+    /// Judges the changes together.
+    fn judge_whole(&mut self) {
+        if self.changes.is_empty() && self.refused.is_empty() {
+            self.refused.push("the files hold no change".into());
+        }
+        if self.changes.len() > MOST_CHANGES {
+            self.refused.push(format!("{} changes are more than {MOST_CHANGES}: split the transaction", self.changes.len()));
+        }
+        for (at, change) in self.changes.iter().enumerate() {
+            if let Some(first) = self.changes.iter().take(at).find(|first| first.target.is_same_object(&change.target)) {
+                let why = format!("{} is a target twice: also in {}", change.target.shown(), first.place);
+                self.refused.push(format!("{}: {why}", change.place));
+            }
+        }
+        let size: usize = self.changes.iter().map(|change| Value::from(change.content.clone()).to_string().len()).sum();
+        if size > LARGEST_TRANSACTION {
+            self.refused.push(format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"));
+        }
+        let mut deletes = self.changes.iter().skip_while(|change| change.action != Action::Delete);
+        if let Some(delete) = deletes.next()
+            && deletes.any(|after| after.action != Action::Delete)
+        {
+            self.notes.push(format!(
+                "{} ({}): undoing a Delete makes a new object: new uid, no status, nothing that was deleted with it; put it last",
+                delete.place,
+                delete.target.shown()
+            ));
+        }
+    }
+
+    fn refuse(&mut self, place: &str, why: &str) {
+        self.refused.push(format!("{place}: {why}"));
+    }
+}
+
+impl Written {
+    /// The change of an object of this resource. `namespace` is that of targets which name none.
+    pub(super) fn change(&self, resource: Resource, namespace: &str) -> Change {
+        let Target { api_version, kind, namespace: named, name } = self.target.clone();
+        let mut content = self.content.clone();
+        content.retain(|key, _| key != "apiVersion" && key != "kind");
+        if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|key, _| key != "name" && key != "namespace");
+        }
+        let verb = match self.action {
+            Action::Create => Verb::Create,
+            Action::Update => Verb::Update,
+            Action::Patch => Verb::Patch,
+            Action::Delete => Verb::Delete,
+            Action::Apply => Verb::Manifest,
+        };
+        let namespace = resource.namespaced.then(|| named.unwrap_or_else(|| namespace.to_owned()));
+        let target = transaction::Target { api_version, kind, resource: resource.name, namespace, name };
+        let require = Some(self.require.clone()).filter(|require| !require.is_empty()).map(Value::Object);
+        Change { target, verb, content: content.into(), require }
+    }
+
+    /// Why this change alone is refused.
+    fn judge(&self) -> Result<(), String> {
+        let Target { api_version, kind, namespace, name } = &self.target;
+        let is_segment = |text: &str| {
+            !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
+        };
+        let is_version = api_version.split('/').all(is_segment) && api_version.split('/').count() <= 2;
+        if !is_version || !is_segment(kind) {
+            return Err(format!("{api_version:?} and {kind:?} are no apiVersion and kind; a subresource cannot be a target"));
+        }
+        let names = [Some(name), namespace.as_ref()];
+        if let Some(bad) = names.into_iter().flatten().find(|text| !is_segment(text) || [".", ".."].contains(&text.as_str())) {
+            return Err(format!("{bad:?} is not the name of an object; a subresource cannot be a target"));
+        }
+        if self.target.group() == "coordination.k8s.io" && kind == "Lease" {
+            return Err("a Lease cannot be a target: locks rest on it".into());
+        }
+        let is_kind = |of, which| self.target.group() == of && kind == which;
+        if self.action == Action::Delete
+            && (is_kind("", "Namespace") || is_kind("apiextensions.k8s.io", "CustomResourceDefinition"))
+        {
+            return Err(format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"));
+        }
+        if self.action != Action::Delete && self.content.is_empty() {
+            return Err("content is missing".into());
+        }
+        let is_other = |key, expected: &str| self.content.get(key).is_some_and(|value| value.as_str() != Some(expected));
+        if is_other("apiVersion", api_version) || is_other("kind", kind) {
+            return Err("content is of another apiVersion or kind than the target".into());
+        }
+        if self.content.contains_key("status") {
+            return Err("status cannot be changed: its controller owns it".into());
+        }
+        // The API server calls it an internal error of its own.
+        if let (true, Some(data)) = (is_kind("", "Secret"), self.content.get("data").and_then(Value::as_object)) {
+            let is_bad =
+                |value: &Value| !value.is_null() && value.as_str().is_none_or(|text| BASE64_STANDARD.decode(text).is_err());
+            if let Some((key, _)) = data.iter().find(|(_, value)| is_bad(value)) {
+                return Err(format!("data.{key} is not base64: encode it, or write stringData"));
+            }
+        }
+        self.judge_metadata()?;
+        let whole = [&self.content, &self.require];
+        if whole.into_iter().flat_map(Map::values).any(|value| holds_null_in_list(value, false)) {
+            return Err("null in a list has no meaning: only a key of a map can be removed".into());
+        }
+        Ok(())
+    }
+
+    fn judge_metadata(&self) -> Result<(), String> {
+        let Some(metadata) = self.content.get("metadata") else { return Ok(()) };
+        let Some(metadata) = metadata.as_object() else { return Err("metadata is no map".into()) };
+        let creates = matches!(self.action, Action::Create | Action::Apply);
+        for (key, value) in metadata {
+            match key.as_str() {
+                "name" if value.as_str() == Some(&self.target.name) => {}
+                "namespace" if self.target.namespace.as_deref().is_none_or(|named| value.as_str() == Some(named)) => {}
+                "name" | "namespace" => return Err(format!("metadata.{key} in content is not the target's")),
+                "labels" | "annotations" if value.get(MARK).is_some() => {
+                    return Err(format!("metadata.{key}: {MARK} is how transactions mark what they change"));
+                }
+                "labels" | "annotations" => {}
+                "finalizers" | "ownerReferences" if creates => {}
+                "generateName" => return Err("metadata.generateName: a transaction needs the name of what it creates".into()),
+                _ => return Err(format!("metadata.{key} cannot be changed: remove it")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The group of an apiVersion; empty for the core group.
+pub(super) fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Reads all that fits.
+///
+/// # Errors
+/// There is more, or what is there is no text.
+pub(super) fn limited(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    source.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(io::Error::other("it is longer than 1 MiB: split it"));
+    }
+    Ok(text)
+}
+
+/// The documents of a file, as kubectl reads them: YAML with 0644 in octal.
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! { max_depth: DEEPEST },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+    };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter))
+}
+
+/// Puts values in the place of `$(VAR)`; `$$(` stands for `$(`.
+fn substitute(value: &mut Value, variable: Lookup) -> Result<(), String> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        Value::Array(items) => items.iter_mut().try_for_each(|item| substitute(item, variable)),
+        Value::Object(map) => map.values_mut().try_for_each(|item| substitute(item, variable)),
+        Value::String(text) => {
+            let (mut put, mut rest) = (String::new(), text.as_str());
+            while let Some((before, after)) = rest.split_once("$(") {
+                if let Some(literal) = before.strip_suffix('$') {
+                    put.extend([literal, "$("]);
+                    rest = after;
+                    continue;
+                }
+                let (name, after) = after.split_once(')').ok_or_else(|| format!("{text:?} has a $( without )"))?;
+                let known = VARIABLES.contains(&name).then(|| variable(name)).flatten();
+                let known = known.ok_or_else(|| format!("$({name}) is not set; the variables are {}", VARIABLES.join(", ")))?;
+                put.extend([before, &known]);
+                rest = after;
+            }
+            put.push_str(rest);
+            *text = put;
+            Ok(())
+        }
+    }
+}
+
+fn holds_null_in_list(value: &Value, in_list: bool) -> bool {
+    match value {
+        Value::Null => in_list,
+        Value::Array(items) => items.iter().any(|item| holds_null_in_list(item, true)),
+        Value::Object(map) => map.values().any(|value| holds_null_in_list(value, in_list)),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}

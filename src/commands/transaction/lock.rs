@@ -1,0 +1,83 @@
+//! How a command of transactions gets its Lease: it becomes `tenure lock`, which runs the same command again inside its term.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io::{self, Seek as _, Write as _},
+    os::unix::process::CommandExt as _,
+    process::Command,
+};
+
+use nix::{
+    sys::memfd::{MFdFlags, memfd_create},
+    unistd::dup2_stdin,
+};
+
+use super::files;
+use crate::{
+    cli::{ConfigFlags, Lock},
+    config::Config,
+    environment::{FENCING_TOKEN, IDENTITY, LEASE, NAMESPACE, ROLE, TERM_FD},
+    role::Role,
+    term_page::{ReadError, Reader},
+};
+
+/// The program that runs now, even if its file was replaced.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// The term inside which this process runs.
+pub(super) struct Term {
+    /// The page that tells H.
+    pub(super) page: Reader,
+    /// The fencing token.
+    pub(super) token: String,
+    /// The full identity of the replica.
+    pub(super) identity: String,
+}
+
+/// Says that this process was started by a tenure that holds this Lease.
+pub(super) fn is_inside(config: &Config) -> bool {
+    let told = |name, value: &str| env::var(name).is_ok_and(|told| told == value);
+    let namespace = &config.lease.namespace;
+    told(ROLE, Role::Leader.as_str()) && told(LEASE, &config.lease.name) && (namespace.is_empty() || told(NAMESPACE, namespace))
+}
+
+/// The term of this process.
+///
+/// # Errors
+/// Its tenure could make no page, or this process did not inherit it.
+pub(super) fn term() -> Result<Term, String> {
+    let told = |name| env::var(name).map_err(|_| format!("{name} is not set: this process needs what tenure tells of its term"));
+    let number = told(TERM_FD)?.parse().map_err(|_| format!("{TERM_FD} is not the number of a descriptor"))?;
+    let page = Reader::open(number).map_err(|error: ReadError| crate::words::one_line(&error))?;
+    Ok(Term { page, token: told(FENCING_TOKEN)?, identity: told(IDENTITY)? })
+}
+
+/// Reads standard input, and puts the same text in its place for who reads it next.
+///
+/// # Errors
+/// Standard input cannot be read, or is too long.
+pub(super) fn standard_input() -> io::Result<String> {
+    let text = files::limited(io::stdin().lock())?;
+    let mut again = File::from(memfd_create(c"tenure-stdin", MFdFlags::MFD_CLOEXEC)?);
+    again.write_all(text.as_bytes())?;
+    again.rewind()?;
+    dup2_stdin(&again)?;
+    Ok(text)
+}
+
+/// Becomes `tenure lock`, which runs this same command line in the term of the Lease.
+///
+/// Returns only if that fails.
+pub(super) fn become_lock(flags: &ConfigFlags, how: &Lock) -> io::Error {
+    let again: Vec<OsString> = env::args_os().skip(1).collect();
+    Command::new(OURSELVES)
+        .arg0("tenure")
+        .arg("lock")
+        .args(flags.arguments())
+        .args(how.arguments())
+        .args(["--set=lease.creationWait=0s", "--", OURSELVES])
+        .args(again)
+        .exec()
+}

@@ -1,0 +1,330 @@
+//! The schedule of a task: five fields of cron, in a time zone.
+//!
+//! Owns when a task fires. Reads no clock and no file: the zones are those of the binary, so all replicas of a version agree.
+//! Times are microseconds of the wall clock.
+
+use std::{
+    fmt::{self, Debug, Formatter},
+    ops::Range,
+};
+
+use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions, parse_crontab_with};
+use jiff::{
+    SignedDuration, Timestamp,
+    tz::{TimeZone, TimeZoneDatabase},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::scalars::text;
+
+/// No two fires are closer together.
+const MINUTE: i64 = 60_000_000;
+/// The times after which fires are looked for: until the year 9987, as the search ends four years later.
+const RANGE: Range<i64> = 0..253_000_000_000_000_000;
+/// Where the search begins that shows whether there are fires at all.
+const START: Timestamp = Timestamp::constant(1_798_761_600, 0);
+/// So many fires show the shortest time between two of them: all of a day, and of the night after it.
+const ENOUGH: usize = 1_500;
+
+/// The five fields of cron, as a CronJob of Kubernetes has them.
+#[derive(Clone)]
+pub struct Cron {
+    text: String,
+    crontab: Crontab,
+}
+
+/// A time zone by its name in the tz database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+/// The fires of a task: each minute at which the clocks of the zone show what the fields say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The fields.
+    pub cron: Cron,
+    /// The zone.
+    pub zone: Zone,
+}
+
+impl Schedule {
+    /// Returns the first fire after this time. None if there is none in four years.
+    #[must_use]
+    pub fn next(&self, after: i64) -> Option<i64> {
+        let mut after = Timestamp::from_microsecond(after).ok().filter(|_| RANGE.contains(&after))?;
+        let (mut since, mut offset) = (after, self.zone.0.to_offset(after));
+        loop {
+            let shift = SignedDuration::from_secs(offset.seconds().into());
+            let fire = self.cron.next(after + shift)? - shift;
+            // From one change of the clocks to the next no time is missing and none comes twice.
+            let Some(change) = self.zone.0.following(since).next().filter(|change| change.timestamp() <= fire) else {
+                return Some(fire.as_microsecond());
+            };
+            (since, offset) = (change.timestamp(), change.offset());
+            after = since - SignedDuration::from_secs(1);
+        }
+    }
+
+    /// Returns the last fire after `after` and not after `until`.
+    #[must_use]
+    pub fn latest(&self, after: i64, until: i64) -> Option<i64> {
+        let within = |after| self.next(after).filter(|fire| *fire <= until);
+        let (mut latest, mut last) = (within(after)?, until);
+        while last - latest >= MINUTE {
+            let middle = latest + (last - latest) / 2;
+            match within(middle) {
+                Some(fire) => latest = fire,
+                None => last = middle,
+            }
+        }
+        Some(latest)
+    }
+}
+
+impl Cron {
+    /// Reads the fields. Each must fire within four years.
+    fn parse(written: &str) -> Result<Self, String> {
+        let refused = |why: &str| Err(format!("{written:?} is not a schedule: {why}"));
+        let five = "write five fields, such as \"0 2 * * *\": minute, hour, day of month, month, day of week";
+        let fields: Vec<_> = written.split_whitespace().collect();
+        let [minute, hour, day, month, weekday] = fields[..] else {
+            return refused(&match fields.len() {
+                1 if written.contains('@') => format!("{five}; it knows no names such as @daily"),
+                count => format!("{five}; it has {count}, and seconds or a time zone are none of them"),
+            });
+        };
+        // To cron, a field of days that begins with * narrows the other one, else both count. To Kubernetes, only one with a bare *.
+        let days = |field: &str, all: &str| {
+            let is_any = field.split(',').any(|item| ["*", "*/1"].contains(&item));
+            if is_any { "*".to_owned() } else { field.replace("*/", all) }
+        };
+        let plain = [minute, hour, &days(day, "1-31/"), month, &days(weekday, "0-6/")].join(" ");
+        let mut options = ParseOptions::default();
+        options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+        match parse_crontab_with(&plain, options) {
+            // The reason comes after a picture of several lines.
+            Err(error) => refused(error.to_string().rsplit("^ ").next().unwrap_or_default()),
+            Ok(crontab) => {
+                let cron = Self { text: fields.join(" "), crontab };
+                if cron.next(START).is_some() { Ok(cron) } else { refused("no day of four years is like that") }
+            }
+        }
+    }
+
+    /// Returns the next time like that, of clocks that are never changed.
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        Some(self.crontab.find_next(MakeTimestamp(after)).ok()?.timestamp())
+    }
+
+    /// Returns the shortest time between two fires, in microseconds.
+    pub(super) fn shortest(&self) -> i64 {
+        let end = START + SignedDuration::from_hours(4 * 366 * 24);
+        let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
+        let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();
+        fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
+    }
+}
+
+impl Zone {
+    fn parse(written: &str) -> Result<Self, String> {
+        let unknown = |_| format!("{written:?} is not a time zone: write a name of the tz database, such as Europe/Berlin");
+        TimeZoneDatabase::bundled().get(written).map(Self).map_err(unknown)
+    }
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(TimeZone::UTC)
+    }
+}
+
+impl Debug for Cron {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cron {}
+
+impl Serialize for Cron {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cron {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, Self::parse)
+    }
+}
+
+impl Serialize for Zone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.iana_name().unwrap_or_default())
+    }
+}
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, Self::parse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn schedule(cron: &str, zone: &str) -> Schedule {
+        Schedule { cron: Cron::parse(cron).unwrap(), zone: Zone::parse(zone).unwrap() }
+    }
+
+    fn micros(time: &str) -> i64 {
+        time.parse::<Timestamp>().unwrap().as_microsecond()
+    }
+
+    /// The fires from the first time until before the second one, in seconds.
+    fn fires(schedule: &Schedule, start: &str, end: &str) -> Vec<i64> {
+        let (start, end) = (micros(start), micros(end));
+        let next = |after: &i64| schedule.next(*after).filter(|fire| *fire < end);
+        std::iter::successors(next(&(start - 1)), next).map(|fire| fire / SECOND).collect()
+    }
+
+    /// The fires of the day whose clocks are changed, and of the next one, as the clocks of the zone show them.
+    fn shown(cron: &str, zone: &str, date: &str) -> String {
+        let (schedule, day) = (schedule(cron, zone), format!("{date}T00:00:00Z"));
+        let day: Timestamp = day.parse().unwrap();
+        let (start, end) = (day - SignedDuration::from_hours(12), day + SignedDuration::from_hours(48));
+        let all = fires(&schedule, &start.to_string(), &end.to_string());
+        let shown = all.into_iter().map(|fire| Timestamp::from_second(fire).unwrap().to_zoned(schedule.zone.0.clone()));
+        let of_the_day = shown.filter(|time| time.date().to_string() == date).map(|time| time.strftime("%H:%M%:::z").to_string());
+        of_the_day.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_time_that_the_clocks_skip_is_no_fire_and_one_that_comes_twice_is_two() {
+        for (cron, zone, date, fires) in [
+            ("30 2 * * *", "Europe/Berlin", "2027-03-28", ""),
+            ("0 3 * * *", "Europe/Berlin", "2027-03-28", "03:00+02"),
+            (
+                "0 */2 * * *",
+                "Europe/Berlin",
+                "2027-03-28",
+                "00:00+01 04:00+02 06:00+02 08:00+02 10:00+02 12:00+02 14:00+02 16:00+02 18:00+02 20:00+02 22:00+02",
+            ),
+            ("*/30 1-3 * * *", "Europe/Berlin", "2027-03-28", "01:00+01 01:30+01 03:00+02 03:30+02"),
+            ("30 2 * * *", "Europe/Berlin", "2027-10-31", "02:30+02 02:30+01"),
+            (
+                "*/30 1-3 * * *",
+                "Europe/Berlin",
+                "2027-10-31",
+                "01:00+02 01:30+02 02:00+02 02:30+02 02:00+01 02:30+01 03:00+01 03:30+01",
+            ),
+            ("0 3 * * *", "Europe/Berlin", "2027-10-31", "03:00+01"),
+            ("30 2 * * *", "UTC", "2027-03-28", "02:30+00"),
+            ("0 0 * * *", "America/Santiago", "2027-09-05", ""),
+            ("30 2 * * 6", "America/Santiago", "2027-09-05", ""),
+            (
+                "*/15 1-3 * * *",
+                "Australia/Lord_Howe",
+                "2027-10-03",
+                "01:00+10:30 01:15+10:30 01:30+10:30 01:45+10:30 02:30+11 02:45+11 03:00+11 03:15+11 03:30+11 03:45+11",
+            ),
+            ("45 1 * * *", "Australia/Lord_Howe", "2027-04-04", "01:45+11 01:45+10:30"),
+            ("0 3 * * *", "Australia/Lord_Howe", "2027-04-04", "03:00+10:30"),
+        ] {
+            assert_eq!(shown(cron, zone, date), fires, "{cron} in {zone}");
+        }
+    }
+
+    /// The hash of `tests/schedules/table.py`.
+    fn entry(fires: impl IntoIterator<Item = i64>) -> String {
+        let (mut count, mut hash) = (0, 0xCBF2_9CE4_8422_2325_u64);
+        for fire in fires {
+            count += 1;
+            hash = fire.to_le_bytes().iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3));
+        }
+        format!("{count}:{hash:016x}")
+    }
+
+    /// Adds what croniter has beside them: of the fires that the clocks skip on a day, one, as soon as they are past.
+    fn with_skipped(fires: &[i64], schedule: &Schedule, start: &str, end: &str) -> BTreeSet<i64> {
+        let mut fires: BTreeSet<_> = fires.iter().copied().collect();
+        let mut before = schedule.zone.0.to_offset(start.parse().unwrap());
+        for change in
+            schedule.zone.0.following(start.parse().unwrap()).take_while(|change| change.timestamp() < end.parse().unwrap())
+        {
+            let shows = |offset: jiff::tz::Offset| change.timestamp() + SignedDuration::from_secs(offset.seconds().into());
+            let skipped = schedule.cron.next(shows(before) - SignedDuration::from_secs(1)).unwrap();
+            if skipped < shows(change.offset()) {
+                fires.insert(change.timestamp().as_second());
+            }
+            before = change.offset();
+        }
+        fires
+    }
+
+    /// robfig/cron expects a midnight in each day: a Saturday's fire comes on the Sunday that has none. (Where clocks are changed by
+    /// half an hour, it forgets fires, as it takes steps of an hour. croniter is wrong there too.)
+    const ODD: [(&str, &str, i64); 1] = [("30 2 * * 6", "America/Santiago", 1_820_122_200)];
+
+    #[test]
+    fn a_year_of_fifty_schedules_in_five_zones_is_that_of_cronjobs_and_that_of_croniter_with_what_clocks_skip() {
+        let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schedules/fires.txt")).unwrap();
+        let (head, rows) = table.split_once('\n').unwrap();
+        let zones: Vec<_> = head.split_once(" in ").unwrap().1.split(", ").collect();
+        let [start, end] = ["2027-01-01T00:00:00Z", "2028-01-01T00:00:00Z"];
+        for row in rows.lines() {
+            let (cron, expected) = row.split_once(" | ").unwrap();
+            for (zone, expected) in zones.iter().zip(expected.split(" | ")) {
+                let (croniter, cronjob) = expected.split_once(',').unwrap();
+                let schedule = schedule(cron, zone);
+                let fires = fires(&schedule, start, end);
+                assert_eq!(entry(with_skipped(&fires, &schedule, start, end)), croniter, "{cron} in {zone}, as croniter has it");
+                let odd = ODD.iter().filter(|(of, at, _)| (of, at) == (&cron, zone)).map(|(_, _, fire)| *fire);
+                let fires: BTreeSet<_> = fires.into_iter().chain(odd).collect();
+                assert_eq!(entry(fires), cronjob, "{cron} in {zone}, as a CronJob has it");
+            }
+        }
+        assert_eq!((rows.lines().count(), zones.len()), (50, 5));
+    }
+
+    #[test]
+    fn a_lease_from_the_end_of_all_times_has_no_next_fire() {
+        let never = [i64::MIN, -1, micros("9987-12-31T00:00:00Z"), micros("9999-12-30T00:00:00Z"), i64::MAX];
+        assert_eq!(never.map(|after| schedule("* * * * *", "Pacific/Auckland").next(after)), [None; 5]);
+    }
+
+    #[test]
+    fn the_latest_fire_is_found_however_many_there_are() {
+        let latest = |cron, after: &str, until: &str| {
+            let fire = schedule(cron, "UTC").latest(micros(after), micros(until))?;
+            Some(Timestamp::from_microsecond(fire).unwrap().to_string())
+        };
+        for (cron, after, until, fire) in [
+            ("* * * * *", "2020-01-01T00:00:00Z", "2027-01-01T00:00:59Z", Some("2027-01-01T00:00:00Z")),
+            ("* * * * *", "2027-01-01T00:00:00Z", "2027-01-01T00:01:00Z", Some("2027-01-01T00:01:00Z")),
+            ("* * * * *", "2027-01-01T00:00:00Z", "2027-01-01T00:00:59Z", None),
+            ("* 2 * * *", "2027-01-01T00:00:00Z", "2027-01-01T10:00:00Z", Some("2027-01-01T02:59:00Z")),
+            ("0 0 1 1 *", "2020-01-01T00:00:00Z", "2026-12-31T00:00:00Z", Some("2026-01-01T00:00:00Z")),
+            ("0 2 * * *", "2027-01-02T02:00:00Z", "2027-01-01T00:00:00Z", None),
+        ] {
+            assert_eq!(latest(cron, after, until).as_deref(), fire, "{cron} after {after} until {until}");
+        }
+    }
+
+    #[test]
+    fn the_days_of_two_fields_are_counted_as_kubernetes_counts_them() {
+        let days = |cron| fires(&schedule(cron, "UTC"), "2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z").len();
+        let fields = ["0 0 13 * 5", "0 0 * * 5", "0 0 */10 * 5", "0 0 */1 * 5", "0 0 10,* * 5", "0 0 1 * */2", "0 0 1 * */7"];
+        assert_eq!(fields.map(days), [6, 5, 8, 5, 5, 19, 6]);
+    }
+}

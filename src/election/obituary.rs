@@ -1,0 +1,279 @@
+//! Decides what a witness does: it gives back what a dead replica holds (law 20).
+//!
+//! Owns what the witness was told of each replica, until the replica is dead and whatever named it was given back. Only a readable
+//! pidfd says that a replica is dead. Has no clock and no deadline: it is given the wall clock's time to write, and asks for a pause
+//! before a retry. Never creates or deletes a Lease, and never writes one that names another holder.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, Refusal, Request, RequestError, RequestId,
+    core::doubled,
+    following::{NOT_WHAT_WAS_SENT, UNREADABLE},
+    record::{LeaseRecord, LeaseState},
+    writes::{LeaseWriter, OBITUARY, Stamps},
+};
+use crate::{config::Config, law::RETRY_PAUSE};
+
+/// How many replicas are remembered at most. A pod has few containers, and each restarts seldom.
+pub const MOST_REPLICAS: usize = 256;
+/// The longest pause after a request without an answer: as long as a leader's.
+const LONGEST_UNANSWERED: Duration = Duration::from_millis(500);
+
+/// A replica, as its elector tells the witness of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    /// Full identity.
+    pub identity: String,
+    /// Namespace of the Leases.
+    pub namespace: String,
+    /// Names of the Leases: one for each slot.
+    pub leases: Vec<String>,
+    /// T.
+    pub attempt_timeout: Duration,
+    /// R.
+    pub renew_period: Duration,
+}
+
+/// Input of the witness.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// An elector handed over a pidfd of its init. Forgotten if [`MOST_REPLICAS`] are known.
+    Told(Replica),
+    /// The connection of that elector ended.
+    Disconnected {
+        /// Full identity of its replica.
+        identity: String,
+    },
+    /// The pidfd is readable: no process of the replica is left.
+    Died {
+        /// Full identity of the replica.
+        identity: String,
+    },
+    /// The answer to a request.
+    Answered {
+        /// Which.
+        id: RequestId,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// Work that the witness wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Send this request once, after a pause, within the replica's T, and report its outcome as [`Input::Answered`].
+    Request {
+        /// Returned in the answer.
+        id: RequestId,
+        /// The dead replica.
+        replica: Arc<Replica>,
+        /// Name of the Lease.
+        lease: String,
+        /// The request to send: a GET or a PUT.
+        request: Request,
+        /// How long to wait before.
+        pause: Duration,
+    },
+    /// A request failed, and is sent again; reported once per state.
+    Failed {
+        /// Full identity of the dead replica.
+        identity: String,
+        /// Name of the Lease.
+        lease: String,
+        /// Why.
+        message: RequestError,
+    },
+    /// Everything is done for a dead replica, which is forgotten.
+    Ended {
+        /// Its full identity.
+        identity: String,
+        /// Names of the Leases that were given back.
+        given_back: Vec<String>,
+    },
+}
+
+/// The machine of one witness.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    replicas: BTreeMap<String, Entry>,
+    asked: u64,
+    stamps: Stamps,
+    random: fastrand::Rng,
+    actions: VecDeque<Action>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    replica: Arc<Replica>,
+    /// The Leases that are not settled, once the replica is dead; none while it lives.
+    open: Option<Vec<Step>>,
+    given_back: Vec<String>,
+}
+
+/// How far the witness is with one Lease.
+#[derive(Clone, Debug)]
+struct Step {
+    lease: String,
+    awaited: RequestId,
+    /// The awaited request is the PUT.
+    clears: bool,
+    failures: u32,
+    failed: Option<RequestError>,
+}
+
+/// The step after an answer.
+enum Next {
+    Read,
+    Clear(LeaseRecord),
+    Done { given_back: bool },
+    Retry { message: RequestError, retry_after: Option<Duration>, longest: Duration },
+}
+
+impl Witness {
+    /// Nobody is known yet.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        Self { replicas: BTreeMap::new(), asked: 0, stamps: Stamps::new(0), random, actions: VecDeque::new() }
+    }
+
+    /// Takes in what happened; `wall` is the wall clock in microseconds.
+    pub fn handle(&mut self, input: Input, wall: i64) {
+        match input {
+            Input::Told(replica) => self.told(replica),
+            // It says nothing of the processes (law 20).
+            Input::Disconnected { .. } => {}
+            Input::Died { identity } => self.died(&identity),
+            Input::Answered { id, answer } => self.answered(id, answer, wall),
+        }
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// True if this replica is known: it lives, or not everything is done yet.
+    #[must_use]
+    pub fn knows(&self, identity: &str) -> bool {
+        self.replicas.contains_key(identity)
+    }
+
+    /// True if no replica is known.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.replicas.is_empty()
+    }
+
+    fn told(&mut self, replica: Replica) {
+        if self.replicas.len() < MOST_REPLICAS && !self.knows(&replica.identity) {
+            let identity = replica.identity.clone();
+            self.replicas.insert(identity, Entry { replica: replica.into(), open: None, given_back: Vec::new() });
+        }
+    }
+
+    fn died(&mut self, identity: &str) {
+        let Some(entry) = self.replicas.get(identity).filter(|entry| entry.open.is_none()) else { return };
+        let replica = Arc::clone(&entry.replica);
+        let read = |lease: &String| {
+            let awaited = self.ask(&replica, lease, Request::Get, Duration::ZERO);
+            Step { lease: lease.clone(), awaited, clears: false, failures: 0, failed: None }
+        };
+        let open = replica.leases.iter().map(read).collect();
+        self.replicas.entry(identity.into()).and_modify(|entry| entry.open = Some(open));
+        self.end(identity);
+    }
+
+    fn answered(&mut self, id: RequestId, answer: Answer, wall: i64) {
+        let open = |entry: &mut Entry| {
+            let steps = entry.open.as_mut()?;
+            let at = steps.iter().position(|step| step.awaited == id)?;
+            Some((Arc::clone(&entry.replica), steps.swap_remove(at)))
+        };
+        let Some((replica, mut step)) = self.replicas.values_mut().find_map(open) else { return };
+        let (request, pause) = match next(&replica, &step, answer) {
+            Next::Done { given_back } => {
+                if let Some(entry) = self.replicas.get_mut(&replica.identity).filter(|_| given_back) {
+                    entry.given_back.push(step.lease);
+                }
+                return self.end(&replica.identity);
+            }
+            Next::Read => (Request::Get, Duration::ZERO),
+            Next::Clear(record) => {
+                let time = self.stamps.next(wall, record.renew_time());
+                let mut config = Config::default();
+                config.lease.namespace.clone_from(&replica.namespace);
+                let (identity, config) = (replica.identity.clone(), config.into());
+                let writer = LeaseWriter { identity, config, kind: None, status: String::new() };
+                (Request::Replace(writer.obituary(&record, &time).into()), Duration::ZERO)
+            }
+            Next::Retry { message, retry_after, longest } => {
+                let pause = doubled(RETRY_PAUSE, step.failures, longest).mul_f64(0.75 + self.random.f64() * 0.5);
+                if step.failed.as_ref() != Some(&message) {
+                    let (identity, lease) = (replica.identity.clone(), step.lease.clone());
+                    self.actions.push_back(Action::Failed { identity, lease, message: message.clone() });
+                }
+                step.failed = Some(message);
+                (Request::Get, pause.max(retry_after.unwrap_or_default().min(replica.renew_period)))
+            }
+        };
+        step.clears = matches!(request, Request::Replace(_));
+        step.failures += u32::from(!step.clears);
+        step.awaited = self.ask(&replica, &step.lease, request, pause);
+        let entry = self.replicas.get_mut(&replica.identity);
+        entry.and_then(|entry| entry.open.as_mut()).into_iter().for_each(|open| open.push(step.clone()));
+    }
+
+    fn ask(&mut self, replica: &Arc<Replica>, lease: &str, request: Request, pause: Duration) -> RequestId {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        let (replica, lease) = (Arc::clone(replica), lease.to_owned());
+        self.actions.push_back(Action::Request { id, replica, lease, request, pause });
+        id
+    }
+
+    /// Forgets the replica once nothing is left to do for it.
+    fn end(&mut self, identity: &str) {
+        let is_done = |entry: &Entry| entry.open.as_ref().is_some_and(Vec::is_empty);
+        if self.replicas.get(identity).is_some_and(is_done)
+            && let Some((identity, Entry { given_back, .. })) = self.replicas.remove_entry(identity)
+        {
+            self.actions.push_back(Action::Ended { identity, given_back });
+        }
+    }
+}
+
+fn next(replica: &Replica, step: &Step, answer: Answer) -> Next {
+    let unanswered = |message, retry_after| {
+        let longest = LONGEST_UNANSWERED.min(replica.attempt_timeout + RETRY_PAUSE);
+        Next::Retry { message, retry_after, longest }
+    };
+    match answer {
+        Answer::Object(_) if step.clears => Next::Done { given_back: true },
+        Answer::Object(object) => match LeaseRecord::read(object) {
+            Some(record) if record.state() == LeaseState::Held && record.is_held_by(&replica.identity) => Next::Clear(record),
+            // By a PUT whose answer was lost.
+            Some(record) => Next::Done { given_back: record.annotation(OBITUARY) == Some(&replica.identity) },
+            None => unanswered(UNREADABLE.into(), None),
+        },
+        Answer::NotFound => Next::Done { given_back: false },
+        // Usually the dead replica's own last renewal.
+        Answer::Conflict if step.failures == 0 => Next::Read,
+        Answer::Conflict => unanswered("somebody else writes the Lease".into(), None),
+        Answer::Refused { refusal: Refusal::Unauthorized, message } if step.failed.is_none() => {
+            Next::Retry { message, retry_after: None, longest: Duration::ZERO }
+        }
+        Answer::Refused { refusal, message } => {
+            Next::Retry { message, retry_after: refusal.retry_after(), longest: replica.renew_period }
+        }
+        Answer::Unknown { message, retry_after } => unanswered(message, retry_after),
+        Answer::Listed { .. } | Answer::Deleted => unanswered(NOT_WHAT_WAS_SENT.into(), None),
+    }
+}

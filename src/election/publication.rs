@@ -1,0 +1,314 @@
+//! Decides what the EndpointSlice of a leader's Service says.
+//!
+//! Owns two things. [`Publication`] follows the messages between init and elector, and tells whose the slice is and whether it
+//! has an endpoint. [`Publisher`] tells which request is next. No deadline, proof or release waits for either.
+//!
+//! Each write is a PUT with the uid and resourceVersion that were read, so a late one is refused if the slice was written
+//! meanwhile. It carries the fencing token of its term, and a lower token never replaces a higher one. A term begins by emptying
+//! the slice. That also voids any write of the last leader that is still under way.
+
+use std::{mem, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::{
+    RequestError,
+    record::{is_number, later, metadata_of},
+};
+use crate::{
+    config::Config,
+    law::Timing,
+    link::{Confirmed, InitialState, Slot, Term, TermInfo, ToElector, ToInit},
+    time::Instant,
+};
+
+/// The longest Retry-After that is honoured.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Annotation of the EndpointSlice: the fencing token of the term that wrote it.
+pub const TOKEN: &str = "tenure.dev/fencing-token";
+
+/// The first pause after a conflict.
+pub const PAUSE: Duration = Duration::from_millis(200);
+
+/// The content of the slice that a term wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The term.
+    pub term: Term,
+    /// The slot whose slice it is.
+    pub slot: Slot,
+    /// The fencing token of the term.
+    pub token: String,
+    /// The slice has an endpoint: the workload leads, is ready, and no stop has begun.
+    pub serves: bool,
+    /// A stop has begun.
+    pub ends: bool,
+    /// S - T: nothing is sent from then on.
+    pub until: Instant,
+}
+
+/// The state of the term, as the messages between init and elector tell it.
+pub struct Publication {
+    attempt_timeout: Duration,
+    /// The workload is ready, or no probe asks it.
+    ready: bool,
+    term: Option<PublishedTerm>,
+}
+
+struct PublishedTerm {
+    term: Term,
+    slot: Slot,
+    token: String,
+    soft: Instant,
+    runs: bool,
+    ends: bool,
+}
+
+impl Publication {
+    /// Begins from the state that init hands to a new elector.
+    #[must_use]
+    pub fn new(initial: &InitialState) -> Self {
+        let Config { lease, workload, .. } = &initial.config;
+        let mut term = initial.resume.as_ref().map(|resume| PublishedTerm::new(resume.term, &resume.info, &resume.confirmed));
+        if let (Some(led), Some(resume)) = (&mut term, &initial.resume) {
+            (led.runs, led.ends) = (resume.told && resume.main.is_some(), resume.stopping.is_some());
+        }
+        Self { attempt_timeout: lease.attempt_timeout, ready: workload.readiness.handler().is_none(), term }
+    }
+
+    /// Takes in a message of init.
+    pub fn told(&mut self, message: &ToElector) {
+        if let ToElector::Health { unready, .. } = message {
+            self.ready = unready.is_none();
+        }
+        if let (
+            Some(led),
+            ToElector::Started { term, .. } | ToElector::Restarting { term, .. } | ToElector::Stopping { term, .. },
+        ) = (&mut self.term, message)
+            && *term == led.term
+        {
+            led.ends |= matches!(message, ToElector::Stopping { .. });
+            led.runs = matches!(message, ToElector::Started { .. });
+        }
+    }
+
+    /// Takes in a message to init.
+    pub fn telling(&mut self, message: &ToInit) {
+        if let ToInit::Lead { term, info, confirmed, .. } = message {
+            self.term = Some(PublishedTerm::new(*term, info, confirmed));
+        }
+        let Some(led) = &mut self.term else { return };
+        if let ToInit::Extend { confirmed, .. } = message {
+            led.soft = led.soft.max(confirmed.deadlines.soft);
+        }
+        led.ends |= matches!(message, ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. });
+    }
+
+    /// Returns the wanted content; none before the first term. After a term it wants no endpoint until S - T: if no replica leads
+    /// next, no other removes it.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        let led = self.term.as_ref()?;
+        let &PublishedTerm { term, slot, ref token, soft, runs, ends } = led;
+        let serves = self.ready && runs && !ends;
+        Some(Wanted { term, slot, token: token.clone(), serves, ends, until: soft.before(self.attempt_timeout) })
+    }
+}
+
+impl PublishedTerm {
+    fn new(term: Term, info: &TermInfo, confirmed: &Confirmed) -> Self {
+        let (slot, token, soft) = (info.slot, info.token.clone(), confirmed.deadlines.soft);
+        Self { term, slot, token, soft, runs: false, ends: false }
+    }
+}
+
+/// The content of the slice while this replica serves.
+#[derive(Debug)]
+pub struct Endpoints {
+    /// This replica's endpoint, by the slice's addressType.
+    pub of: Map<String, Value>,
+    /// The ports of the slice.
+    pub ports: Vec<Value>,
+}
+
+/// The next thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SliceAction {
+    /// GET the slice.
+    Get,
+    /// PUT this.
+    Replace(Value),
+    /// Wait until this instant, unless something else is wanted before.
+    Wait(Instant),
+}
+
+/// The state of the slice for the log, which tells each state once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SliceState {
+    /// The slice has this replica's endpoint.
+    Published,
+    /// The slice has no endpoint.
+    Withdrawn,
+    /// The slice is not as wanted, for this reason.
+    Failed(String),
+}
+
+/// Makes the slice as wanted, one request at a time.
+pub struct Publisher {
+    endpoints: Endpoints,
+    timing: Timing,
+    wanted: Option<Wanted>,
+    /// The slice as last read or written.
+    seen: Option<Value>,
+    /// The slice is as wanted, or was written so.
+    settled: bool,
+    /// Why the server refused this replica's endpoint. The slice is kept empty instead.
+    refused: Option<String>,
+    /// Why the slice has no endpoint although one is wanted.
+    lacks: Option<String>,
+    /// Consecutive conflicts.
+    conflicts: u32,
+    due: Instant,
+    state: Option<SliceState>,
+    /// The state was not logged yet.
+    is_new: bool,
+}
+
+impl Publisher {
+    /// Begins with nothing wanted.
+    #[must_use]
+    pub const fn new(endpoints: Endpoints, timing: Timing) -> Self {
+        let (wanted, seen, refused, lacks, state) = (None, None, None, None, None);
+        let due = Instant::BOOT;
+        Self { endpoints, timing, wanted, seen, settled: false, refused, lacks, conflicts: 0, due, state, is_new: false }
+    }
+
+    /// Returns the next thing to do at `now`, so that the slice becomes as wanted.
+    pub fn step(&mut self, wanted: &Wanted, now: Instant) -> SliceAction {
+        let before = self.wanted.replace(wanted.clone());
+        if before.as_ref().is_some_and(|before| before.slot != wanted.slot) {
+            self.seen = None;
+        }
+        if !before.is_some_and(|before| before.is_same_as(wanted)) {
+            (self.settled, self.due, self.refused) = (false, now, None);
+        }
+        // The next renewal moves `until` on.
+        if now >= wanted.until {
+            return SliceAction::Wait(Instant::NEVER);
+        }
+        if now < self.due {
+            return SliceAction::Wait(self.due);
+        }
+        // The slice is not watched, and may have been changed.
+        if mem::take(&mut self.settled) {
+            self.seen = None;
+        }
+        let Some(seen) = &self.seen else { return SliceAction::Get };
+        let kind = seen.get("addressType").and_then(Value::as_str).unwrap_or_default();
+        let own = self.endpoints.of.get(kind).filter(|_| self.refused.is_none());
+        self.lacks = own.is_none().then(|| {
+            let other = format!("its addressType is {kind:?}, and POD_IPS, or POD_IP, names no such address");
+            self.refused.clone().unwrap_or(other)
+        });
+        match changed(seen, wanted, own, &self.endpoints.ports) {
+            // Counts as settled, so that a server which stores another form does not get the same write again at once.
+            Ok(Some(next)) => {
+                self.settled = true;
+                return SliceAction::Replace(next);
+            }
+            Ok(None) => self.settle(),
+            Err(why) => {
+                self.seen = None;
+                self.enter(SliceState::Failed(why));
+            }
+        }
+        self.due = now + self.timing.duration;
+        SliceAction::Wait(self.due)
+    }
+
+    /// Takes in the outcome of the last request, if it failed with its Retry-After. That holds up no other wish.
+    pub fn answered(&mut self, answer: Result<Value, (RequestError, Option<Duration>)>, now: Instant) {
+        let written = mem::take(&mut self.settled);
+        self.seen = None;
+        match answer {
+            Ok(object) => {
+                self.seen = Some(object);
+                if written {
+                    self.conflicts = 0;
+                    self.settle();
+                    self.due = now + self.timing.duration;
+                }
+            }
+            Err((error, _)) if error.status == Some(409) => {
+                self.due = now + (PAUSE * 2_u32.saturating_pow(self.conflicts)).min(self.timing.renew_period);
+                self.conflicts += 1;
+            }
+            Err((error, retry_after)) => {
+                self.due = now + self.timing.renew_period.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+                // The server refuses this replica's endpoint. The slice is emptied at least: the predecessor's endpoint must not
+                // stay.
+                let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
+                if written && serves && self.lacks.is_none() && matches!(error.status, Some(400 | 422)) {
+                    (self.refused, self.due) = (Some(error.to_string()), now);
+                }
+                self.enter(SliceState::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Returns the state if it is new for the log.
+    pub fn take_news(&mut self) -> Option<&SliceState> {
+        self.state.as_ref().filter(|_| mem::take(&mut self.is_new))
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
+        self.enter(match &self.lacks {
+            _ if !serves => SliceState::Withdrawn,
+            Some(why) => SliceState::Failed(why.clone()),
+            None => SliceState::Published,
+        });
+    }
+
+    fn enter(&mut self, state: SliceState) {
+        self.is_new |= self.state.as_ref() != Some(&state);
+        self.state = Some(state);
+    }
+}
+
+impl Wanted {
+    fn is_same_as(&self, other: &Self) -> bool {
+        (self.slot, &self.token, self.serves) == (other.slot, &other.token, other.serves)
+    }
+}
+
+/// Returns the slice as it is to be written. None: it is as wanted.
+fn changed(seen: &Value, wanted: &Wanted, own: Option<&Value>, ports: &[Value]) -> Result<Option<Value>, String> {
+    let text = |name| metadata_of(seen, name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    // Without uid and version the server would write unconditionally, or create the slice.
+    if text("uid").is_none() || text("resourceVersion").is_none() {
+        return Err("the answer is not an EndpointSlice".into());
+    }
+    let token = metadata_of(seen, "annotations").and_then(|all| all.get(TOKEN)).and_then(Value::as_str);
+    if let Some(token) = token.filter(|token| is_number(token) && later(token, &wanted.token)) {
+        return Err(format!(
+            "its annotation {TOKEN} is {token}, of a later term than this one ({}); where etcd was restored, remove the annotation",
+            wanted.token
+        ));
+    }
+    let list = own.filter(|_| wanted.serves).into_iter().cloned().collect::<Vec<_>>();
+    // The server stores an empty list as null.
+    let as_it_is = |name: &str| seen.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if token == Some(&wanted.token) && as_it_is("endpoints") == list && as_it_is("ports") == ports {
+        return Ok(None);
+    }
+    let mut next = seen.clone();
+    next["metadata"]["annotations"][TOKEN] = wanted.token.clone().into();
+    next["endpoints"] = list.into();
+    next["ports"] = ports.to_vec().into();
+    Ok(Some(next))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+use serde_json::json;
+
+use super::*;
+use crate::link::{Reason, Resume};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+/// S - T.
+const UNTIL: Duration = Duration::from_millis(7_850);
+
+fn after(seconds: u64) -> Instant {
+    START + Duration::from_secs(seconds)
+}
+
+fn config() -> Config {
+    Config::default()
+}
+
+fn info(token: &str) -> TermInfo {
+    let (uid, acquired_at, traceparent) = ("u".into(), String::new(), String::new());
+    TermInfo { slot: Slot(0), token: token.into(), uid, transitions: 1, acquired_at, traceparent }
+}
+
+fn confirmed(sent: Instant) -> Confirmed {
+    let deadlines = config().timing().deadlines(sent);
+    Confirmed { resource_version: "7".into(), preferred_holder: None, deadlines }
+}
+
+fn lead(token: &str, sent: Instant) -> ToInit {
+    ToInit::Lead { term: Term(1), info: info(token), confirmed: confirmed(sent) }
+}
+
+fn publication(change: impl FnOnce(&mut Config)) -> Publication {
+    let mut config = config();
+    change(&mut config);
+    Publication::new(&InitialState::first(config, "a_1".into()))
+}
+
+const STARTED: ToElector = ToElector::Started { term: Term(1), pid: 7, at: START };
+
+fn serves(publication: &Publication) -> Option<bool> {
+    publication.wanted().map(|wanted| wanted.serves)
+}
+
+fn wanted(token: &str, serves: bool) -> Wanted {
+    Wanted { term: Term(1), slot: Slot(0), token: token.into(), serves, ends: !serves, until: START + UNTIL }
+}
+
+fn slice(version: &str, token: Option<&str>, endpoints: Value) -> Value {
+    let mut slice = json!({
+        "metadata": { "name": "s", "uid": "u", "resourceVersion": version, "labels": { "of": "others" } },
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "port": 80 }], "futureField": 1,
+    });
+    if let Some(token) = token {
+        slice["metadata"]["annotations"] = json!({ TOKEN: token });
+    }
+    slice
+}
+
+fn mine() -> Value {
+    json!({ "addresses": ["10.0.0.1"] })
+}
+
+fn publisher() -> Publisher {
+    let of = [("IPv4".to_owned(), mine())].into_iter().collect();
+    Publisher::new(Endpoints { of, ports: vec![json!({ "port": 80 })] }, config().timing())
+}
+
+/// Returns the write that follows the read of `seen`.
+fn written(seen: &Value, wanted: &Wanted) -> SliceAction {
+    let mut publisher = publisher();
+    assert_eq!(publisher.step(wanted, START), SliceAction::Get);
+    publisher.answered(Ok(seen.clone()), START);
+    publisher.step(wanted, START)
+}
+
+fn error(status: u16) -> (RequestError, Option<Duration>) {
+    (RequestError { status: Some(status), words: "no".into() }, None)
+}
+
+#[test]
+fn a_retry_after_is_heeded_for_a_minute_at_most_and_holds_up_no_withdrawal() {
+    for (said, waited) in [(Some(1), 3), (Some(20), 20), (Some(3600), 60), (None, 3)] {
+        let mut publisher = publisher();
+        publisher.step(&wanted("9", true), START);
+        publisher.answered(Err((error(429).0, said.map(Duration::from_secs))), START);
+        assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(waited)), "{said:?}");
+        assert_eq!(publisher.step(&wanted("9", false), START), SliceAction::Get);
+    }
+}
+
+#[test]
+fn a_leader_serves_once_its_workload_runs_until_any_stop_begins() {
+    let ends: [fn(&mut Publication); 5] = [
+        |publication| publication.told(&ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: START }),
+        |publication| {
+            publication.telling(&ToInit::StepDown {
+                term: Term(1),
+                request: 1,
+                reason: Reason::StepDown,
+                traceparent: String::new(),
+            })
+        },
+        |publication| publication.telling(&ToInit::Releasing { term: Term(1), serial: 3 }),
+        |publication| publication.telling(&ToInit::Ended { term: Term(1), backoff: None }),
+        |publication| publication.told(&ToElector::Restarting { term: Term(1), exit: crate::link::Exit::Code(1), at: START }),
+    ];
+    for end in ends {
+        let mut publication = publication(|_| {});
+        assert_eq!(serves(&publication), None, "no term");
+        publication.telling(&lead("9", START));
+        assert_eq!(serves(&publication), Some(false), "it does not run yet");
+        publication.told(&STARTED);
+        assert_eq!(publication.wanted(), Some(wanted("9", true)));
+        end(&mut publication);
+        assert_eq!(serves(&publication), Some(false));
+    }
+}
+
+#[test]
+fn a_leader_that_is_asked_serves_while_it_is_ready() {
+    let mut publication = publication(|config| config.workload.readiness.notify = true);
+    publication.telling(&lead("9", START));
+    publication.told(&STARTED);
+    assert_eq!(serves(&publication), Some(false));
+    for (unready, expected) in [(None, true), (Some("no".to_owned()), false)] {
+        publication.told(&ToElector::Health { unready, status: String::new() });
+        assert_eq!(serves(&publication), Some(expected));
+    }
+}
+
+#[test]
+fn what_is_said_of_another_term_changes_nothing() {
+    let mut publication = publication(|_| {});
+    publication.telling(&lead("9", START));
+    publication.told(&ToElector::Started { term: Term(0), pid: 7, at: START });
+    assert_eq!(serves(&publication), Some(false));
+    publication.told(&STARTED);
+    publication.told(&ToElector::Stopping { term: Term(0), reason: Reason::Signal, at: START });
+    assert_eq!(serves(&publication), Some(true));
+}
+
+#[test]
+fn each_renewal_moves_the_end_on_and_none_moves_it_back() {
+    let mut publication = publication(|_| {});
+    publication.telling(&lead("9", START));
+    for (sent, expected) in [(after(3), after(3)), (after(1), after(3))] {
+        publication.telling(&ToInit::Extend { term: Term(1), serial: 1, confirmed: confirmed(sent) });
+        assert_eq!(publication.wanted().unwrap().until, expected + UNTIL);
+    }
+}
+
+#[test]
+fn a_new_elector_knows_whether_the_term_serves() {
+    let mut initial = InitialState::first(config(), "a_1".into());
+    let mut resume = Resume {
+        term: Term(1),
+        info: info("9"),
+        confirmed: confirmed(START),
+        stopping: None,
+        traceparent: String::new(),
+        released: false,
+        main: Some(7),
+        told: true,
+    };
+    let (some, none, signal) = (Some(7), None, Some(Reason::Signal));
+    for (told, main, stopping, expected) in
+        [(true, some, None, true), (false, some, None, false), (true, none, None, false), (true, some, signal, false)]
+    {
+        (resume.told, resume.main, resume.stopping) = (told, main, stopping);
+        initial.resume = Some(resume.clone());
+        let wanted = Wanted { ends: stopping.is_some(), ..wanted("9", expected) };
+        assert_eq!(Publication::new(&initial).wanted(), Some(wanted));
+    }
+}
+
+#[test]
+fn the_slice_of_one_slot_is_not_written_to_that_of_another() {
+    let mut publisher = publisher();
+    let first = Wanted { slot: Slot(1), ..wanted("9", false) };
+    assert_eq!(publisher.step(&first, START), SliceAction::Get);
+    publisher.answered(Ok(slice("7", Some("9"), json!([]))), START);
+    assert!(matches!(publisher.step(&first, START), SliceAction::Wait(_)));
+
+    assert_eq!(publisher.step(&wanted("12", false), START), SliceAction::Get);
+}
+
+#[test]
+fn a_write_carries_uid_version_and_token_and_keeps_what_is_others() {
+    let read = slice("7", Some("8"), json!([{ "addresses": ["10.0.0.2"] }]));
+
+    let SliceAction::Replace(write) = written(&read, &wanted("9", true)) else { panic!("no write") };
+
+    assert_eq!(write, slice("7", Some("9"), json!([mine()])));
+    assert_eq!(written(&slice("7", None, json!(null)), &wanted("9", true)), SliceAction::Replace(write));
+}
+
+#[test]
+fn a_lower_token_never_replaces_a_higher_one_and_tokens_are_numbers_of_any_length() {
+    for (stored, own, may) in [
+        ("9", "10", true),
+        ("10", "9", false),
+        ("9", "9", true),
+        ("99999999999999999999998", "99999999999999999999999", true),
+        ("99999999999999999999999", "99999999999999999999998", false),
+        ("010", "9", false),
+        ("x", "9", true),
+    ] {
+        let step = written(&slice("7", Some(stored), json!([])), &wanted(own, true));
+        assert_eq!(matches!(step, SliceAction::Replace(_)), may, "{own} onto {stored}: {step:?}");
+    }
+}
+
+#[test]
+fn a_term_begins_by_emptying_the_slice_whoever_stands_in_it() {
+    let read = slice("7", Some("8"), json!([mine()]));
+    assert_eq!(written(&read, &wanted("9", false)), SliceAction::Replace(slice("7", Some("9"), json!([]))));
+}
+
+#[test]
+fn nothing_is_sent_from_s_minus_t_on_until_a_renewal_moves_that() {
+    let mut publisher = publisher();
+    let mut wanted = wanted("9", true);
+    assert_eq!(publisher.step(&wanted, wanted.until), SliceAction::Wait(Instant::NEVER));
+    let late = wanted.until;
+    wanted.until = after(60);
+    assert_eq!(publisher.step(&wanted, late), SliceAction::Get);
+    publisher.answered(Ok(slice("7", None, json!([]))), late);
+    assert_eq!(publisher.step(&wanted, after(60)), SliceAction::Wait(Instant::NEVER));
+}
+
+#[test]
+fn what_is_as_wanted_is_looked_at_again_once_per_duration_and_withdrawn_without_another_read() {
+    let mut publisher = publisher();
+    let mut wanted = Wanted { until: after(1000), ..wanted("9", true) };
+    publisher.step(&wanted, START);
+    publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), START);
+    assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(after(15)));
+    assert_eq!(publisher.step(&wanted, after(14)), SliceAction::Wait(after(15)));
+    assert_eq!(publisher.step(&wanted, after(15)), SliceAction::Get);
+    publisher.answered(Ok(slice("8", Some("9"), json!([mine()]))), after(15));
+    assert_eq!(publisher.step(&wanted, after(15)), SliceAction::Wait(after(30)));
+
+    wanted.serves = false;
+    assert_eq!(publisher.step(&wanted, after(16)), SliceAction::Replace(slice("8", Some("9"), json!([]))));
+    publisher.answered(Ok(slice("9", Some("9"), json!(null))), after(16));
+    assert_eq!(publisher.step(&wanted, after(16)), SliceAction::Wait(after(31)));
+}
+
+#[test]
+fn after_a_conflict_it_reads_anew_and_other_failures_wait_for_the_renew_period_and_are_said_once() {
+    let mut publisher = publisher();
+    let wanted = wanted("9", true);
+    publisher.step(&wanted, START);
+    publisher.answered(Ok(slice("7", None, json!([]))), START);
+    assert!(matches!(publisher.step(&wanted, START), SliceAction::Replace(_)));
+    publisher.answered(Err(error(409)), START);
+    assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(START + PAUSE));
+    assert_eq!(publisher.step(&wanted, START + PAUSE), SliceAction::Get);
+    assert_eq!(publisher.take_news(), None);
+
+    publisher.answered(Err(error(404)), START);
+    assert_eq!(publisher.take_news(), Some(&SliceState::Failed("the API server answered 404: no".into())));
+    assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(after(3)));
+    assert_eq!(publisher.step(&wanted, after(3)), SliceAction::Get);
+    publisher.answered(Err(error(404)), after(3));
+    assert_eq!(publisher.take_news(), None);
+    publisher.step(&wanted, after(6));
+    publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), after(6));
+    publisher.step(&wanted, after(6));
+    assert_eq!(publisher.take_news(), Some(&SliceState::Published));
+    assert_eq!(publisher.take_news(), None);
+}
+
+#[test]
+fn what_is_no_slice_is_not_written_and_said() {
+    let mut nobodys = slice("7", None, json!([]));
+    nobodys["metadata"]["uid"] = "".into();
+    let mut publisher = publisher();
+    publisher.step(&wanted("9", true), START);
+    publisher.answered(Ok(nobodys), START);
+    assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(15)));
+    let Some(SliceState::Failed(why)) = publisher.take_news() else { panic!("nothing was said") };
+    assert!(why.contains("not an EndpointSlice"), "{why}");
+}
+
+#[test]
+fn where_its_own_address_cannot_stand_the_slice_is_emptied_of_the_predecessor_and_its_token_raised() {
+    let theirs = json!([{ "addresses": ["fd00::2"] }]);
+    let mut other_family = slice("7", Some("8"), theirs);
+    other_family["addressType"] = "IPv6".into();
+    let predecessors = slice("7", Some("8"), json!([{ "addresses": ["10.0.0.2"] }]));
+    for (read, is_refused, words) in [(other_family, false, "addressType is \"IPv6\""), (predecessors, true, "answered 422: no")]
+    {
+        let (mut publisher, wanted) = (publisher(), wanted("9", true));
+        publisher.step(&wanted, START);
+        publisher.answered(Ok(read.clone()), START);
+        if is_refused {
+            assert!(matches!(publisher.step(&wanted, START), SliceAction::Replace(_)));
+            publisher.answered(Err(error(422)), START);
+            assert_eq!(publisher.step(&wanted, START), SliceAction::Get);
+            publisher.answered(Ok(read.clone()), START);
+        }
+        let SliceAction::Replace(write) = publisher.step(&wanted, START) else { panic!("it stays: {read}") };
+        assert_eq!((&write["endpoints"], &write["metadata"]["annotations"][TOKEN]), (&json!([]), &json!("9")));
+        publisher.answered(Ok(write), START);
+
+        assert!(matches!(publisher.step(&wanted, START), SliceAction::Wait(_)));
+        let Some(SliceState::Failed(why)) = publisher.take_news() else { panic!("nothing was said") };
+        assert!(why.contains(words), "{why}");
+    }
+}
+
+#[test]
+fn conflicts_in_a_row_are_answered_more_and_more_slowly() {
+    let (mut publisher, wanted) = (publisher(), wanted("9", true));
+    let mut now = START;
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        publisher.step(&wanted, now);
+        publisher.answered(Ok(slice("7", None, json!([]))), now);
+        publisher.step(&wanted, now);
+        publisher.answered(Err(error(409)), now);
+        let SliceAction::Wait(until) = publisher.step(&wanted, now) else { panic!("at once") };
+        pauses.push(until.since(now).as_millis());
+        now = until;
+    }
+    assert_eq!(pauses, [200, 400, 800, 1600, 3000, 3000]);
+}

@@ -1,0 +1,214 @@
+//! The elector's turn: its steps after a wake-up, in their order (law 9).
+//!
+//! Owns the order and the heartbeats. Decides nothing about a Lease, reads no clock and waits for nothing. Clocks and IO are in a
+//! [`Process`]; the product, the simulation and the model have one each. The product runs whole turns. The other two go step by
+//! step, so that a process can be stopped between any two.
+//!
+//! The link is drained first, then deadlines are acted on, then the inbox is taken in, then the actions of the election are carried
+//! out, in order.
+
+use std::time::Duration;
+
+use super::{Action, Event, Input, Request, RequestId, Slots};
+use crate::{
+    link::{InitialState, Slot, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+/// The surroundings of a turn: the clocks, the link, the inbox, and the sending of requests.
+pub trait Process {
+    /// How the link can end.
+    type End;
+
+    /// Reads both clocks.
+    fn now(&self) -> Now;
+    /// Takes the next message off the link, and tells it to the second guard at once.
+    ///
+    /// # Errors
+    /// The link has ended.
+    fn receive(&mut self) -> Result<Option<ToElector>, Self::End>;
+    /// Takes the next item of the inbox.
+    fn arrived(&mut self) -> Option<Arrived>;
+    /// Sends a request. The answer will be in the inbox.
+    fn request(&mut self, slot: Slot, id: RequestId, request: Request);
+    /// Starts a watch in place of the last one.
+    fn watch(&mut self, resource_version: Option<String>);
+    /// Tells the second guard a message before init gets it.
+    fn telling(&mut self, message: &mut ToInit);
+    /// Sends a message to init.
+    ///
+    /// # Errors
+    /// The link has ended.
+    fn send(&mut self, message: &ToInit) -> Result<(), Self::End>;
+    /// Returns whether earlier messages still wait to be sent.
+    fn is_clogged(&self) -> bool;
+    /// Finishes telemetry and other requests, and then puts `Done` for init into the inbox.
+    fn finish(&mut self);
+    /// Reports an event to logs, metrics and pages.
+    fn report(&mut self, event: Event);
+}
+
+/// An item of the inbox.
+#[derive(Clone, Debug)]
+pub enum Arrived {
+    /// An input of the election.
+    Input(Input),
+    /// A message for init.
+    ForInit(ToInit),
+}
+
+/// The election of one elector process, and its place in the turn.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    election: Slots,
+    at: At,
+    beat_every: Duration,
+    beat_due: Instant,
+    /// The workload is not ready, as init said last.
+    is_unready: bool,
+}
+
+/// The next step of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Start,
+    /// Drains the link, in a turn that began at this time.
+    Link(Now),
+    Inbox,
+    Actions,
+}
+
+impl Turn {
+    /// Heartbeats in one D.
+    pub const BEATS: u32 = 4;
+
+    /// Begins the first turn of a new elector `now`, from the state that init hands to it. `seed` feeds jitter and trace ids.
+    #[must_use]
+    pub fn new(initial: InitialState, seed: u64, now: Now, beats: u32) -> Self {
+        Self {
+            at: At::Link(now),
+            beat_every: initial.config.lease.duration / beats,
+            beat_due: Instant::BOOT,
+            is_unready: initial.config.workload.readiness.handler().is_some(),
+            election: Slots::new(initial, seed, now),
+        }
+    }
+
+    /// Returns the election.
+    #[must_use]
+    pub const fn election(&self) -> &Slots {
+        &self.election
+    }
+
+    /// Returns whether a turn has begun and is not over.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.at != At::Start
+    }
+
+    /// Returns when the next turn is due, if nothing arrives before.
+    #[must_use]
+    pub fn due(&self) -> Instant {
+        self.beat_due.or_earlier(self.election.poll_timeout())
+    }
+
+    /// Runs a whole turn, or the rest of one.
+    ///
+    /// # Errors
+    /// The link has ended.
+    pub fn run<P: Process>(&mut self, process: &mut P) -> Result<(), P::End> {
+        while self.step(process)? {}
+        Ok(())
+    }
+
+    /// Takes in one input, or carries out one action; returns false once the turn is over.
+    ///
+    /// # Errors
+    /// The link has ended.
+    pub fn step<P: Process>(&mut self, process: &mut P) -> Result<bool, P::End> {
+        if self.at == At::Start {
+            // The clock is read before the link is drained: a deadline that passes later waits for the next turn, which drains
+            // the link again.
+            self.at = At::Link(process.now());
+        }
+        if let At::Link(now) = self.at {
+            if let Some(message) = process.receive()? {
+                self.told(message, now);
+                return Ok(true);
+            }
+            self.at = At::Inbox;
+            let is_due = self.election.poll_timeout().is_some_and(|at| at <= now.boot);
+            self.election.handle_timeout(now);
+            if is_due {
+                return Ok(true);
+            }
+        }
+        if self.at == At::Inbox {
+            match process.arrived() {
+                // The time of an observation is read after its last byte has arrived.
+                Some(Arrived::Input(input)) => self.election.handle(input, process.now()),
+                Some(Arrived::ForInit(message)) => self.send(&message, process)?,
+                None => self.at = At::Actions,
+            }
+            if self.at == At::Inbox {
+                return Ok(true);
+            }
+        }
+        while let Some(action) = self.election.poll_action() {
+            if self.carry_out(action, process)? {
+                return Ok(true);
+            }
+        }
+        self.at = At::Start;
+        self.beat(process)?;
+        Ok(false)
+    }
+
+    fn told(&mut self, message: ToElector, now: Now) {
+        if let ToElector::Health { unready, .. } = &message
+            && std::mem::replace(&mut self.is_unready, unready.is_some()) != unready.is_some()
+        {
+            // Init reports no further change of readiness before the next heartbeat.
+            self.beat_due = Instant::BOOT;
+        }
+        self.election.handle(Input::Told(message), now);
+    }
+
+    /// Carries out an action. Returns false if it was a report, which counts as no step.
+    fn carry_out<P: Process>(&mut self, action: Action, process: &mut P) -> Result<bool, P::End> {
+        match action {
+            Action::Request { slot, id, request } => process.request(slot, id, request),
+            Action::Watch { resource_version } => process.watch(resource_version),
+            Action::Tell(ToInit::Done) => process.finish(),
+            Action::Tell(mut message) => {
+                process.telling(&mut message);
+                self.send(&message, process)?;
+            }
+            Action::Report(event) => {
+                process.report(event);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a heartbeat, if one is due.
+    fn beat<P: Process>(&mut self, process: &mut P) -> Result<(), P::End> {
+        let now = process.now().boot;
+        // A heartbeat that is nearly due is sent now: that saves a wake-up.
+        if self.beat_due.before(self.beat_every / 4) > now {
+            return Ok(());
+        }
+        if process.is_clogged() {
+            self.beat_due = now + self.beat_every;
+            return Ok(());
+        }
+        self.send(&ToInit::Heartbeat, process)
+    }
+
+    /// Sends a message, which counts as a heartbeat.
+    fn send<P: Process>(&mut self, message: &ToInit, process: &mut P) -> Result<(), P::End> {
+        self.beat_due = process.now().boot + self.beat_every;
+        process.send(message)
+    }
+}

@@ -1,0 +1,132 @@
+//! The limit of the wait for a live holder (`lock --try`, `lock --timeout`).
+//!
+//! Owns the decision to give up. The wall clock only tells whether a longer wait is worth while. When the Lease is taken, the law
+//! decides (11, 14).
+
+use std::time::Duration;
+
+use super::{
+    AcquireReason, Event, Operation, RequestError,
+    core::{Core, warning},
+    observation::Eligibility,
+    record::{LeaseRecord, LeaseState},
+};
+use crate::{
+    config::{self, duration},
+    exit,
+    time::{Instant, Now},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct WaitLimit {
+    until: Instant,
+    code: u8,
+    /// The limit has passed, and was acted on.
+    is_over: bool,
+    /// The number of changes when the Lease looked abandoned. If it has changed since then, its holder is alive.
+    watched: Option<u64>,
+    /// The number of changes at which the Lease could be taken but was not, and since when.
+    in_vain: Option<(u64, Instant)>,
+}
+
+/// The exit code, and why, on one line.
+pub(crate) type GivenUp = (u8, String);
+
+impl WaitLimit {
+    pub(crate) fn new(bound: config::WaitLimit, began: Instant) -> Self {
+        Self { until: began + bound.limit, code: bound.code, is_over: false, watched: None, in_vain: None }
+    }
+
+    /// Returns when the limit passes, unless that was acted on.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        Some(self.until).filter(|_| !self.is_over)
+    }
+}
+
+impl Core {
+    /// Gives up if the limit has passed, and returns why. Called only while no answer is awaited.
+    pub(crate) fn give_up(&mut self, seen: &Eligibility, is_unsettled: bool, now: Now) -> Option<GivenUp> {
+        let mut wait_limit = self.wait_limit.take_if(|wait_limit| wait_limit.until <= now.boot)?;
+        wait_limit.is_over = true;
+        let given_up = self.judge(&mut wait_limit, seen, is_unsettled, now);
+        self.wait_limit = Some(wait_limit);
+        given_up
+    }
+
+    fn judge(&mut self, wait_limit: &mut WaitLimit, seen: &Eligibility, is_unsettled: bool, now: Now) -> Option<GivenUp> {
+        let changes = self.observation.changes();
+        let was_tried = wait_limit.in_vain.is_some_and(|(of, _)| of == changes);
+        // A write that was denied before the Lease changed may be granted now.
+        let write = match seen {
+            Eligibility::Vacant { from: None, .. } => Some(Operation::Create),
+            Eligibility::Vacant { from: Some(_), .. } | Eligibility::Open { .. } if was_tried => Some(Operation::Update),
+            Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } | Eligibility::Open { .. } => None,
+        };
+        let (at, may_live) = match seen {
+            // Waits until a request has failed.
+            Eligibility::Unknown => return (now.boot < self.backoff.retry_at()).then(|| self.unavailable(write, now)),
+            _ if is_unsettled => (now.boot, false),
+            _ if self.failure(write).is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(write, now)),
+            Eligibility::Closed => return Some((wait_limit.code, self.not_acquired(None, now))),
+            Eligibility::Vacant { .. } => (now.boot, false),
+            // If renewTime is far in the future, the due time is wrong. Only a wait can tell whether the holder is alive.
+            Eligibility::Open { at, why: AcquireReason::Due, from }
+                if now.boot < *at && from.ahead(now.wall) <= at.since(now.boot) =>
+            {
+                let left = Duration::from_secs(at.since(now.boot).as_secs());
+                let due = format!("the next run is due in {}", duration::format(left));
+                return Some((wait_limit.code, self.not_acquired(Some(due), now)));
+            }
+            Eligibility::Open { at, why, .. } => (*at, *why == AcquireReason::Expired),
+        };
+        if at <= now.boot {
+            let since = wait_limit.in_vain.filter(|(of, _)| *of == changes).map_or(now.boot, |(_, since)| since);
+            wait_limit.in_vain = Some((changes, since));
+            return (now.boot >= since + self.timing.duration).then(|| self.unavailable(write, now));
+        }
+        let unknown = self.timing.duration;
+        let looks_alive = |record: &LeaseRecord| record.looks_alive(unknown, now.wall);
+        let lives = match wait_limit.watched {
+            None => self.observation.record().is_some_and(looks_alive),
+            Some(watched) => watched != changes,
+        };
+        if may_live && lives {
+            return Some((wait_limit.code, self.not_acquired(None, now)));
+        }
+        if wait_limit.watched.replace(changes).is_none() {
+            let wait = duration::format(at.since(now.boot));
+            let message = format!(
+                "the Lease looks abandoned, which only watching it can tell: unless somebody renews it, it is taken in {wait}"
+            );
+            self.report(Event::Odd { message });
+        }
+        None
+    }
+
+    /// Returns the exit code and the words for a Lease that cannot be read, or could be taken but was not.
+    fn unavailable(&self, write: Option<Operation>, now: Now) -> GivenUp {
+        let why = self.failure(write);
+        let denied = matches!(why.and_then(|why| why.status), Some(401 | 403));
+        let code = if denied { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
+        (code, self.not_acquired(Some(why.map_or_else(|| "it keeps changing".into(), RequestError::to_string)), now))
+    }
+
+    fn not_acquired(&self, why: Option<String>, now: Now) -> String {
+        let record = self.observation.record();
+        let held = record.and_then(|record| {
+            let (holder, since) = (record.holder()?, record.acquire_time().unwrap_or("a time unknown"));
+            let age = record.age(now.wall).map_or_else(
+                || "never".into(),
+                |age| {
+                    let seconds = u64::try_from(age / 1_000_000).unwrap_or_default();
+                    format!("{} ago", duration::format(Duration::from_secs(seconds)))
+                },
+            );
+            let is = if record.state() == LeaseState::Resting { "was run" } else { "is held" };
+            Some(format!("it {is} by {holder} since {since}, renewed {age}"))
+        });
+        let odd = record.and_then(|record| warning(record, Some(&self.writer.identity))).map(str::to_owned);
+        let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();
+        format!("the Lease {} was not acquired: {}", self.config.lease.name, parts.join("; "))
+    }
+}

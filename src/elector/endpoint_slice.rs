@@ -1,0 +1,196 @@
+//! Publishes the leader's address: carries out what [`Publisher`] decides, on a task of its own.
+//!
+//! Owns the requests for the EndpointSlice, and the endpoint of this pod. The loop passes the messages to and from init on to it,
+//! and never waits for it.
+
+use std::{future::pending, mem, net::IpAddr, time::Duration};
+
+use http::Method;
+use k8s_openapi::api::{
+    core::v1::ObjectReference,
+    discovery::v1::{Endpoint, EndpointConditions},
+};
+use serde_json::{Map, Value};
+use tokio::{sync::watch, task::JoinHandle, time::sleep};
+
+use super::{access::Access, best_effort::BestEffort};
+use crate::{
+    clock,
+    config::Config,
+    election::publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, SliceState, Wanted},
+    link::{InitialState, Term, ToElector, ToInit},
+    words::bounded,
+};
+
+/// There is no address to publish.
+#[derive(Debug, thiserror::Error)]
+#[error("service.endpointSlice: {0}: set POD_IPS, in the container's env, from the fieldRef {{ fieldPath: status.podIPs }}")]
+pub(super) struct NoAddress(String);
+
+/// The loop's handle on the task.
+pub(super) struct Traffic {
+    publication: Publication,
+    wanted: watch::Sender<Option<Wanted>>,
+    withdrawn: watch::Receiver<Option<Term>>,
+    task: JoinHandle<()>,
+}
+
+/// Makes the endpoint of this pod; none without `service.endpointSlice`. `variable` reads the environment.
+pub(super) fn endpoints(config: &Config, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Endpoints>, NoAddress> {
+    if config.service.endpoint_slice.is_none() {
+        return Ok(None);
+    }
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let listed = variable("POD_IPS").or_else(|| variable("POD_IP"));
+    let listed = listed.ok_or_else(|| NoAddress("neither POD_IPS nor POD_IP tells the address of this pod".into()))?;
+    let (kind, namespace) = (Some("Pod".into()), Some(config.lease.namespace.clone()));
+    let pod = ObjectReference { kind, namespace, name: variable("POD_NAME"), uid: variable("POD_UID"), ..Default::default() };
+    let mut of = Map::new();
+    for text in listed.split(',').map(str::trim) {
+        let address: IpAddr = text.parse().map_err(|_| NoAddress(format!("{text:?} is not an address")))?;
+        let endpoint = Endpoint {
+            addresses: vec![address.to_string()],
+            conditions: Some(EndpointConditions { ready: Some(true), serving: Some(true), terminating: Some(false) }),
+            node_name: variable("NODE_NAME"),
+            target_ref: pod.name.is_some().then(|| pod.clone()),
+            ..Endpoint::default()
+        };
+        of.insert(if address.is_ipv4() { "IPv4" } else { "IPv6" }.into(), written(endpoint));
+    }
+    Ok(Some(Endpoints { of, ports: config.service.ports.iter().map(written).collect() }))
+}
+
+fn written(part: impl serde::Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
+}
+
+impl Traffic {
+    pub(super) fn start(initial: &InitialState, endpoints: Endpoints, access: Access) -> Self {
+        let (publication, config) = (Publication::new(initial), &initial.config);
+        let (wanted, seen) = watch::channel(publication.wanted());
+        let name = config.service.endpoint_slice.clone().unwrap_or_default();
+        let path = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices/{name}", config.lease.namespace);
+        let publisher = Publisher::new(endpoints, config.timing());
+        let (done, withdrawn) = watch::channel(None);
+        let task = tokio::spawn(publish(publisher, BestEffort::new(access, &config.lease), path, seen, done));
+        Self { publication, wanted, withdrawn, task }
+    }
+
+    pub(super) fn told(&mut self, message: &ToElector) {
+        self.publication.told(message);
+        self.update();
+    }
+
+    pub(super) fn telling(&mut self, message: &ToInit) {
+        self.publication.telling(message);
+        self.update();
+    }
+
+    fn update(&self) {
+        let wanted = self.publication.wanted();
+        self.wanted.send_if_modified(|last| mem::replace(last, wanted.clone()) != wanted);
+    }
+
+    /// Waits for the next term whose end the slice shows, or cannot be made to show now.
+    pub(super) async fn withdrawn(&mut self) -> Term {
+        loop {
+            if self.withdrawn.changed().await.is_err() {
+                return pending().await;
+            }
+            if let Some(term) = *self.withdrawn.borrow_and_update() {
+                return term;
+            }
+        }
+    }
+
+    /// Ends the task: a request that is under way is finished, and one that fails is not tried again.
+    pub(super) fn finish(self) -> JoinHandle<()> {
+        self.task
+    }
+}
+
+/// Publishes until the handle is dropped. `path` is that of the first slot.
+async fn publish(
+    mut publisher: Publisher,
+    mut best_effort: BestEffort,
+    path: String,
+    mut wanted: watch::Receiver<Option<Wanted>>,
+    done: watch::Sender<Option<Term>>,
+) {
+    loop {
+        let Some(now) = wanted.borrow_and_update().clone() else {
+            if wanted.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let path = now.slot.of(&path);
+        let step = publisher.step(&now, clock::boot());
+        match publisher.take_news() {
+            Some(SliceState::Published) => tracing::info!(path, "the EndpointSlice has this replica's address"),
+            Some(SliceState::Withdrawn) => tracing::info!(path, "the EndpointSlice has no address"),
+            Some(SliceState::Failed(why)) => {
+                tracing::warn!(path, "the EndpointSlice is not as it should be, and is tried again: {}", bounded(why));
+            }
+            None => {}
+        }
+        let (method, slice) = match step {
+            SliceAction::Get => (Method::GET, None),
+            SliceAction::Replace(slice) => (Method::PUT, Some(slice)),
+            SliceAction::Wait(until) => {
+                let pause = until.since(clock::boot());
+                if pause > PAUSE {
+                    let over = Some(now.term).filter(|_| now.ends);
+                    done.send_if_modified(|last| mem::replace(last, over) != over);
+                }
+                tokio::select! {
+                    changed = wanted.changed() => match changed {
+                        Ok(()) => {}
+                        // A withdrawal that met a conflict is written once more.
+                        Err(_) if pause <= PAUSE => sleep(pause).await,
+                        Err(_) => return,
+                    },
+                    () = sleep(pause.min(Duration::from_secs(3600))) => {}
+                }
+                continue;
+            }
+        };
+        if let Some(answer) = best_effort.call((method, &path), slice, now.until).await {
+            publisher.answered(answer, clock::boot());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn published(variables: &[(&str, &str)]) -> Result<Map<String, Value>, String> {
+        let mut config = Config::default();
+        config.service.endpoint_slice = Some("leader".into());
+        config.lease.namespace = "shop".into();
+        let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        endpoints(&config, variable).map(|endpoints| endpoints.unwrap().of).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_pod_has_an_address_of_each_family_at_most_and_one_at_least() {
+        let pod =
+            [("POD_IPS", "10.0.0.1, fd00::1"), ("POD_IP", "10.0.0.9"), ("NODE_NAME", "n"), ("POD_NAME", "p"), ("POD_UID", "")];
+        let of = published(&pod).unwrap();
+        let conditions = json!({ "ready": true, "serving": true, "terminating": false });
+        let target = json!({ "kind": "Pod", "namespace": "shop", "name": "p" });
+        let endpoint =
+            |address| json!({ "addresses": [address], "conditions": conditions, "nodeName": "n", "targetRef": target });
+        assert_eq!(Value::from(of), json!({ "IPv4": endpoint("10.0.0.1"), "IPv6": endpoint("fd00::1") }));
+        let bare = published(&[("POD_IPS", ""), ("POD_IP", "10.0.0.9")]).unwrap();
+        assert_eq!(Value::from(bare), json!({ "IPv4": { "addresses": ["10.0.0.9"], "conditions": conditions } }));
+        for (variables, words) in [(&[][..], "neither"), (&[("POD_IP", "pod-1")], "\"pod-1\" is not an address")] {
+            let why = published(variables).unwrap_err();
+            assert!(why.contains(words) && why.contains("fieldPath: status.podIPs"), "{why}");
+        }
+        assert!(endpoints(&Config::default(), |_| None).unwrap().is_none());
+    }
+}

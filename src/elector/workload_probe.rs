@@ -1,0 +1,178 @@
+//! Runs the probes of the workload that use network or disk, because init waits for neither.
+//!
+//! Owns the request and its timeout. Looks up no names, reads no body, and does not decide whether the workload is ready or live.
+
+use std::{fs, io, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use jiff::Timestamp;
+use kube::client::ConfigExt as _;
+use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use crate::{
+    clock,
+    config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind},
+    words::one_line,
+};
+
+/// On a disk that hangs, one thread of each kind waits at most.
+static LOOKING: [Semaphore; 2] = [const { Semaphore::const_new(1) }; 2];
+
+/// An answer with more header fields than this is a failure. hyper's own limit is 100.
+const FIELDS: usize = 1000;
+
+const fn looking(kind: ProbeKind) -> &'static Semaphore {
+    match kind {
+        ProbeKind::Readiness => &LOOKING[0],
+        ProbeKind::Liveness => &LOOKING[1],
+    }
+}
+
+/// Asks once. Returns why the probe failed, if it did.
+pub(super) async fn ask(kind: ProbeKind, probe: Probe) -> Option<String> {
+    let answer = async {
+        match probe.handler() {
+            Some(ProbeHandler::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
+            Some(ProbeHandler::Http) => get(&probe.http).await,
+            Some(ProbeHandler::File) => look(kind, probe.file.clone()).await,
+            Some(ProbeHandler::Notify | ProbeHandler::Exec) | None => Err("init asks".into()),
+        }
+    };
+    timeout(probe.timeout, answer).await.unwrap_or_else(|_| Err(format!("no answer within {:?}", probe.timeout))).err()
+}
+
+/// Sends a GET on a connection of its own. The certificate is not checked, and a redirection counts as an answer.
+async fn get(probe: &HttpProbe) -> Result<(), String> {
+    let request = probe.request().map_err(words)?.map(|()| Empty::<Bytes>::new());
+    let mut config = kube::Config::new(request.uri().clone());
+    (config.accept_invalid_certs, config.root_cert) = (true, Some(Vec::new()));
+    let client =
+        Client::builder(TokioExecutor::new()).http1_max_headers(FIELDS).build(config.rustls_https_connector().map_err(words)?);
+    let status = client.request(request).await.map_err(words)?.status();
+    if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
+}
+
+async fn look(kind: ProbeKind, probe: FileProbe) -> Result<(), String> {
+    let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
+    let written = spawn_blocking(move || {
+        let _permit = permit;
+        fs::metadata(probe.path).and_then(|file| file.modified())
+    });
+    let written =
+        written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
+    let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
+    if probe.max_age.is_some_and(|max| age > max) { Err(format!("it was written {age:?} ago")) } else { Ok(()) }
+}
+
+fn words(error: impl std::error::Error + 'static) -> String {
+    one_line(&error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::{
+        api::stub::{Say, Stub, json, with_headers},
+        apiserver::Server,
+        config::Scheme,
+    };
+
+    fn probe(address: SocketAddr, change: impl FnOnce(&mut Probe)) -> Probe {
+        let mut probe = Probe { timeout: Duration::from_secs(20), ..Probe::default() };
+        (probe.http.port, probe.http.host) = (address.port(), Some(address.ip()));
+        change(&mut probe);
+        probe
+    }
+
+    fn address(stub: &Stub) -> SocketAddr {
+        stub.url.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    /// An address at which nobody listens.
+    async fn nowhere() -> SocketAddr {
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_get_is_answered_well_by_200_to_399_and_no_redirection_is_followed() {
+        let moved = with_headers(302, "location: http://example.invalid/\r\n", "");
+        let mut stub = Stub::start([json(200, ""), moved, json(404, ""), json(503, "")]).await;
+        let healthz = probe(address(&stub), |probe| {
+            probe.http.path = "/healthz?full".into();
+            probe.http.headers.insert("host".into(), "billing".into());
+        });
+        let mut answers = Vec::new();
+        for _ in 0..4 {
+            answers.push(ask(ProbeKind::Readiness, healthz.clone()).await);
+        }
+        assert_eq!(answers, [None, None, Some("HTTP 404".into()), Some("HTTP 503".into())]);
+        let seen = stub.seen.try_recv().unwrap();
+        assert_eq!(seen.line, "GET /healthz?full");
+        assert!(seen.head.contains("host: billing"), "{}", seen.head);
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_have_hundreds_of_header_fields() {
+        let fields: String = (0..300).map(|n| format!("x-field-{n}: {n}\r\n")).collect();
+        let stub = Stub::start([with_headers(200, &fields, "")]).await;
+        let healthz = probe(address(&stub), |probe| probe.http.path = "/healthz".into());
+        assert_eq!(ask(ProbeKind::Readiness, healthz).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_the_connection_and_says_nothing_has_failed_when_the_time_is_up() {
+        let stub = Stub::start([Say::Silence]).await;
+        let hung = probe(address(&stub), |probe| probe.timeout = Duration::from_millis(50));
+        assert_eq!(ask(ProbeKind::Readiness, hung).await, Some("no answer within 50ms".into()));
+    }
+
+    #[tokio::test]
+    async fn over_https_no_certificate_is_checked() {
+        let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
+        let https = probe(server.address(), |probe| probe.http.scheme = Scheme::Https);
+        assert_eq!(ask(ProbeKind::Readiness, https).await, Some("HTTP 401".into()), "its authority is unknown here");
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_enough_for_tcp() {
+        let stub = Stub::start([]).await;
+        for (address, fails) in [(address(&stub), false), (nowhere().await, true)] {
+            let tcp = probe(address, |probe| (probe.http, probe.tcp.port) = (HttpProbe::default(), address.port()));
+            assert_eq!(ask(ProbeKind::Readiness, tcp).await.is_some(), fails);
+        }
+        assert!(ask(ProbeKind::Readiness, probe(nowhere().await, |_| {})).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_file_is_there_and_as_young_as_it_has_to_be() {
+        let path = std::env::temp_dir().join(format!("tenure-probe-{}", std::process::id()));
+        let file = |max_age| Probe {
+            file: FileProbe { path: path.display().to_string(), max_age },
+            timeout: Duration::from_secs(20),
+            ..Probe::default()
+        };
+        assert!(ask(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
+        let written = fs::File::create(&path).unwrap();
+        assert_eq!(ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
+        written.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(ask(ProbeKind::Readiness, file(None)).await, None);
+        assert!(
+            ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await.is_some_and(|failure| failure.contains("ago"))
+        );
+        fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_holds_up_one_thread_and_no_more() {
+        let file = || Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
+        let hangs = looking(ProbeKind::Liveness).acquire().await.unwrap();
+        assert_eq!(ask(ProbeKind::Liveness, file()).await, Some("its file system does not answer".into()));
+        drop(hangs);
+        let both = tokio::join!(ask(ProbeKind::Readiness, file()), ask(ProbeKind::Liveness, file()));
+        assert_eq!(both, (None, None), "neither is in the other's way");
+    }
+}

@@ -1,0 +1,291 @@
+//! The real [`Container`]: acts on the processes under init, and on its descriptors.
+
+use std::{
+    io::{self, ErrorKind},
+    os::fd::AsFd,
+};
+
+use super::{elector::StartError, event_loop::EventLoop, hook_output::HookOutput, processes::Workload};
+use crate::{
+    clock,
+    config::Signal,
+    exit,
+    link::{InitialState, ToElector, ToInit},
+    process::{
+        Pid, kill,
+        reap::{self, Childless},
+        scan::{is_any_stopped, is_stopped},
+        signals::is_ignored,
+        spawn::{Command, Input as Stdin, ProcessGroup, Setup, SpawnError, Spawning},
+    },
+    supervision::{
+        Container, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
+    },
+    time::Instant,
+    wire::Broken,
+    words::one_line,
+};
+
+impl Container for EventLoop {
+    fn now(&self) -> Instant {
+        clock::boot()
+    }
+
+    fn fuse_fired(&mut self) -> bool {
+        self.fuses.take_fired()
+    }
+
+    fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
+        match self.electors.receive() {
+            Ok(message) => message.map(Ok),
+            Err(broken) => {
+                if !matches!(broken, Broken::Closed) {
+                    self.warn(broken.to_string());
+                }
+                Some(Err(LinkBroken))
+            }
+        }
+    }
+
+    fn signal(&mut self) -> Option<i32> {
+        // A failing signalfd counts as empty: SIGCHLD is not needed to reap.
+        while let Ok(Some(received)) = self.signals.receive() {
+            match self.foreground.filter(received, self.processes.main()) {
+                Ok(None) => {}
+                // Started by nohup, init goes on waiting without its terminal.
+                Ok(Some(libc::SIGHUP)) if self.processes.main().is_none() && is_ignored(libc::SIGHUP) => {}
+                Ok(signal) => return signal,
+                Err(line) => self.warn(line.into()),
+            }
+        }
+        None
+    }
+
+    fn dead(&mut self) -> Dead {
+        match reap::peek() {
+            Ok(child) => child.map_or(Dead::Nobody, |pid| Dead::Process(pid.as_raw())),
+            Err(Childless) => Dead::Childless,
+        }
+    }
+
+    fn reap(&mut self, pid: i32) -> Option<Ended> {
+        let pid = Pid::from_raw(pid);
+        let exit = reap::take(pid)?;
+        if self.processes.main() == Some(pid) {
+            self.foreground.take_back();
+        }
+        let started = self.electors.reaped(pid).or_else(|| self.processes.reaped(pid));
+        if self.processes.teller.take_if(|teller| *teller == pid).is_some() && started == Some(Ok(())) {
+            self.fuses.started();
+        }
+        Some(Ended { exit, started })
+    }
+
+    fn started(&mut self) -> Option<Started> {
+        let started = self.processes.started()?;
+        if started.is_ok() {
+            self.fuses.started();
+        }
+        Some(started)
+    }
+
+    fn is_group_gone(&mut self, group: i32) -> bool {
+        kill::is_group_gone(Pid::from_raw(group))
+    }
+
+    fn heard(&mut self) -> Option<Heard> {
+        let main = self.processes.main()?;
+        let (heard, lines) = self.notifications.next(main, self.prover.scanner().as_deref())?;
+        lines.into_iter().for_each(|line| self.warn(line));
+        Some(heard)
+    }
+
+    fn start_elector(&mut self, initial: InitialState) -> Result<i32, NotSpawned> {
+        let started = self.electors.start(initial).map(Pid::as_raw);
+        started.map_err(|error| match (one_line(&error), error) {
+            (message, StartError::InitialState(_)) => NotSpawned::Failed { code: exit::INVALID, message },
+            (message, StartError::Link(_) | StartError::Spawn(_)) => NotSpawned::Unavailable { message },
+        })
+    }
+
+    fn kill_elector(&mut self) {
+        self.electors.kill();
+    }
+
+    fn close_link(&mut self) {
+        self.electors.close();
+    }
+
+    fn send(&mut self, message: ToElector) {
+        // Reading the link reports the error.
+        self.electors.send(&message);
+    }
+
+    fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
+        match program {
+            Program::Workload { role, launch } => {
+                let (not_after, info) = launch.map_or((None, None), |launch| (Some(launch.not_after), launch.info));
+                let fused = not_after.is_some();
+                let command = self.processes.programs.workload(role, info);
+                let spawning = command.and_then(|command| self.spawn(&command, None, not_after, fused));
+                let spawning =
+                    spawning.map_err(|error| unspawned(&error, &format!("{}: ", self.processes.programs.name(role))))?;
+                let pid = spawning.pid;
+                self.notifications.forget();
+                self.processes.workload = Some(Workload { pid, role, starting: Some(spawning) });
+                if fused {
+                    self.prover.prepare();
+                }
+                Ok(pid.as_raw())
+            }
+            Program::Helper { kind, role, told, not_after, fused } => {
+                let command = self.processes.programs.helper(kind.as_str(), role, &told);
+                let spawning = command.and_then(|command| self.spawn(&command, Some(kind), Some(not_after), fused));
+                let spawning = spawning.map_err(|error| unspawned(&error, ""))?;
+                let pid = spawning.pid.as_raw();
+                self.processes.others.push(spawning);
+                if let HelperKind::Hook(_) = kind {
+                    self.fuses.started();
+                }
+                Ok(pid)
+            }
+        }
+    }
+
+    fn tell(&mut self, order: Order) -> Result<Option<i32>, String> {
+        let child = self.tell_role(order)?;
+        self.processes.teller = child.as_ref().map(|child| child.pid);
+        self.processes.others.extend(child);
+        Ok(self.processes.teller.map(Pid::as_raw))
+    }
+
+    fn kill(&mut self, target: Target, signal: Signal) -> bool {
+        !matches!(send(target, signal), Err(error) if error.kind() == ErrorKind::PermissionDenied)
+    }
+
+    fn wake(&mut self, target: Target) {
+        let is_stopped = match target {
+            Target::Main(pid) => is_stopped(Pid::from_raw(pid)),
+            Target::Group(pid) => is_any_stopped(Pid::from_raw(pid)),
+        };
+        if is_stopped {
+            // An error means that it is gone.
+            drop(send(target, kill::SIGCONT));
+        }
+    }
+
+    fn frozen(&mut self, stop: bool) -> bool {
+        self.stopped(stop).is_some()
+    }
+
+    fn scan(&mut self, kill: bool) -> Scan {
+        let electors = self.electors.pids();
+        if kill { self.prover.sweep(&electors) } else { self.prover.look(&electors) }
+    }
+
+    fn kill_all(&mut self) {
+        // ESRCH: nobody is left. There is no other failure for PID 1.
+        let _ = kill::kill_everything();
+    }
+
+    fn follow_hard(&mut self, hard: Option<Instant>) {
+        let followed = match self.fuses.follow(hard) {
+            Ok(false) => return,
+            Ok(true) => true,
+            Err(error) => {
+                self.tell_fuseless(&error);
+                false
+            }
+        };
+        let Some(main) = self.processes.main().filter(|_| hard.is_some()) else { return };
+        let electors = self.electors.pids();
+        let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
+        match covered {
+            Ok(true) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
+            Ok(_) => {}
+            Err(error) => self.tell_fuseless(&error),
+        }
+    }
+
+    fn publish(&mut self, status: TermStatus) {
+        if let Some(page) = &mut self.page {
+            page.say(status);
+        }
+    }
+
+    fn say(&mut self, line: String) {
+        self.warn(line);
+    }
+
+    fn last_words(&mut self, words: &str) {
+        self.log.termination_message(words);
+    }
+
+    #[expect(unsafe_code, reason = "exit would run what may wait")]
+    fn die(&mut self) {
+        // No destructors, no buffers, no waiting for other threads: the kernel kills the namespace now.
+        // SAFETY: it takes a number and does not return.
+        unsafe { libc::_exit(exit::INTERNAL.into()) }
+    }
+}
+
+impl EventLoop {
+    /// Forks the workload, a hook or a probe, with a fuse of its own if it may lead.
+    fn spawn(
+        &mut self,
+        command: &Command,
+        kind: Option<HelperKind>,
+        not_after: Option<Instant>,
+        fused: bool,
+    ) -> Result<Spawning, SpawnError> {
+        let fuse = if fused { self.fuses.spare() } else { Ok(None) };
+        let fuse = fuse.map_err(|error| self.tell_fuseless(&error)).ok().flatten();
+        let (group, input) = match kind {
+            // No key would reach a frozen workload. It gets the terminal when it leads.
+            None if self.is_frozen && !fused => (ProcessGroup::Own, Stdin::Inherited),
+            None => (self.foreground.group(), Stdin::Inherited),
+            Some(_) => (ProcessGroup::Own, Stdin::Null),
+        };
+        let hook_output = self
+            .processes
+            .hook_output
+            .iter()
+            .find(|hook_output| matches!(kind, Some(HelperKind::Hook(hook)) if hook_output.is_of(hook)));
+        let spawning = command.spawn(&Setup {
+            inherited: self.processes.inherited,
+            group,
+            input,
+            output: hook_output.map(HookOutput::writer),
+            link: None,
+            oom_score_adjust: self.processes.oom_score_adjust,
+            not_after: not_after.filter(|at| *at != Instant::NEVER),
+            fuse: fuse.as_ref().map(AsFd::as_fd),
+        })?;
+        if let Some(fuse) = fuse {
+            self.fuses.keep(fuse, spawning.pid);
+        }
+        Ok(spawning)
+    }
+
+    /// Returns the processes of a frozen workload, if they are stopped and the main one was never continued.
+    pub(super) fn stopped(&mut self, stop: bool) -> Option<Vec<Pid>> {
+        let main = self.processes.main()?;
+        let stopped = self.prover.stopped(&self.electors.pids(), stop)?;
+        (!reap::is_continued(main) && stopped.contains(&main)).then_some(stopped)
+    }
+}
+
+fn unspawned(error: &SpawnError, name: &str) -> NotSpawned {
+    let message = format!("{name}{}", one_line(error));
+    match error {
+        SpawnError::Nul(_) => NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message },
+        SpawnError::Unavailable(..) => NotSpawned::Unavailable { message },
+    }
+}
+
+fn send(target: Target, signal: Signal) -> io::Result<()> {
+    match target {
+        Target::Main(pid) => kill::send(Pid::from_raw(pid), signal),
+        Target::Group(pid) => kill::send_group(Pid::from_raw(pid), signal),
+    }
+}

@@ -1,0 +1,150 @@
+use std::collections::VecDeque;
+
+use super::*;
+use crate::config::{Config, Preset, WorkloadConfig};
+
+/// A world in which each look at a source takes some time. It notes what is done.
+struct World {
+    now: Instant,
+    takes: Duration,
+    messages: VecDeque<Result<ToInit, LinkBroken>>,
+    signals: VecDeque<i32>,
+    dead: VecDeque<i32>,
+    done: Vec<String>,
+}
+
+impl World {
+    fn new(takes: Duration) -> Self {
+        let (messages, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { now: Instant::from_nanos(1_000_000_000), takes, messages, signals, dead, done: Vec::new() }
+    }
+
+    fn does(&mut self, what: impl Into<String>) {
+        self.done.push(what.into());
+    }
+}
+
+impl Container for World {
+    fn now(&self) -> Instant {
+        self.now
+    }
+    fn fuse_fired(&mut self) -> bool {
+        false
+    }
+    fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
+        let message = self.messages.pop_front()?;
+        self.does(if message.is_ok() { "a message" } else { "the end of the link" });
+        Some(message)
+    }
+    fn signal(&mut self) -> Option<i32> {
+        let signal = self.signals.pop_front()?;
+        self.does(format!("signal {signal}"));
+        Some(signal)
+    }
+    fn dead(&mut self) -> Dead {
+        self.dead.front().map_or(Dead::Nobody, |pid| Dead::Process(*pid))
+    }
+    fn reap(&mut self, pid: i32) -> Option<Ended> {
+        self.now += self.takes;
+        self.dead.retain(|dead| *dead != pid);
+        Some(Ended { exit: Exit::Code(0), started: None })
+    }
+    fn started(&mut self) -> Option<Started> {
+        None
+    }
+    fn is_group_gone(&mut self, _: i32) -> bool {
+        true
+    }
+    fn heard(&mut self) -> Option<Heard> {
+        None
+    }
+    fn start_elector(&mut self, _: InitialState) -> Result<i32, NotSpawned> {
+        self.does("starts an elector");
+        Ok(2)
+    }
+    fn kill_elector(&mut self) {
+        self.does("kills the elector");
+    }
+    fn close_link(&mut self) {
+        self.does("closes the link");
+    }
+    fn send(&mut self, _: ToElector) {}
+    fn fork(&mut self, _: Program) -> Result<i32, NotSpawned> {
+        self.does("forks");
+        Ok(3)
+    }
+    fn tell(&mut self, _: Order) -> Result<Option<i32>, String> {
+        Ok(None)
+    }
+    fn kill(&mut self, target: Target, signal: Signal) -> bool {
+        self.does(format!("signal {} to {target:?}", signal.0));
+        true
+    }
+    fn wake(&mut self, _: Target) {}
+    fn frozen(&mut self, _: bool) -> bool {
+        false
+    }
+    fn scan(&mut self, _: bool) -> Scan {
+        Scan { clean: true, ..Scan::default() }
+    }
+    fn kill_all(&mut self) {}
+    fn follow_hard(&mut self, _: Option<Instant>) {}
+    fn publish(&mut self, _: TermStatus) {}
+    fn say(&mut self, _: String) {}
+    fn last_words(&mut self, _: &str) {}
+    fn die(&mut self) {}
+}
+
+/// Init in its second turn: an elector runs, nothing else.
+fn turn(world: &mut World) -> Turn {
+    let workload = WorkloadConfig { command: vec!["work".into()], ..WorkloadConfig::default() };
+    let (config, identity) = (Config { workload, ..Config::default() }, "me".into());
+    let (preset, began) = (Preset::Run, Instant::BOOT);
+    let mut turn =
+        Turn::new(AgentConfig { config: config.into(), preset, began, identity, context: None, pid1: true, terminal: false }, 0);
+    turn.run(world);
+    assert_eq!(std::mem::take(&mut world.done), ["starts an elector"]);
+    turn
+}
+
+/// How many of so many dead orphans one turn reaps, if each takes this long, and whether the next turn comes at once.
+fn reaped(takes: Duration, orphans: i32) -> (usize, bool) {
+    let mut world = World::new(takes);
+    let mut turn = turn(&mut world);
+    world.dead = (100..100 + orphans).collect();
+    turn.run(&mut world);
+    (usize::try_from(orphans).unwrap() - world.dead.len(), turn.due(world.now) == Some(world.now))
+}
+
+#[test]
+fn the_deadlines_wait_for_no_number_of_dead_orphans_however_long_each_takes_to_reap() {
+    assert_eq!(reaped(Duration::from_micros(1), 10_000), (10_000, false));
+    assert_eq!(reaped(Duration::from_millis(1), 10_000), (20, true));
+    assert_eq!(reaped(Duration::from_secs(1), 10_000), (1, true));
+}
+
+#[test]
+fn the_deadlines_wait_for_no_flood_of_messages_or_signals() {
+    let mut world = World::new(Duration::ZERO);
+    let mut turn = turn(&mut world);
+    world.messages = (0..10_000).map(|_| Ok(ToInit::Heartbeat)).collect();
+    world.signals = std::iter::repeat_n(libc::SIGCHLD, 10_000).collect();
+
+    turn.run(&mut world);
+
+    assert_eq!(world.messages.len(), 10_000 - 2 * 256, "the link is read twice");
+    assert_eq!(world.signals.len(), 10_000 - 256);
+}
+
+#[test]
+fn what_follows_from_the_end_of_the_link_is_done_before_the_next_signal_is_heard() {
+    let mut world = World::new(Duration::ZERO);
+    let mut turn = turn(&mut world);
+    world.messages = [Err(LinkBroken), Err(LinkBroken)].into();
+    world.signals = [libc::SIGCHLD].into();
+
+    turn.run(&mut world);
+
+    let expected = ["the end of the link", "kills the elector", "the end of the link", "closes the link", "signal 17"];
+    assert_eq!(world.done[..5], expected);
+}

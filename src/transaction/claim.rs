@@ -1,0 +1,192 @@
+//! The claim of a driver on its journal, and the fence of its targets (rules 1 to 3).
+
+use std::mem;
+
+use serde_json::{Value, json};
+
+use super::{
+    Answer, Entry, EntryType, Journal, Kind, Outcome, Phase, Request, Server, Storing,
+    driver::Driver,
+    fields::Side,
+    journal::{MOST_BYTES, Work, conflict},
+    requests::{refused, uid},
+};
+use crate::election::record::later;
+
+/// The version of the journal's format.
+const VERSION: u32 = 1;
+/// Type of the Secret that is a transaction's journal.
+pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
+
+impl<S: Server> Driver<'_, S> {
+    /// Reads the journal; claims it and fences its targets if it is unsettled (rules 1 to 3). Returns its entries.
+    pub(super) async fn claim(&mut self) -> Result<Vec<Entry>, Outcome> {
+        let mut entries = loop {
+            let entries = self.read().await?;
+            self.claim = self.journal.claim + 1;
+            if !self.journal.is_unsettled() {
+                return Ok(entries);
+            }
+            if self.store(self.journal.phase, &entries, true).await? {
+                break entries;
+            }
+        };
+        self.acting_as.clone_from(&self.journal.acting_as);
+        for entry in &mut entries {
+            if let Err(why) = self.fence(entry).await {
+                return Err(if why.is_final() { why } else { Outcome::Stuck(vec![(entry.target.clone(), why.to_string())]) });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Moves the version of an entry's object, so that no write that is under way can commit.
+    pub(super) async fn fence(&self, entry: &mut Entry) -> Result<(), Outcome> {
+        loop {
+            let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
+            let mine = self.mine(&object);
+            if uid(&object) != entry.uid {
+                if entry.kind != EntryType::Create || mine.is_none() {
+                    return Ok(());
+                }
+                entry.uid = uid(&object).to_owned();
+            }
+            if let Some(mark) = self.live(Some(&object)).await? {
+                entry.state = conflict(&mark.to_string());
+                return Ok(());
+            }
+            entry.work.was_marked.get_or_insert_with(|| mine.is_some());
+            if mine == Some(self.claim) {
+                return Ok(());
+            }
+            let touch = self.patch(&object, &[], Side::After, Some(self.mark()));
+            let answer = self.write(&entry.target, touch).await?;
+            if matches!(answer, Answer::Object(_)) {
+                return Ok(());
+            }
+            self.again(answer).await?;
+        }
+    }
+
+    /// Reads the journal, which is made if it is absent. Returns its entries.
+    async fn read(&mut self) -> Result<Vec<Entry>, Outcome> {
+        let (secret, journal) = loop {
+            if let Some(found) = self.fetch().await? {
+                break found;
+            }
+            let place = &self.settings.journal;
+            let metadata =
+                json!({ "namespace": place.namespace, "name": place.name, "labels": { "tenure.dev/kind": "journal" } });
+            let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
+            match self.send(Request::Journal(place.clone(), Storing::Create(secret)), None).await? {
+                Answer::Object(_) => {}
+                Answer::Refused(why) => return Err(refused("the journal", why)),
+                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
+            }
+        };
+        let journal = journal?;
+        if journal.kind != self.kind {
+            return Err(other_kind());
+        }
+        if later(&journal.token, &self.settings.token) {
+            return Err(Outcome::Superseded { by: journal.by });
+        }
+        (self.secret, self.journal) = (secret, journal);
+        let mut entries = mem::take(&mut self.journal.entries);
+        for entry in &mut entries {
+            entry.work = Work { is_taken: true, ..Work::default() };
+        }
+        Ok(entries)
+    }
+
+    /// Reads this driver's journal. None: it is absent.
+    pub(super) async fn fetch(&mut self) -> Result<Option<(Value, Result<Journal, Outcome>)>, Outcome> {
+        let Some(secret) = self.stored(&self.settings.journal).await? else { return Ok(None) };
+        let is_empty = secret["stringData"]["journal"].as_str().is_none_or(str::is_empty);
+        let journal =
+            if is_empty && secret["type"] == SECRET_TYPE { Ok(fresh(self.kind, &mut self.random)) } else { parse(&secret) };
+        Ok(Some((secret, journal)))
+    }
+
+    /// Stores the journal under this driver's claim. Returns false if somebody else wrote it first and that is a `race`.
+    pub(super) async fn store(&mut self, phase: Phase, entries: &[Entry], race: bool) -> Result<bool, Outcome> {
+        let mut journal = Journal {
+            nonce: hex(&mut self.random),
+            phase,
+            claim: self.claim,
+            token: self.settings.token.clone(),
+            by: self.settings.by.clone(),
+            entries: entries.to_vec(),
+            ..self.journal.clone()
+        };
+        let text = serde_json::to_string(&journal).map_err(|error| Outcome::Invalid(error.to_string()))?;
+        if text.len() > MOST_BYTES && phase == Phase::Prepared {
+            return Err(Outcome::Refused(format!(
+                "the journal would have {} bytes, more than {MOST_BYTES}: split it",
+                text.len()
+            )));
+        }
+        journal.entries.clear();
+        loop {
+            let mut secret = self.secret.clone();
+            secret["stringData"] = json!({ "journal": text });
+            match self.send(Request::Journal(self.settings.journal.clone(), Storing::Replace(secret)), None).await? {
+                Answer::Object(secret) => {
+                    (self.secret, self.journal) = (secret, journal);
+                    return Ok(true);
+                }
+                Answer::Refused(why) => return Err(refused("the journal", why)),
+                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
+            }
+            let Some((secret, stored)) = self.fetch().await? else { return Err(Outcome::JournalGone) };
+            let stored = stored?;
+            if stored.nonce == journal.nonce {
+                (self.secret, self.journal) = (secret, journal);
+                return Ok(true);
+            }
+            if race {
+                return Ok(false);
+            }
+            if (&stored.id, stored.claim) != (&journal.id, journal.claim) {
+                return Err(Outcome::Superseded { by: stored.by });
+            }
+            self.secret = secret;
+        }
+    }
+}
+
+/// Returns the journal of a Secret that holds none yet.
+pub(super) fn fresh(kind: Kind, random: &mut fastrand::Rng) -> Journal {
+    Journal {
+        version: VERSION,
+        id: hex(random),
+        nonce: String::new(),
+        kind,
+        phase: Phase::Undone,
+        claim: 0,
+        token: String::new(),
+        by: String::new(),
+        acting_as: None,
+        intent: String::new(),
+        began: String::new(),
+        entries: Vec::new(),
+    }
+}
+
+pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
+    let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
+    if secret["type"] != SECRET_TYPE {
+        return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
+    }
+    let text = secret["stringData"]["journal"].as_str().unwrap_or_default();
+    let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
+    if journal.version == VERSION { Ok(journal) } else { Err(invalid("it is of another version of tenure")) }
+}
+
+fn hex(random: &mut fastrand::Rng) -> String {
+    format!("{:032x}", random.u128(..))
+}
+
+pub(super) fn other_kind() -> Outcome {
+    Outcome::Invalid("the journal is not of this kind: apply and recover, promote and demote need a Lease each".into())
+}

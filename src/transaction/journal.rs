@@ -1,0 +1,209 @@
+//! The journal: what is needed to undo a transaction, and how far it is.
+//!
+//! Owns the JSON that the Secret holds. Every entry is stored before its target is written.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Change, MARK, Place, Target, fields::at};
+
+/// The largest journal in bytes: a Secret holds 1 048 576.
+pub(super) const MOST_BYTES: usize = 1_000_000;
+/// The state of an entry that is made, or was made by an earlier driver.
+pub(super) const DONE: &str = "done";
+/// The state of a creation that may still come: a POST of it went unanswered.
+pub(super) const DOUBT: &str = "doubt";
+/// The state of an entry whose object is as before. Never stored.
+pub(super) const UNDONE: &str = "undone";
+/// Precedes the reason why an entry was left as it is.
+const CONFLICT: &str = "conflict: ";
+
+/// A journal, as stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Journal {
+    /// 1.
+    pub version: u32,
+    /// Made with the journal.
+    pub id: String,
+    /// Of the last write.
+    pub nonce: String,
+    /// Which commands it belongs to.
+    pub kind: Kind,
+    /// How far it is.
+    pub phase: Phase,
+    /// Rises with every driver.
+    pub claim: u64,
+    /// The fencing token of the last driver's term.
+    pub token: String,
+    /// The last driver.
+    pub by: String,
+    /// The user that changes the targets.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub acting_as: Option<String>,
+    /// A fingerprint of the changes that were wanted.
+    pub intent: String,
+    /// When it began.
+    pub began: String,
+    /// The changes.
+    pub entries: Vec<Entry>,
+}
+
+/// Which commands a journal belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// Of apply and recover.
+    Transaction,
+    /// Of promote and demote.
+    Promotion,
+}
+
+/// How far a journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// Some changes may be made.
+    Prepared,
+    /// All changes are made.
+    Committed,
+    /// Some changes may be undone.
+    Undoing,
+    /// All changes are undone but those in conflict or doubt.
+    Undone,
+}
+
+/// A change, with what undoes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The object.
+    pub target: Target,
+    /// How it is changed.
+    #[serde(rename = "type")]
+    pub kind: EntryType,
+    /// Of the object; empty for one that is to be created.
+    #[serde(default)]
+    pub uid: String,
+    /// The fields that change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<Field>,
+    /// The whole object, where it is created or deleted.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub object: Value,
+    /// Empty, `done`, `doubt`, or `conflict: ` and why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    #[serde(skip)]
+    pub(super) work: Work,
+}
+
+/// What a driver knows of an entry while it works on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Work {
+    /// The object as it was read last.
+    pub(super) object: Value,
+    /// A part of the object as it must be.
+    pub(super) require: Option<Value>,
+    /// An earlier driver's.
+    pub(super) is_taken: bool,
+    /// The object bore a mark of this journal before this driver touched it.
+    pub(super) was_marked: Option<bool>,
+    /// A write of this driver was sent, and not refused.
+    pub(super) is_sent: bool,
+    /// A write may still commit, as it went unanswered.
+    pub(super) is_unanswered: bool,
+}
+
+/// How an entry changes its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EntryType {
+    /// Fields change.
+    Patch,
+    /// The object is made.
+    Create,
+    /// The object is removed.
+    Delete,
+}
+
+/// A field that changes. None: absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Field {
+    /// The keys that lead to it.
+    pub path: Vec<String>,
+    /// The value when it was planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Value>,
+    /// The value that is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+    /// The value that undo puts back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+}
+
+/// The mark of a journal on a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) journal: Place,
+    pub(super) id: String,
+    pub(super) claim: u64,
+}
+
+impl Journal {
+    /// Returns whether changes may be half made.
+    pub(super) const fn is_unsettled(&self) -> bool {
+        match self.phase {
+            Phase::Prepared | Phase::Undoing => true,
+            Phase::Committed | Phase::Undone => false,
+        }
+    }
+}
+
+impl Entry {
+    /// Returns why it was left as it is.
+    #[must_use]
+    pub fn conflict(&self) -> Option<&str> {
+        self.state.strip_prefix(CONFLICT)
+    }
+
+    /// Returns whether it was undone, and may still come.
+    pub(super) fn may_come(&self) -> bool {
+        self.state == DOUBT && self.uid.is_empty()
+    }
+
+    /// Returns whether an undo leaves something to do.
+    pub(super) fn is_open(&self) -> bool {
+        self.conflict().is_some() || self.state == DOUBT
+    }
+}
+
+/// Returns the state of an entry that is left as it is.
+pub(super) fn conflict(why: &str) -> String {
+    format!("{CONFLICT}{why}")
+}
+
+impl Display for Mark {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} {} {}", self.journal.namespace, self.journal.name, self.id, self.claim)
+    }
+}
+
+impl Mark {
+    /// Reads the mark on an object. None if there is none that can be read.
+    pub(super) fn of(object: &Value) -> Option<Self> {
+        let mut words = at(object, &["metadata", "annotations", MARK].map(str::to_owned))?.as_str()?.split(' ');
+        let (namespace, name) = words.next()?.split_once('/')?;
+        let journal = Place { namespace: namespace.to_owned(), name: name.to_owned() };
+        Some(Self { journal, id: words.next()?.to_owned(), claim: words.next()?.parse().ok()? })
+    }
+}
+
+/// Returns the FNV-1a hash of the changes: the same file again goes on with what it began.
+pub(super) fn fingerprint(changes: &[Change]) -> String {
+    let text = serde_json::to_string(changes).unwrap_or_default();
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{hash:016x}")
+}

@@ -1,0 +1,128 @@
+//! The surroundings of a driver: requests to the API server, the term, the clock, and reports.
+//!
+//! Owns the descriptions of requests and of their answers. Whoever implements [`Server`] sends a request once, as described, and
+//! judges nothing: the driver retries.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Target;
+use crate::{election::RequestError, time::Instant};
+
+/// The surroundings of one driver.
+pub trait Server {
+    /// Sends a request once, and waits at most 10 s for its answer. Requests to targets are sent as the user `acting_as`, if there
+    /// is one; those to journals never are.
+    fn send(&self, request: Request, acting_as: Option<&str>) -> impl Future<Output = Answer>;
+    /// Waits.
+    fn wait(&self, span: Duration) -> impl Future<Output = ()>;
+    /// Reads the clock.
+    fn now(&self) -> Instant;
+    /// Returns the instant from which on nothing may be sent: T before H of the term, as it stands now.
+    fn until(&self) -> Instant;
+    /// Returns whether SIGTERM or SIGINT has arrived.
+    fn is_interrupted(&self) -> bool;
+    /// Reports an event to people and telemetry.
+    fn report(&self, event: Event);
+}
+
+/// A request. Bodies are complete, and sent as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// GET of a target without resourceVersion: a quorum read.
+    Look(Target),
+    /// A dry run: `dryRun=All&fieldManager=tenure`; a DELETE has its dry run in its body.
+    Plan(Target, Write),
+    /// A write: `fieldManager=tenure`.
+    Write(Target, Write),
+    /// A request about a journal.
+    Journal(Place, Storing),
+    /// A SelfSubjectAccessReview, as the user that acts: whether the verb is allowed for the target.
+    Review(Target, &'static str),
+}
+
+/// A write to a target, for real or as a dry run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// PATCH with `application/apply-patch+yaml` and `force=true`. Only ever a dry run.
+    Apply(Value),
+    /// PATCH with `application/merge-patch+json`; a dry run also has `fieldValidation=Strict`.
+    Merge(Value),
+    /// POST; a dry run also has `fieldValidation=Strict`.
+    Create(Value),
+    /// DELETE with this body: a DeleteOptions with preconditions, and `dryRun` where it is one.
+    Delete(Value),
+}
+
+/// A request about a journal: a Secret, whose text is in `stringData.journal` both when it is read and when it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Storing {
+    /// GET: a quorum read.
+    Read,
+    /// POST.
+    Create(Value),
+    /// PUT of the whole object with uid and resourceVersion.
+    Replace(Value),
+}
+
+/// Where a journal is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its namespace.
+    pub namespace: String,
+    /// The name of the Secret: `LEASE-journal`.
+    pub name: String,
+}
+
+/// The outcome of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// 2xx with its body. A review is answered by an object if the verb is allowed.
+    Object(Value),
+    /// 404 of any kind.
+    NotFound,
+    /// 409.
+    Conflict(RequestError),
+    /// Any other 4xx but 429, or a review that denies: not done, and it would be refused again.
+    Refused(RequestError),
+    /// No answer, 429, 5xx, or a body that is no object: it may have been done, now or later.
+    Unknown(RequestError),
+}
+
+/// An event of a driver, for people and telemetry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A driver before this one left its transaction unfinished: its changes are taken on, or undone.
+    Unfinished {
+        /// Who began it.
+        by: String,
+        /// Its changes are undone first.
+        undone: bool,
+    },
+    /// A live mark of another transaction is on a target, and is waited for.
+    Waiting {
+        /// The target.
+        target: Target,
+        /// The mark.
+        mark: String,
+    },
+    /// A change was made.
+    Changed(Target),
+    /// A change was undone.
+    Undone(Target),
+    /// A target was left as it is.
+    Left {
+        /// The target.
+        target: Target,
+        /// Why.
+        why: String,
+    },
+    /// Something that does not stop the driver.
+    Warning {
+        /// The target.
+        target: Target,
+        /// The warning.
+        what: String,
+    },
+}

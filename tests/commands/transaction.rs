@@ -1,0 +1,135 @@
+//! `tenure apply`, before it asks for anything: what it refuses in a file, and how it names the place.
+
+use std::fmt::Write as _;
+
+use crate::{scratch::Scratch, world::tenure};
+
+/// A Transaction with these changes, each on a line of its own.
+fn transaction(changes: &[&str]) -> String {
+    let mut text = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n".to_owned();
+    for change in changes {
+        writeln!(text, "  - {change}").unwrap();
+    }
+    text
+}
+
+#[track_caller]
+fn is_refused(text: &str, parts: &[&str]) {
+    let place = Scratch::new();
+    let file = place.file("x.yaml", text);
+    tenure(&["apply", "-f", &file], &[]).says(78, &[&[file.as_str()], parts].concat());
+}
+
+const CONFIG_MAP: &str = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {data: {a: b}}}";
+
+#[test]
+fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_change() {
+    for (change, why) in [
+        ("{target: {apiVersion: v1, kind: ConfigMap}, type: Patch}", "missing field `name`"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Replace}", "unknown variant `Replace`"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, contents: {}}", "unknown field `contents`"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch}", "content is missing"),
+        ("{target: {apiVersion: apps/v1, kind: Deployment, name: a/scale}, type: Patch, content: {a: b}}", "a subresource"),
+        ("{target: {apiVersion: apps/v1/x, kind: Deployment, name: a}, type: Patch, content: {a: b}}", "no apiVersion and kind"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: ..}, type: Patch, content: {a: b}}", "not the name of an object"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {status: {}}}", "status cannot be changed"),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {name: b}}}",
+            "is not the target's",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {kind: Secret}}",
+            "another apiVersion or kind",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {uid: b}}}",
+            "metadata.uid cannot",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {finalizers: []}}}",
+            "finalizers",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {generateName: b}}}",
+            "generateName",
+        ),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {a: [{b: null}]}}", "null in a list"),
+        ("{target: {apiVersion: v1, kind: Secret, name: a}, type: Patch, content: {data: {b: '!'}}}", "data.b is not base64"),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {annotations: {tenure.dev/change: b}}}}",
+            "tenure.dev/change is how",
+        ),
+        ("{target: {apiVersion: coordination.k8s.io/v1, kind: Lease, name: a}, type: Delete}", "a Lease cannot be a target"),
+        ("{target: {apiVersion: v1, kind: Namespace, name: a}, type: Delete}", "cannot be brought back"),
+        (
+            "{target: {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, name: a.b}, type: Delete}",
+            "cannot be brought back",
+        ),
+    ] {
+        let second = transaction(&[CONFIG_MAP, &change.replace("name: a", "name: second").replace("second.b", "a.b")]);
+        let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: z}}\n---\n{second}");
+        is_refused(&text, &["document 2, change 2", why]);
+    }
+}
+
+#[test]
+fn files_that_are_no_transaction_are_refused_offline() {
+    let missing = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\n";
+    let typed = |spec: &str| format!("{missing}spec: {spec}\n");
+    for (text, why) in [
+        (missing.to_owned(), "spec.changes is missing"),
+        (typed("{changes: []}"), "spec.changes is missing"),
+        (typed("{change: []}"), "unknown field `change`"),
+        (typed("{lockTimeout: 5m, changes: []}"), "there is no key lockTimeout"),
+        (typed("{timeout: 5, changes: []}"), "spec: invalid type"),
+        (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
+        (format!("{}more: 1\n", transaction(&[CONFIG_MAP])), "a Transaction has no key more"),
+        (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
+        ("a: 1\na: 2\n".to_owned(), "duplicate"),
+        ("- a\n".to_owned(), "document 1: this is no object"),
+        ("kind: ConfigMap\n".to_owned(), "no apiVersion or no kind"),
+        ("apiVersion: v1\nkind: ConfigMap\n".to_owned(), "no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a}\n".to_owned(), "metadata.generateName"),
+        ("a: [".to_owned(), "line 1"),
+        (format!("a: {}\n", "[".repeat(500)), ""),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1, item 1"),
+        (transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("v1", "v1, namespace: ''")]), "is not the name of an object"),
+        (transaction(&[CONFIG_MAP, CONFIG_MAP]), "is a target twice"),
+        (transaction(&vec![CONFIG_MAP; 33]), "33 changes are more than 32"),
+    ] {
+        is_refused(&text, &[why]);
+    }
+    let place = Scratch::new();
+    let long = place.file("long.yaml", format!("a: {}\n", "b".repeat(1 << 20)));
+    tenure(&["apply", "x", "-f", &long], &[]).says(78, &["long.yaml: it is longer than 1 MiB"]);
+    let halves: String = (0..2)
+        .map(|n| {
+            format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: n{n}}}\ndata: {{a: {}}}\n", "b".repeat(300_000))
+        })
+        .collect();
+    let large = place.file("large.yaml", halves);
+    tenure(&["apply", "x", "-f", &large], &[]).says(78, &["more than 524288: split the transaction"]);
+    tenure(&["apply", "x", "-f", "/nonexistent/file"], &[]).says(78, &["/nonexistent/file: No such file"]);
+}
+
+#[test]
+fn the_same_object_under_two_versions_of_its_api_is_a_target_twice() {
+    let scaler = |version| {
+        format!(
+            "{{target: {{apiVersion: autoscaling/{version}, kind: HorizontalPodAutoscaler, name: a}}, type: Patch, content: {{spec: {{}}}}}}"
+        )
+    };
+    is_refused(&transaction(&[&scaler("v1"), &scaler("v2")]), &["change 2", "is a target twice: also in", "change 1"]);
+}
+
+#[test]
+fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
+    let place = Scratch::new();
+    let file = place.file("x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+    tenure(&["apply", "-f", &file], &[]).says(64, &["name the transaction: tenure apply NAME -f FILE"]);
+    tenure(&["apply", "x"], &[]).says(64, &["--filename <FILE>"]);
+    tenure(&["apply", "x", "-f", &file, "--try", "--wait"], &[]).says(64, &["cannot be used with"]);
+    tenure(&["apply", "x", "-f", &file, "--limit", "5"], &[]).says(78, &["5"]);
+    tenure(&["recover", "apply"], &[]).says(64, &["required"]);
+    tenure(&["recover", "undo", "x"], &[]).says(78, &["plan, apply, forget"]);
+}

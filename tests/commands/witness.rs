@@ -1,0 +1,72 @@
+//! What `tenure witness` says of its socket, and `tenure check` of a witness; tests/witness has it give Leases back.
+
+use crate::{
+    scratch::Scratch,
+    world::{Embedded, Running, tenure, tenure_as_pid_1, tenure_as_pid_1_denied},
+};
+
+#[test]
+fn check_says_how_soon_a_killed_container_is_followed_and_what_a_witness_lacks() {
+    let name = format!("@tenure-check-{}", std::process::id());
+    let setting = format!("lease.witness={name}");
+    let check = ["check", "--offline", "--lease", "x", "--set", &setting, "--", "sh"];
+    let late = "note  a container that is killed is followed after 15s150ms: no witness";
+    tenure(&["check", "--offline", "--lease", "x", "--", "sh"], &[]).says(0, &[&format!("{late} (lease.witness)")]);
+    tenure(&check, &[]).says(0, &[&format!("{late} can help: tenure is not PID 1")]);
+    tenure_as_pid_1_denied(libc::SYS_pidfd_open, &check).says(0, &[&format!("{late} can help: pidfd_open is refused: EPERM")]);
+    let remedy = format!("{late} answers at {name}: is there a container that runs tenure witness?");
+    tenure_as_pid_1(&check).says(0, &[&remedy]);
+
+    let witness = listening(&name);
+
+    let soon = format!("ok    a container that is killed is followed after about 20 ms (a witness answers at {name})");
+    tenure_as_pid_1(&check).says(0, &[&soon, "a lost node, and a first start, cost 15s150ms"]);
+    assert_eq!(witness.end(), Some(0));
+}
+
+#[test]
+fn a_socket_at_which_no_witness_can_listen_is_78_and_says_why() {
+    let place = Scratch::new();
+    let socket = place.join("socket");
+    let witness = |socket: &str| tenure(&["witness", "--socket", socket], &[]);
+    let first = listening(socket.to_str().unwrap());
+
+    witness(socket.to_str().unwrap()).says(78, &["another program listens at", "name another socket, or end that program"]);
+    let nowhere = place.join("nowhere/socket");
+    witness(nowhere.to_str().unwrap()).says(78, &["cannot listen at", "nowhere/socket", "No such file or directory"]);
+    for wrong in ["relative", "@", &format!("/{}", "x".repeat(107)), &format!("@{}", "x".repeat(107))] {
+        witness(wrong).says(78, &["--socket <@NAME>", "write @NAME or an absolute path, of at most 107 bytes"]);
+    }
+    assert_eq!(first.end(), Some(0));
+}
+
+#[test]
+fn the_socket_that_a_killed_witness_leaves_is_replaced() {
+    let place = Scratch::new();
+    let socket = place.join("socket");
+    drop(listening(socket.to_str().unwrap()));
+    assert!(socket.exists());
+
+    let next = listening(socket.to_str().unwrap());
+
+    assert_eq!(next.end(), Some(0));
+}
+
+#[test]
+fn a_replica_without_pidfds_says_that_no_witness_can_help_and_leads() {
+    let place = Scratch::new();
+    let path = place.join("kubeconfig");
+    let _server = Embedded::start(&path);
+    let line = ["--lease", "x", "--set", "lease.witness=@nobody", "--set", "lease.creationWait=0s", "--", "sleep", "60"];
+
+    let replica = Running::as_pid_1_denied(libc::SYS_pidfd_open, &line, &[("KUBECONFIG", path.to_str().unwrap())]);
+
+    replica.says(&["lease.witness has no effect: pidfd_open is refused: EPERM"]);
+    replica.says(&["leading: the program runs"]);
+}
+
+fn listening(socket: &str) -> Running {
+    let witness = Running::start(&["witness", "--socket", socket], &[] as &[(&str, &str)]);
+    witness.says(&["waits for replicas at", socket]);
+    witness
+}

@@ -1,0 +1,142 @@
+//! What pages say to paste into manifests is taken by a real API server, and tenure takes what the containers tell it.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::{
+    deploy::namespace::{Ended as _, Namespace},
+    support::{fences, stage::Stage},
+};
+
+const PAGE: &str = include_str!("../../docs/existing-charts.md");
+const CLUSTERS: &str = include_str!("../../docs/several-clusters.md");
+const LOCKS: &str = include_str!("../../docs/locks.md");
+
+/// Both kinds, on top of what runs already.
+pub(super) fn a_workload_that_exists_gets_tenure(stage: &Stage) {
+    for kind in ["Deployment", "StatefulSet"] {
+        let cluster = Namespace::restricted(stage);
+        let directory = stage.directory().join(format!("existing-{kind}"));
+        fs::create_dir(&directory).unwrap();
+        for name in ["before.yaml", "tenure.yaml", "deployment.yaml", "kustomization.yaml"] {
+            let mut text = fences::file(PAGE, name).replace("kind: Deployment", &format!("kind: {kind}"));
+            if kind == "StatefulSet" {
+                text = text.lines().filter(|line| !line.contains("strategy:")).map(|line| format!("{line}\n")).collect();
+            }
+            fs::write(directory.join(name), text).unwrap();
+        }
+        cluster.kubectl(&["apply", "-f", directory.join("before.yaml").to_str().unwrap()]).success();
+
+        let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+
+        assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "{kind}: a warning");
+        let workload = cluster.get(&format!("{kind}/shop-billing"));
+        let template = &workload["spec"]["template"];
+        cluster.admits(template);
+        let container = &template["spec"]["containers"][0];
+        assert_eq!(container["command"], json!(["/opt/tenure/tenure", "--"]));
+        assert_eq!(container["livenessProbe"]["initialDelaySeconds"], Value::Null, "{kind}: tenure answers at once");
+        assert_eq!(container["readinessProbe"]["tcpSocket"], Value::Null, "{kind}: a standby does not listen");
+        assert!(container["env"].to_string().contains("LOG_LEVEL"), "{kind}: what was there is left");
+        assert!(granted(&template["spec"]) >= needed(container), "{kind}: the grace period is too short");
+        let account = cluster.account("shop-billing", "update", "shop-billing");
+        let may = |verb| account.may(verb, "leases.coordination.k8s.io/shop-billing");
+        assert_eq!(["get", "watch", "create", "delete"].map(may), [Some(true), Some(true), Some(false), Some(false)], "{kind}");
+    }
+}
+
+pub(super) fn a_job_that_exists_gets_tenure(stage: &Stage) {
+    let cluster = Namespace::restricted(stage);
+    cluster.kubectl(&["create", "serviceaccount", "billing-import"]).success();
+    let mut before: Value = serde_saphyr::from_str(fences::file(LOCKS, "retry.yaml")).unwrap();
+    let container = &mut before["spec"]["template"]["spec"]["containers"][0];
+    *container = json!({ "name": "import", "image": "import", "securityContext": container["securityContext"] });
+    let directory = stage.directory().join("existing-job");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("before.yaml"), before.to_string()).unwrap();
+    fs::write(directory.join("job.yaml"), fences::file(PAGE, "job.yaml")).unwrap();
+    fs::write(directory.join("kustomization.yaml"), "resources: [before.yaml]\npatches: [{ path: job.yaml }]\n").unwrap();
+
+    let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let template = cluster.get("job/billing-import")["spec"]["template"].take();
+    cluster.admits(&template);
+    let container = &template["spec"]["containers"][0];
+    assert!(granted(&template["spec"]) >= needed(container), "the grace period is too short");
+    let leases =
+        fences::file(PAGE, "tenure.yaml").replace("resourceNames: [shop-billing]", "resourceNames: [lock-billing-import]");
+    let leases = leases.replace("{ name: shop-billing }", "{ name: lock-billing-import }");
+    let leases = leases.replace("ServiceAccount, name: shop-billing", "ServiceAccount, name: billing-import");
+    cluster.feed(&["apply", "-f", "-"], &leases).success();
+    let kubeconfig = cluster.account("billing-import", "update", "lock-billing-import").kubeconfig();
+    let words = container["command"].as_array().unwrap().iter().skip(1).map(|word| word.as_str().unwrap());
+    let mut lock = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    lock.args(words).args(["echo", "imports"]).env("TENURE_LEASE__CREATION_WAIT", "0s").env("KUBECONFIG", kubeconfig);
+    lock.env("TENURE_LEASE__NAMESPACE", &cluster.name);
+    assert_eq!(lock.output().unwrap().success().stdout, b"imports\n");
+}
+
+pub(super) fn a_job_is_tried_again_on_the_codes_of_a_lock(stage: &Stage) {
+    let cluster = Namespace::restricted(stage);
+    cluster.kubectl(&["create", "serviceaccount", "billing-import"]).success();
+
+    let applied = cluster.feed(&["apply", "-f", "-"], &fences::file(LOCKS, "retry.yaml")).success();
+
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let template = cluster.get("job/billing-import")["spec"]["template"].take();
+    cluster.admits(&template);
+    let rule = json!({ "action": "Restart", "exitCodes": { "operator": "In", "values": [75, 76] } });
+    assert_eq!(template["spec"]["containers"][0]["restartPolicyRules"], json!([rule]));
+}
+
+/// This server is the third cluster, and the one of the replicas too.
+pub(super) fn replicas_use_a_lease_in_another_cluster(stage: &Stage) {
+    let cluster = Namespace::restricted(stage);
+    let directory = stage.directory().join("several");
+    fs::create_dir(&directory).unwrap();
+    let rendered = cluster.kubectl(&["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy")]).success().stdout;
+    fs::write(directory.join("deploy.yaml"), rendered).unwrap();
+    fs::write(directory.join("replicas.yaml"), fences::file(CLUSTERS, "replicas.yaml")).unwrap();
+    fs::write(directory.join("kustomization.yaml"), "resources: [deploy.yaml]\npatches: [{ path: replicas.yaml }]\n").unwrap();
+
+    let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let template = cluster.get("deployment/tenure")["spec"]["template"].take();
+    cluster.admits(&template);
+    let container = &template["spec"]["containers"][0];
+    assert!(granted(&template["spec"]) >= needed(container), "the grace period is too short");
+    let places = template["spec"]["initContainers"].as_array().unwrap().iter().chain([container]);
+    assert!(places.clone().all(|one| one["env"].to_string().contains("/etc/third-cluster/kubeconfig")), "{template}");
+
+    let third = Namespace::restricted(stage);
+    third.feed(&["apply", "-f", "-"], &fences::file(CLUSTERS, "third.yaml")).success();
+    let kubeconfig = third.account("tenure", "update", "tenure").kubeconfig();
+    let mut replica = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    replica.envs(variables(container)).env("KUBECONFIG", kubeconfig).env("TENURE_LEASE__NAMESPACE", &third.name);
+    replica.args(["--set=http.listen=null", "--set=lease.witness=null", "--set=lease.creationWait=0s", "--", "echo", "leads"]);
+    assert_eq!(replica.output().unwrap().success().stdout, b"leads\n");
+}
+
+fn granted(pod: &Value) -> u64 {
+    pod["terminationGracePeriodSeconds"].as_u64().unwrap()
+}
+
+/// The seconds that `tenure check` asks for with the variables of this container.
+fn needed(container: &Value) -> u64 {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    check.envs(variables(container));
+    let said =
+        String::from_utf8(check.args(["check", "--offline", "--lease=any", "--", "true"]).output().unwrap().success().stdout)
+            .unwrap();
+    said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// The variables of tenure that have a value, not a reference.
+fn variables(container: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let variables = container["env"].as_array().unwrap().iter();
+    let pairs = variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
+    pairs.filter(|(name, _)| name.starts_with("TENURE_"))
+}

@@ -1,0 +1,304 @@
+//! What must hold: at the instant of each write, and at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase};
+
+use crate::server::{Cluster, Effect, mark, uid};
+
+/// A driver, as the judge sees it.
+#[derive(Clone, Debug)]
+pub struct Party {
+    pub number: usize,
+    pub journal: String,
+    /// The claims that it has stored, by the id of the journal.
+    pub claims: BTreeMap<String, u64>,
+    /// The id of the journal that it stored last.
+    pub id: String,
+}
+
+/// The writer of a value.
+#[derive(Clone, Debug, PartialEq)]
+enum Writer {
+    Foreign,
+    Driver(String),
+}
+
+/// What the judge remembers.
+#[derive(Debug, Default)]
+pub struct Judge {
+    pub violations: Vec<String>,
+    /// Who wrote each field last.
+    writers: BTreeMap<(String, String), Writer>,
+    /// Which journals ever wrote a field.
+    touched: BTreeMap<(String, String), BTreeSet<String>>,
+    /// The fields as they would be without any transaction. None: absent.
+    others: BTreeMap<(String, String), Option<Value>>,
+    /// Objects that somebody else has deleted.
+    gone: BTreeSet<String>,
+    /// Objects that a transaction made.
+    made: BTreeSet<String>,
+    /// Objects whose mark somebody took off.
+    pub stripped: BTreeSet<String>,
+    /// Journals that somebody deleted.
+    pub lost: BTreeSet<String>,
+    /// Objects whose creation or deletion was committed, and followed by another transaction.
+    based: BTreeSet<String>,
+    /// The claim that settled a journal, and the targets of which no lower claim may write.
+    settled: BTreeMap<String, (u64, BTreeSet<String>)>,
+    /// The claim with which the last transaction of a journal began: earlier marks are not its.
+    begun: BTreeMap<String, u64>,
+    /// The highest token in a journal.
+    tokens: BTreeMap<String, u64>,
+}
+
+const FIELDS: [&str; 3] = ["a", "b", "z"];
+
+pub fn field(object: Option<&Value>, key: &str) -> Option<Value> {
+    object?["data"].get(key).cloned()
+}
+
+pub fn journal(secret: &Value) -> Option<Journal> {
+    serde_json::from_str(secret["stringData"]["journal"].as_str()?).ok()
+}
+
+impl Judge {
+    fn bad(&mut self, what: &str, party: &Party, name: &str) {
+        self.violations.push(format!("{what}: driver {} on {name}", party.number));
+    }
+
+    /// A driver makes a change that it may not undo.
+    pub fn made_for_good(&mut self, driver: usize) {
+        self.violations.push(format!("T7 a change that its driver may not undo: driver {driver}"));
+    }
+
+    /// Somebody else writes a field.
+    pub fn foreign(&mut self, name: &str, key: &str, value: Option<Value>) {
+        self.writers.insert((name.into(), key.into()), Writer::Foreign);
+        self.others.insert((name.into(), key.into()), value);
+    }
+
+    /// Somebody else makes an object.
+    pub fn planted(&mut self, name: &str, object: &Value) {
+        for key in FIELDS {
+            self.foreign(name, key, field(Some(object), key));
+        }
+        self.gone.remove(name);
+        self.made.remove(name);
+    }
+
+    /// Somebody else deletes an object.
+    pub fn deleted(&mut self, name: &str) {
+        self.gone.insert(name.into());
+    }
+
+    /// A write of a driver commits.
+    pub fn write(&mut self, cluster: &Cluster, party: &mut Party, effect: &Effect) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Journal { name, next } => self.stored(cluster, party, name, next),
+            Effect::Object { name, next } => self.wrote(cluster, party, name, next.as_ref()),
+        }
+    }
+
+    fn wrote(&mut self, cluster: &Cluster, party: &Party, name: &str, next: Option<&Value>) {
+        let found = cluster.objects.get(name);
+        if next == found {
+            return;
+        }
+        let changes: Vec<&str> = FIELDS.into_iter().filter(|key| field(found, key) != field(next, key)).collect();
+        let is_creation = found.is_none();
+        let is_excused = self.lost.contains(&party.journal);
+        let stored = cluster.journals.get(&party.journal).and_then(journal).filter(|journal| journal.id == party.id);
+        let entries: Vec<&Entry> =
+            stored.iter().flat_map(|journal| &journal.entries).filter(|entry| entry.target.name == name).collect();
+        let is_back = next.is_some_and(|next| mark(next).is_none());
+
+        let covered = stored.as_ref().is_some_and(is_unsettled);
+        if !changes.is_empty() && !is_creation && !is_excused && (!covered || entries.is_empty()) {
+            self.bad("T1 a change that no journal can undo", party, name);
+        }
+        let claim = party.claims.get(&party.id).copied().unwrap_or(0);
+        if let Some((settled, targets)) = self.settled.get(&party.id)
+            && claim < *settled
+            && targets.contains(name)
+            && !is_excused
+            && !is_creation
+            && !(changes.is_empty() && is_back)
+        {
+            self.bad("T5 a lower claim commits after a higher one has settled", party, name);
+        }
+        if let Some(found) = found {
+            self.judge_others(cluster, party, name, found, !changes.is_empty());
+            let is_same = entries.iter().all(|entry| entry.uid.is_empty() || entry.uid == uid(found));
+            let is_own = self.made.contains(name) && mark(found).is_some_and(|mark| mark.contains(&party.id));
+            if !changes.is_empty() && !is_same && !is_own && !is_excused {
+                self.bad("T6 another object of the same name is written", party, name);
+            }
+        }
+        for key in changes {
+            let place = (name.to_owned(), key.to_owned());
+            if let (Some(_), Some(next)) = (found, next) {
+                if key == "z" {
+                    self.bad("T4 a field that nobody named is changed", party, name);
+                }
+                let path = ["data".to_owned(), key.to_owned()];
+                let planned = entries.iter().flat_map(|entry| &entry.fields).find(|field| field.path == path);
+                let current = field(found, key);
+                let is_known = !is_back && planned.is_some_and(|field| field.found == current);
+                if self.writers.get(&place) == Some(&Writer::Foreign) && !is_known && !is_excused {
+                    self.bad(
+                        if is_back { "T3 an undo overwrites an edit" } else { "T3 a change overwrites an edit" },
+                        party,
+                        name,
+                    );
+                }
+                self.values(party, name, field(Some(next), key));
+            }
+            self.writers.insert(place.clone(), Writer::Driver(party.journal.clone()));
+            self.touched.entry(place).or_default().insert(party.journal.clone());
+        }
+        match (found, next) {
+            (None, Some(_)) => drop(self.made.insert(name.into())),
+            (Some(_), None) if name == "C0" && !self.made.contains(name) => {
+                self.bad("T6 somebody else's object is deleted", party, name)
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_others(&mut self, cluster: &Cluster, party: &Party, name: &str, found: &Value, changes: bool) {
+        let mut words = mark(found).unwrap_or_default().split(['/', ' ']).skip(1);
+        let (of, id) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let claim: u64 = words.next().and_then(|claim| claim.parse().ok()).unwrap_or(0);
+        let live = cluster.journals.get(of).and_then(journal).is_some_and(|journal| {
+            journal.id == id && is_unsettled(&journal) && self.begun.get(id).is_some_and(|begun| claim >= *begun)
+        });
+        if changes && live && of != party.journal && !self.lost.contains(of) {
+            self.bad("T8 two transactions on one object", party, name);
+        }
+    }
+
+    /// Every value begins with the name of the object that it was meant for.
+    fn values(&mut self, party: &Party, name: &str, value: Option<Value>) {
+        let text = value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+        if text.contains(':') && !text.starts_with(&format!("{name}:")) {
+            self.bad("T11 a value of another object", party, name);
+        }
+    }
+
+    fn stored(&mut self, cluster: &Cluster, party: &mut Party, name: &str, next: &Value) {
+        let Some(next) = journal(next) else { return };
+        let old = cluster.journals.get(name).and_then(journal);
+        let is_same = old.as_ref().is_some_and(|old| old.id == next.id);
+        let claimed = old.as_ref().filter(|_| is_same).map_or(0, |old| old.claim);
+        let own = party.claims.get(&next.id) == Some(&claimed);
+        let rises = next.claim == claimed + 1 || next.claim == claimed && own;
+        let token = next.token.parse().unwrap_or(0);
+        let highest = self.tokens.entry(next.id.clone()).or_default();
+        let falls = token < *highest;
+        *highest = token.max(*highest);
+        if (!rises || falls) && !self.lost.contains(name) {
+            self.bad("T2 a token falls, or a claim does not rise by one", party, name);
+        }
+        party.claims.insert(next.id.clone(), next.claim);
+        party.id.clone_from(&next.id);
+        if !old.as_ref().is_some_and(|old| is_same && is_unsettled(old)) && is_unsettled(&next) {
+            self.begun.insert(next.id.clone(), next.claim);
+        }
+        if let Some(old) = old.filter(|_| is_same) {
+            self.superseded(cluster, &old, &next);
+            self.settle(cluster, party, &old, &next);
+        }
+    }
+
+    /// A transaction that was committed and is followed by another cannot be undone any more: what it left is what stands.
+    fn superseded(&mut self, cluster: &Cluster, old: &Journal, next: &Journal) {
+        if (old.kind, old.phase, next.phase) != (Kind::Transaction, Phase::Committed, Phase::Prepared) {
+            return;
+        }
+        for entry in &old.entries {
+            let name = &entry.target.name;
+            let object = cluster.objects.get(name);
+            if entry.kind != EntryType::Patch {
+                self.based.insert(name.clone());
+            } else if object.is_some_and(|object| uid(object) == entry.uid) {
+                for key in entry.fields.iter().filter_map(|field| field.path.last()) {
+                    self.others.insert((name.clone(), key.clone()), field(object, key));
+                }
+            }
+        }
+    }
+
+    /// The journal is committed or undone: that must be true.
+    fn settle(&mut self, cluster: &Cluster, party: &Party, old: &Journal, next: &Journal) {
+        let is_committed = match next.phase {
+            Phase::Prepared | Phase::Undoing => return,
+            Phase::Committed => true,
+            Phase::Undone => false,
+        };
+        let is_left = |entry: &&Entry| next.entries.iter().any(|left| left.target == entry.target && left.conflict().is_some());
+        let done = if is_committed { &next.entries } else { &old.entries };
+        let done: Vec<&Entry> = done.iter().filter(|entry| !is_left(entry)).collect();
+        self.settled.insert(next.id.clone(), (next.claim, done.iter().map(|entry| entry.target.name.clone()).collect()));
+        for entry in done.iter().filter(|entry| entry.kind == EntryType::Patch) {
+            let name = &entry.target.name;
+            let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
+            for planned in &entry.fields {
+                let [data, key] = planned.path.as_slice() else { continue };
+                let wanted = if is_committed { &planned.after } else { &planned.before };
+                let writer = self.writers.get(&(name.clone(), key.clone()));
+                let is_own = writer == Some(&Writer::Driver(party.journal.clone()));
+                if data == "data" && is_own && field(Some(object), key) != *wanted {
+                    self.bad("T6 recorded, and not true", party, name);
+                }
+            }
+        }
+    }
+
+    /// Everything has come to rest, and was recovered.
+    pub fn end(&mut self, cluster: &Cluster) {
+        let entries: Vec<Entry> = cluster.journals.values().filter_map(journal).flat_map(|journal| journal.entries).collect();
+        let stuck = |name: &str| entries.iter().any(|entry| entry.target.name == name && entry.conflict().is_some());
+        if !self.lost.is_empty() {
+            return;
+        }
+        let mut wrong = Vec::new();
+        for ((name, key), value) in &self.others {
+            let place = (name.clone(), key.clone());
+            let several = self.touched.get(&place).is_some_and(|journals| journals.len() > 1);
+            if ["C0", "D0"].contains(&name.as_str()) || self.stripped.contains(name) || stuck(name) || several {
+                continue;
+            }
+            match cluster.objects.get(name) {
+                None if !self.gone.contains(name) => wrong.push(format!("T7 an object is gone: {name}")),
+                Some(object) if !self.gone.contains(name) => {
+                    let is_own = matches!(self.writers.get(&place), Some(Writer::Driver(_)));
+                    let now = field(Some(object), key);
+                    if is_own && now != *value {
+                        wrong.push(format!("T7 not restored: {name}.{key} is {now:?}, not {value:?}"));
+                    }
+                }
+                None | Some(_) => {}
+            }
+        }
+        let is_free = |name: &str| !self.based.contains(name) && !stuck(name);
+        if !cluster.objects.contains_key("D0") && is_free("D0") && !self.stripped.contains("D0") {
+            wrong.push("T7 a deleted object is not back".into());
+        }
+        let is_listed = entries.iter().any(|entry| entry.target.name == "C0");
+        if cluster.objects.contains_key("C0") && self.made.contains("C0") && is_free("C0") && !is_listed {
+            wrong.push("T9 a stray creation that nobody lists".into());
+        }
+        self.violations.extend(wrong);
+    }
+}
+
+fn is_unsettled(journal: &Journal) -> bool {
+    matches!(journal.phase, Phase::Prepared | Phase::Undoing)
+}
+
+pub fn data(name: &str, author: &str) -> Value {
+    FIELDS.into_iter().map(|key| (key.to_owned(), json!(format!("{name}:{author}{key}")))).collect()
+}

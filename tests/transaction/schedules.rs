@@ -1,0 +1,130 @@
+//! Worlds with one plan each.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use serde_json::{Value, json};
+use tenure::transaction::{Answer, Change, Outcome, Verb};
+
+use crate::{
+    judge::{data, field},
+    server::mark,
+    world::{Faults, Happening, Job, SECOND, Shared, World, change, drain},
+};
+
+/// The schedule that a mark without its claim loses: a fence that changes nothing moves no version, and a late write of the dead driver
+/// commits under the next one. Returns the answer to that write, and the field in the end.
+pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
+    let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
+    let promotion = |name: &str, value: &str| {
+        let content = json!({ "data": { "a": format!("{name}:{value}") } });
+        Job::Promote(vec![change(name, Verb::Patch, content)])
+    };
+    let lead = |job: Job, token: u64, dies_late: bool| {
+        let driver = world.borrow_mut().add("J1", token, job, Faults::default());
+        world.borrow_mut().drivers[driver].dies_late = dies_late;
+        world.borrow_mut().at(0, Happening::Start(driver));
+        drain(&world, u64::MAX);
+        driver
+    };
+    for name in ["X", "Y", "D0"] {
+        world.borrow_mut().plant(name, data(name, "o"));
+    }
+    lead(promotion("X", "t1"), 1, false);
+    {
+        // GitOps puts the field back, the mark stays.
+        let world = &mut *world.borrow_mut();
+        let next = world.cluster.new_version();
+        let object = world.cluster.objects.get_mut("X").unwrap();
+        object["data"]["a"] = json!("X:oa");
+        object["metadata"]["resourceVersion"] = next;
+        world.judge.foreign("X", "a", Some(json!("X:oa")));
+    }
+    let dead = lead(promotion("X", "t2"), 2, true);
+    lead(promotion("Y", "t3"), 3, false);
+    let late = world.borrow_mut().drivers[dead].kept.take().unwrap();
+    let (answer, _) = world.borrow_mut().cluster.judge(&late);
+    world.borrow_mut().serve(dead, late, None);
+    lead(Job::Demote, 4, false);
+    let world = &mut *world.borrow_mut();
+    world.judge.end(&world.cluster);
+    (answer, field(world.cluster.objects.get("X"), "a"), world.judge.violations.clone())
+}
+
+/// Two transactions over the same objects in opposite order, at about the same time, many times. Returns the values that stand after
+/// each.
+pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {
+    const NAMES: [&str; 3] = ["X0", "X1", "X2"];
+    let world: Shared = Rc::new(RefCell::new(World::new(seed, false, false)));
+    for name in NAMES {
+        world.borrow_mut().plant(name, json!({ "a": "o" }));
+    }
+    let apply = |author: &str, names: &mut dyn Iterator<Item = &str>| {
+        let content = json!({ "data": { "a": author } });
+        let job = Job::Apply(names.map(|name| change(name, Verb::Patch, content.clone())).collect());
+        let mut world = world.borrow_mut();
+        let driver = world.add(author, 1, job, Faults::default());
+        let after = world.rng.u64(0..SECOND / 5);
+        world.at(after, Happening::Start(driver));
+    };
+    let round = |_| {
+        apply("J1", &mut NAMES.into_iter());
+        apply("J2", &mut NAMES.into_iter().rev());
+        drain(&world, u64::MAX);
+        NAMES.map(|name| field(world.borrow().cluster.objects.get(name), "a")).to_vec()
+    };
+    (0..rounds).map(round).collect()
+}
+
+/// Every kind of change, with this one of C0.
+pub fn every_kind(value: &str, creation: Verb) -> Vec<Change> {
+    let content = json!({ "data": { "a": value, "new": value } });
+    vec![
+        change("X0", Verb::Patch, content.clone()),
+        change("C0", creation, content.clone()),
+        change("D0", Verb::Delete, json!({})),
+        change("X1", Verb::Update, content.clone()),
+        change("X2", Verb::Manifest, content),
+    ]
+}
+
+/// What happens next.
+pub enum Leg {
+    /// A driver runs, and may die at this request.
+    Drive(Job, Option<u32>),
+    Meanwhile(fn(&mut World)),
+}
+
+/// Drivers that come one after another. Returns their outcomes, the data of all objects, and whether a mark is left.
+pub fn relay(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, BTreeMap<String, Value>, bool) {
+    let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
+    for name in ["X0", "X1", "X2", "D0"] {
+        world.borrow_mut().plant(name, json!({ "a": name }));
+    }
+    let run = |leg| {
+        let (job, dies_at) = match leg {
+            Leg::Drive(job, dies_at) => (job, dies_at),
+            Leg::Meanwhile(happens) => {
+                happens(&mut world.borrow_mut());
+                return None;
+            }
+        };
+        let driver = world.borrow_mut().add("J1", 1, job, Faults::default());
+        world.borrow_mut().drivers[driver].dies_at = dies_at;
+        world.borrow_mut().at(0, Happening::Start(driver));
+        drain(&world, u64::MAX);
+        world.borrow_mut().drivers[driver].outcome.take()
+    };
+    let outcomes = legs.into_iter().map(run).collect();
+    let objects = &world.borrow().cluster.objects;
+    let is_marked = objects.values().any(|object| mark(object).is_some());
+    let data = objects.iter().map(|(name, object)| (name.clone(), object["data"].clone())).collect();
+    (outcomes, data, is_marked)
+}
+
+/// Somebody else sets a field.
+pub fn set(world: &mut World, name: &str, key: &str) {
+    let next = world.cluster.new_version();
+    let object = world.cluster.objects.get_mut(name).unwrap();
+    object["data"][key] = json!("somebody's");
+    object["metadata"]["resourceVersion"] = next;
+}

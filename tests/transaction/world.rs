@@ -1,0 +1,485 @@
+//! A world in virtual time: an API server, drivers over a network that loses and delays, people who edit.
+//!
+//! Everything that happens follows from the seed.
+
+use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    future::poll_fn,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use serde_json::Value;
+use tenure::{
+    election::RequestError,
+    time::Instant,
+    transaction::{
+        Answer, Change, Event, Kind, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply,
+        demote, forget, promote, recover,
+    },
+};
+
+use crate::{
+    judge::{Judge, Party, journal},
+    server::{Cluster, Effect, mark, version},
+};
+
+pub const SECOND: u64 = 1_000_000_000;
+/// How long an answer is waited for.
+const SILENCE: u64 = 10 * SECOND;
+/// More requests than any driver needs.
+const MOST_REQUESTS: u32 = 5_000;
+
+type Slot = Rc<RefCell<Option<Answer>>>;
+type Running = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// What a driver does.
+#[derive(Clone, Debug)]
+pub enum Job {
+    Apply(Vec<Change>),
+    Recover,
+    /// Overwrites what others have changed.
+    Force,
+    Forget,
+    Promote(Vec<Change>),
+    Demote,
+}
+
+/// What goes wrong with a driver, each with its probability at every request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub crash: f64,
+    pub freeze: f64,
+    pub lost: f64,
+    pub unanswered: f64,
+    pub late: f64,
+}
+
+#[derive(Debug)]
+pub enum Happening {
+    Start(usize),
+    Wake(usize, bool),
+    Silence(usize, Slot),
+    Serve { driver: usize, request: Request, slot: Option<Slot> },
+    Edit,
+    Status,
+    Strip,
+    Recreate,
+    Delete,
+    Create,
+    LoseJournal,
+}
+
+pub struct Driver {
+    pub party: Party,
+    pub job: Job,
+    pub faults: Faults,
+    pub settings: Settings,
+    pub running: Option<Running>,
+    pub outcome: Option<Outcome>,
+    pub requests: u32,
+    /// The targets whose change the server refuses.
+    pub refused: Vec<String>,
+    /// The instants of a signal and of the end of the term.
+    pub signal: u64,
+    pub until: u64,
+    /// The server denies it what would undo a creation or a deletion.
+    pub may_not_undo: bool,
+    /// A write of the journal that the control holds back.
+    pub held_back: Option<Request>,
+    /// Dies once this request was carried out, before its answer comes.
+    pub dies_at: Option<u32>,
+    /// Dies with its first change of a target under way, which is kept here.
+    pub dies_late: bool,
+    pub kept: Option<Request>,
+}
+
+/// What happened in a world, counted.
+#[derive(Debug, Default)]
+pub struct Counts(pub BTreeMap<&'static str, u64>);
+
+impl Counts {
+    pub fn add(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+}
+
+pub struct World {
+    pub now: u64,
+    pub seq: u64,
+    pub heap: BinaryHeap<Reverse<(u64, u64)>>,
+    pub happenings: BTreeMap<u64, Happening>,
+    pub cluster: Cluster,
+    pub judge: Judge,
+    pub rng: Rng,
+    pub drivers: Vec<Driver>,
+    pub origin: BTreeMap<String, Value>,
+    pub revert: f64,
+    /// The control: a journal is stored after the change that it should undo.
+    pub is_late_journal: bool,
+    pub counts: Counts,
+    pub story: Vec<String>,
+    pub tells: bool,
+}
+
+pub type Shared = Rc<RefCell<World>>;
+
+/// The surroundings of one driver.
+struct Surroundings {
+    world: Shared,
+    driver: usize,
+}
+
+impl Server for Surroundings {
+    fn send(&self, request: Request, _: Option<&str>) -> impl Future<Output = Answer> {
+        let slot = self.world.borrow_mut().dispatch(self.driver, request);
+        poll_fn(move |_| slot.borrow_mut().take().map_or(Poll::Pending, Poll::Ready))
+    }
+
+    fn wait(&self, span: Duration) -> impl Future<Output = ()> {
+        let mut world = self.world.borrow_mut();
+        let until = world.now + u64::try_from(span.as_nanos()).unwrap();
+        let driver = self.driver;
+        let after = until - world.now;
+        world.at(after, Happening::Wake(driver, false));
+        drop(world);
+        let world = self.world.clone();
+        poll_fn(move |_| if world.borrow().now >= until { Poll::Ready(()) } else { Poll::Pending })
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.world.borrow().now)
+    }
+
+    fn until(&self) -> Instant {
+        let world = self.world.borrow();
+        Instant::from_nanos(world.drivers[self.driver].until)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        let world = self.world.borrow();
+        world.now >= world.drivers[self.driver].signal
+    }
+
+    fn report(&self, event: Event) {
+        let mut world = self.world.borrow_mut();
+        let driver = self.driver;
+        world.tell(|| format!("driver {driver}: {event:?}"));
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, is_late_journal: bool, tells: bool) -> Self {
+        Self {
+            now: 0,
+            seq: 0,
+            heap: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            cluster: Cluster::default(),
+            judge: Judge::default(),
+            rng: Rng::with_seed(seed),
+            drivers: Vec::new(),
+            origin: BTreeMap::new(),
+            revert: 0.35,
+            is_late_journal,
+            counts: Counts::default(),
+            story: Vec::new(),
+            tells,
+        }
+    }
+
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        if self.tells {
+            let line = format!("{:>9.3} {}", self.now as f64 / SECOND as f64, line());
+            self.story.push(line);
+        }
+    }
+
+    pub fn at(&mut self, after: u64, happening: Happening) {
+        self.seq += 1;
+        self.heap.push(Reverse((self.now + after, self.seq)));
+        self.happenings.insert(self.seq, happening);
+    }
+
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.rng.f64() < probability
+    }
+
+    pub fn within(&mut self, seconds: u64) -> u64 {
+        self.rng.u64(0..=seconds * SECOND)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(0..from.len())]
+    }
+
+    pub fn plant(&mut self, name: &str, data: Value) {
+        self.cluster.plant(name, data);
+        let object = self.cluster.objects[name].clone();
+        self.judge.planted(name, &object);
+    }
+
+    /// Sends a request into the network.
+    fn dispatch(&mut self, driver: usize, request: Request) -> Slot {
+        let slot = Slot::default();
+        let lag = self.rng.u64(SECOND / 1_000..SECOND / 50);
+        self.drivers[driver].requests += 1;
+        if self.drivers[driver].dies_at == Some(self.drivers[driver].requests) {
+            self.drivers[driver].faults.crash = 1.0;
+            self.at(0, Happening::Serve { driver, request, slot: None });
+            self.at(1, Happening::Wake(driver, true));
+            return slot;
+        }
+        if self.drivers[driver].dies_late && matches!(request, Request::Write(..)) {
+            self.drivers[driver].kept = Some(request);
+            self.drivers[driver].faults.crash = 1.0;
+            self.at(0, Happening::Wake(driver, true));
+            return slot;
+        }
+        let Faults { lost, unanswered, late, .. } = self.drivers[driver].faults;
+        let dice = self.rng.f64();
+        if dice >= lost + unanswered + late {
+            self.at(lag, Happening::Serve { driver, request, slot: Some(slot.clone()) });
+            return slot;
+        }
+        self.at(SILENCE, Happening::Silence(driver, slot.clone()));
+        if dice >= lost + unanswered {
+            self.counts.add("late");
+            let after = SILENCE + self.within(40);
+            self.at(after, Happening::Serve { driver, request, slot: None });
+        } else if dice >= lost {
+            self.counts.add("unanswered");
+            self.at(lag, Happening::Serve { driver, request, slot: None });
+        }
+        slot
+    }
+
+    pub fn serve(&mut self, driver: usize, request: Request, slot: Option<Slot>) {
+        let (mut answer, mut effect) = self.cluster.judge(&request);
+        if let Request::Write(target, Write::Merge(patch)) = &request
+            && patch["metadata"]["annotations"][MARK].is_string()
+            && patch.get("data").is_some()
+            && self.drivers[driver].refused.contains(&target.name)
+        {
+            answer = Answer::Refused(RequestError { status: Some(422), words: "refused".into() });
+            effect = Effect::Nothing;
+        }
+        if self.drivers[driver].may_not_undo {
+            match &request {
+                Request::Review(..) => answer = Answer::Refused(RequestError { status: Some(403), words: "denied".into() }),
+                Request::Write(target, Write::Create(_)) if target.name == "C0" => self.judge.made_for_good(driver),
+                Request::Write(target, Write::Delete(_)) if target.name == "D0" => self.judge.made_for_good(driver),
+                Request::Look(_) | Request::Plan(..) | Request::Write(..) | Request::Journal(..) => {}
+            }
+        }
+        self.tell(|| match &request {
+            Request::Look(target) => format!("driver {driver} looks at {}: {}", target.name, told(&answer)),
+            Request::Journal(place, Storing::Read) => format!("driver {driver} reads {}", place.name),
+            request @ (Request::Plan(..) | Request::Write(..) | Request::Journal(..) | Request::Review(..)) => {
+                format!("driver {driver} {request:?} -> {}{}", told(&answer), if slot.is_some() { "" } else { ", unheard" })
+            }
+        });
+        if self.is_late_journal && self.hold_back(driver, &request) {
+            effect = Effect::Nothing;
+        }
+        let mut party = self.drivers[driver].party.clone();
+        self.judge.write(&self.cluster, &mut party, &effect);
+        self.drivers[driver].party = party;
+        if !matches!(effect, Effect::Nothing) {
+            self.counts.add("writes");
+        }
+        self.cluster.apply(effect);
+        if let Some(slot) = slot {
+            *slot.borrow_mut() = Some(answer);
+            let lag = self.rng.u64(SECOND / 1_000..SECOND / 50);
+            self.at(lag, Happening::Wake(driver, true));
+        }
+    }
+
+    /// The control: answers the first write of a prepared journal, and stores it with the next write only.
+    fn hold_back(&mut self, driver: usize, request: &Request) -> bool {
+        if let Request::Journal(_, Storing::Replace(secret)) = request
+            && journal(secret).is_some_and(|journal| journal.phase == Phase::Prepared)
+        {
+            self.drivers[driver].held_back = Some(request.clone());
+            return true;
+        }
+        false
+    }
+
+    pub fn add(&mut self, journal: &str, token: u64, job: Job, faults: Faults) -> usize {
+        let number = self.drivers.len();
+        let limit = self.pick(&[20, 60, 300]);
+        let settings = Settings {
+            journal: Place { namespace: "ns".into(), name: journal.into() },
+            token: token.to_string(),
+            by: format!("driver {number}"),
+            acting_as: None,
+            limit: Duration::from_secs(limit),
+            began: String::new(),
+            seed: self.rng.u64(..),
+        };
+        let party = Party { number, journal: journal.into(), claims: BTreeMap::new(), id: String::new() };
+        self.drivers.push(Driver {
+            party,
+            job,
+            faults,
+            settings,
+            running: None,
+            outcome: None,
+            requests: 0,
+            refused: Vec::new(),
+            signal: u64::MAX,
+            until: u64::MAX,
+            may_not_undo: false,
+            held_back: None,
+            dies_at: None,
+            dies_late: false,
+            kept: None,
+        });
+        number
+    }
+}
+
+fn told(answer: &Answer) -> String {
+    match answer {
+        Answer::Object(object) => format!("{} at {} {:?}", object["data"], version(object), mark(object)),
+        Answer::NotFound => "404".into(),
+        Answer::Conflict(_) => "409".into(),
+        Answer::Refused(_) => "422".into(),
+        Answer::Unknown(_) => "?".into(),
+    }
+}
+
+pub fn target(name: &str) -> Target {
+    let (api_version, kind, resource) = ("v1".into(), "ConfigMap".into(), "configmaps".into());
+    Target { api_version, kind, resource, namespace: Some("ns".into()), name: name.into() }
+}
+
+pub fn change(name: &str, verb: Verb, content: Value) -> Change {
+    Change { target: target(name), verb, content, require: None }
+}
+
+/// Lets everything happen that happens until then.
+pub fn drain(world: &Shared, until: u64) {
+    loop {
+        let next = {
+            let mut world = world.borrow_mut();
+            match world.heap.peek() {
+                Some(Reverse((at, seq))) if *at <= until => {
+                    let (at, seq) = (*at, *seq);
+                    world.heap.pop();
+                    world.now = world.now.max(at);
+                    world.happenings.remove(&seq)
+                }
+                _ => return,
+            }
+        };
+        let Some(next) = next else { continue };
+        let mut borrowed = world.borrow_mut();
+        match next {
+            Happening::Start(driver) => {
+                drop(borrowed);
+                start(world, driver);
+                wake(world, driver);
+            }
+            Happening::Wake(driver, may_fail) => {
+                let faults = borrowed.drivers[driver].faults;
+                let runs = borrowed.drivers[driver].running.is_some();
+                if runs && borrowed.chance(faults.crash) {
+                    borrowed.counts.add("killed");
+                    borrowed.tell(|| format!("driver {driver} is killed"));
+                    borrowed.drivers[driver].running = None;
+                } else if runs && may_fail && borrowed.chance(faults.freeze) {
+                    borrowed.counts.add("frozen");
+                    let after = borrowed.within(60);
+                    borrowed.at(after, Happening::Wake(driver, false));
+                } else {
+                    drop(borrowed);
+                    wake(world, driver);
+                }
+            }
+            Happening::Silence(driver, slot) => {
+                *slot.borrow_mut() = Some(Answer::Unknown("silence".into()));
+                borrowed.at(0, Happening::Wake(driver, true));
+            }
+            Happening::Serve { driver, request, slot } => {
+                let late = borrowed.drivers[driver].held_back.take_if(|_| matches!(request, Request::Write(..)));
+                borrowed.serve(driver, request, slot);
+                if let Some(late) = late {
+                    borrowed.is_late_journal = false;
+                    borrowed.serve(driver, late, None);
+                    borrowed.is_late_journal = true;
+                }
+            }
+            Happening::Edit => borrowed.edit(),
+            Happening::Status => borrowed.status(),
+            Happening::Strip => borrowed.strip(),
+            Happening::Recreate => borrowed.recreate(),
+            Happening::Delete => borrowed.delete(),
+            Happening::Create => borrowed.create(),
+            Happening::LoseJournal => borrowed.lose_journal(),
+        }
+    }
+}
+
+fn start(world: &Shared, driver: usize) {
+    let server = Surroundings { world: world.clone(), driver };
+    let (job, settings) = {
+        let world = world.borrow();
+        let driver = &world.drivers[driver];
+        (driver.job.clone(), driver.settings.clone())
+    };
+    let running: Running = Box::pin(async move {
+        match job {
+            Job::Apply(changes) => apply(&server, settings, &changes).await,
+            Job::Recover => recover(&server, settings, false).await,
+            Job::Force => recover(&server, settings, true).await,
+            Job::Forget => forget(&server, settings, Kind::Transaction).await,
+            Job::Promote(changes) => promote(&server, settings, &changes).await,
+            Job::Demote => demote(&server, settings).await,
+        }
+    });
+    world.borrow_mut().drivers[driver].running = Some(running);
+}
+
+/// Lets a driver run on until it waits again.
+fn wake(world: &Shared, driver: usize) {
+    let Some(mut running) = world.borrow_mut().drivers[driver].running.take() else { return };
+    let poll = running.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let mut world = world.borrow_mut();
+    if let Poll::Ready(outcome) = poll {
+        world.tell(|| format!("driver {driver} ends: {outcome}"));
+        world.counts.add(name(&outcome));
+        world.drivers[driver].outcome = Some(outcome);
+    } else if world.drivers[driver].requests > MOST_REQUESTS {
+        let what = format!("T10 no end: driver {driver}");
+        world.judge.violations.push(what);
+    } else {
+        world.drivers[driver].running = Some(running);
+    }
+}
+
+fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Committed(_) => "committed",
+        Outcome::Nothing => "nothing to do",
+        Outcome::Recovered(_) => "recovered",
+        Outcome::Refused(_) => "refused",
+        Outcome::Undone(_) => "undone",
+        Outcome::Stuck(_) => "stuck",
+        Outcome::JournalGone => "journal gone",
+        Outcome::Held { .. } => "held",
+        Outcome::TermEnded => "term ended",
+        Outcome::Superseded { .. } => "superseded",
+        Outcome::Stopped => "stopped",
+        Outcome::Unavailable(_) => "unavailable",
+        Outcome::NotPermitted(_) => "not permitted",
+        Outcome::Invalid(_) => "invalid",
+    }
+}

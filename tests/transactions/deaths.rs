@@ -1,0 +1,207 @@
+//! The driver is killed after each of its requests, and the next command of the same name finds its way.
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, said, wanted};
+use crate::support::{
+    PATIENCE,
+    case::{Case, cases},
+    procfs::{children, command_line},
+    proxy::{
+        fault::{Fault, Passage, Times, Valve},
+        log::{Exchange, Request},
+    },
+    stage::Stage,
+    within,
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        a_driver_that_is_killed_after_any_request_is_continued_by_the_same_file,
+        a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery,
+        a_driver_that_is_killed_after_any_request_is_undone_before_another_file,
+        a_recovery_that_is_killed_after_any_request_is_ended_by_another,
+        a_write_that_arrives_after_the_next_driver_changes_nothing,
+        a_signal_undoes_what_is_not_committed,
+    ]
+}
+
+const OTHER: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: release-2}\nspec:\n  changes:\n  - {target: {apiVersion: v1, \
+                     kind: ConfigMap, name: settings}, type: Patch, content: {data: {other: y}}}\n";
+
+/// The driver that this `tenure lock` runs.
+pub(super) async fn driver(lock: Pid) -> Pid {
+    within(PATIENCE, "a driver", async {
+        loop {
+            let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "apply" || word == "recover");
+            if let Some(pid) = children(lock).into_iter().find(is_driver) {
+                return pid;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    })
+    .await
+}
+
+/// Runs it, and kills its driver at the request of this number, with which the proxy does this; false if it ends before.
+async fn dies(shop: &Shop<'_>, line: &[&str], number: usize, fault: Fault) -> bool {
+    let (sent, hidden) = (shop.exchanges().len(), fault.request.clone());
+    shop.desk.proxy.on(is_number(number), Times::Only(1), fault);
+    let lock = shop.desk.starts(line);
+    let (pid, log) = (lock.pid, shop.desk.proxy.log.clone());
+    let mut ended = Box::pin(lock.exit());
+    let is_done = |e: &Exchange| is_of_driver(&e.request) && (e.answer.is_some() || !matches!(hidden, Passage::AtOnce));
+    let died = tokio::select! {
+        biased;
+        (code, err) = &mut ended => {
+            assert_eq!(code, 0, "{err}");
+            false
+        }
+        _ = log.nth(sent + number - 1, "the last request", is_done) => true,
+    };
+    if died {
+        kill(driver(pid).await, Signal::SIGKILL).expect("it lives");
+        assert_eq!(ended.await.0, 137);
+    }
+    shop.desk.proxy.clear();
+    died
+}
+
+/// Kills the driver of this line after each of its requests, each time in a new shop, as `begin` leaves it. Then `go_on` judges.
+async fn everywhere(
+    stage: &Stage,
+    line: &[&str],
+    begin: impl AsyncFn(&Shop<'_>),
+    go_on: impl AsyncFn(&Shop<'_>, &[Value], usize),
+) {
+    let shop = Shop::open(stage).await;
+    for number in 1.. {
+        shop.stock().await;
+        let before = shop.seen().await;
+        begin(&shop).await;
+        let died = dies(&shop, line, number, Fault::lost_reply()).await;
+        go_on(&shop, &before, number).await;
+        assert!(is_clean(&shop.seen().await), "a mark is left after {number}");
+        if !died {
+            assert!(number > 9, "only {number} requests");
+            return;
+        }
+    }
+}
+
+const APPLY: [&str; 3] = ["apply", "-f", EXAMPLE];
+
+async fn a_driver_that_is_killed_after_any_request_is_continued_by_the_same_file(stage: Stage) {
+    everywhere(
+        &stage,
+        &APPLY,
+        async |_| {},
+        async |shop, before, number| {
+            said(&shop.apply(EXAMPLE, &[]).await, 0, &[]);
+            assert_eq!(shop.seen().await, wanted(before.to_vec()), "killed after {number}");
+            said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+            assert_eq!(shop.seen().await, before, "killed after {number}");
+        },
+    )
+    .await;
+}
+
+async fn a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery(stage: Stage) {
+    everywhere(
+        &stage,
+        &APPLY,
+        async |_| {},
+        async |shop, before, number| {
+            said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+            assert_eq!(shop.seen().await, before, "killed after {number}");
+        },
+    )
+    .await;
+}
+
+async fn a_driver_that_is_killed_after_any_request_is_undone_before_another_file(stage: Stage) {
+    let other = stage.directory().join("other.yaml");
+    std::fs::write(&other, OTHER).expect("a file");
+    everywhere(
+        &stage,
+        &APPLY,
+        async |_| {},
+        async |shop, before, number| {
+            said(&shop.apply(&other, &[]).await, 0, &["committed: 1 change"]);
+            let mut seen = shop.seen().await;
+            assert_eq!(seen[0]["data"]["other"].take(), "y");
+            seen[0]["data"].as_object_mut().expect("data").remove("other");
+            assert!(seen == before || seen == wanted(before.to_vec()), "killed after {number}: {seen:?}");
+        },
+    )
+    .await;
+}
+
+async fn a_recovery_that_is_killed_after_any_request_is_ended_by_another(stage: Stage) {
+    let line = ["recover", "apply", "release-2"];
+    everywhere(
+        &stage,
+        &line,
+        async |shop| said(&shop.apply(EXAMPLE, &[]).await, 0, &[]),
+        async |shop, before, number| {
+            said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+            assert_eq!(shop.seen().await, before, "killed after {number}");
+        },
+    )
+    .await;
+}
+
+async fn a_write_that_arrives_after_the_next_driver_changes_nothing(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    for number in 1.. {
+        shop.stock().await;
+        let (before, sent) = (shop.seen().await, shop.exchanges().len());
+        let valve = Valve::closed();
+        let died = dies(&shop, &APPLY, number, Fault::late_request(&valve)).await;
+        said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+        valve.open();
+        let late = shop.desk.proxy.log.nth(sent + number - 1, "the late request", |e| is_of_driver(&e.request)).await;
+        let is_late = |e: &Exchange| e.request.at == late.request.at && e.answer.is_some();
+        let late = shop.desk.proxy.log.first("its answer", is_late).await;
+        assert_eq!(shop.seen().await, before, "{number}: {late:?}");
+        if !died {
+            return;
+        }
+    }
+}
+
+async fn a_signal_undoes_what_is_not_committed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        shop.stock().await;
+        let before = shop.seen().await;
+        let valve = Valve::closed();
+        let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+        shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_reply(&valve));
+        let sent = shop.exchanges().len();
+        let lock = shop.desk.starts(&APPLY);
+        let log = &shop.desk.proxy.log;
+        let changed = |e: &Exchange| is_it(&e.request) && e.answer.is_some();
+        let count = shop.exchanges()[..sent].iter().filter(|e| changed(e)).count();
+        log.nth(count, "a change", changed).await;
+
+        kill(driver(lock.pid).await, signal).expect("it lives");
+        // The signal has arrived before the answer: both are events of one runtime, which looks at signals first.
+        valve.open();
+
+        let (code, err) = lock.exit().await;
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("stopped by a signal"), "{err}");
+        assert_eq!(shop.seen().await, before);
+        shop.desk.proxy.clear();
+    }
+}
+
+/// Tells whether no object bears a mark.
+fn is_clean(seen: &[Value]) -> bool {
+    seen.iter().all(|object| object["metadata"]["annotations"]["tenure.dev/change"].is_null())
+}

@@ -1,0 +1,387 @@
+//! `tenure apply` and `recover` on a real kube-apiserver: all changes are made, or everything is as before, whoever dies in between.
+
+mod deaths;
+mod others;
+mod promotions;
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    beside::{Desk, Ended},
+    support::{
+        PATIENCE,
+        case::{Case, REAL, cases},
+        proxy::{
+            fault::{Fault, Times},
+            log::{Exchange, Request},
+        },
+        stage::Stage,
+        within,
+    },
+};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transactions/example.yaml");
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases = cases![
+        a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised,
+        a_change_that_is_refused_leaves_everything_as_before,
+        manifests_are_created_or_patched_and_a_recovery_takes_them_back,
+        a_dry_run_shows_the_difference_and_writes_nothing,
+        objects_that_no_file_can_change_are_refused_before_anything_is_written,
+        whoever_may_not_undo_a_deletion_changes_nothing,
+    ];
+    let others = [deaths::all(), others::all(), promotions::all()].into_iter().flatten();
+    cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
+}
+
+/// A namespace with the objects of the example, and a desk from which transactions are applied.
+struct Shop<'a> {
+    stage: &'a Stage,
+    desk: Desk<'a>,
+    /// The paths of its objects.
+    objects: [String; 3],
+}
+
+impl<'a> Shop<'a> {
+    async fn open(stage: &'a Stage) -> Self {
+        let core = format!("/api/v1/namespaces/{}", stage.namespace);
+        let apps = format!("/apis/apps/v1/namespaces/{}", stage.namespace);
+        let objects =
+            [format!("{core}/configmaps/settings"), format!("{apps}/deployments/shop"), format!("{core}/secrets/old-key")];
+        let shop = Self { stage, desk: Desk::of(stage).await, objects };
+        shop.releaser().await;
+        shop.stock().await;
+        shop
+    }
+
+    /// The account of the example, which may do what that needs.
+    async fn releaser(&self) {
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", self.stage.namespace);
+        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
+        let rules = [
+            rule("", "configmaps", &["get", "patch"]),
+            rule("apps", "deployments", &["get", "patch"]),
+            rule("", "secrets", &["get", "delete", "create", "patch"]),
+        ];
+        let role = json!({ "metadata": { "name": "releaser" }, "rules": rules });
+        self.stage.api.create(&format!("{rbac}/roles"), &role).await;
+        let binding = json!({
+            "metadata": { "name": "releaser" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "releaser" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "releaser", "namespace": self.stage.namespace }],
+        });
+        self.stage.api.create(&format!("{rbac}/rolebindings"), &binding).await;
+        self.releaser_may("create", true).await;
+    }
+
+    /// Waits until the account of the example may do this to Secrets, or may not: the authorizer learns of it through its own watch.
+    async fn releaser_may(&self, verb: &str, allowed: bool) {
+        let namespace = &self.stage.namespace;
+        let review = |attributes: Value| {
+            json!({ "spec": {
+                "user": format!("system:serviceaccount:{namespace}:releaser"), "groups": ["system:authenticated"], "resourceAttributes": attributes,
+            }})
+        };
+        let secrets = review(json!({ "namespace": namespace, "verb": verb, "resource": "secrets" }));
+        // A server that has just started makes this right a little later.
+        let ask = review(json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }));
+        within(PATIENCE, "the role is in force", async {
+            for (review, allowed) in [(&secrets, allowed), (&ask, true)] {
+                let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+                while self.stage.api.create(reviews, review).await["status"]["allowed"] != allowed {
+                    tokio::task::yield_now().await;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Makes the objects anew, and forgets all transactions.
+    async fn stock(&self) {
+        let journal = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", self.stage.namespace);
+        for path in self.objects.iter().chain([&journal]) {
+            self.stage.api.call(Method::DELETE, path, None).await;
+        }
+        let container =
+            |name: &str| json!({ "name": name, "image": format!("{name}:1.0"), "env": [{ "name": "A", "value": "b" }] });
+        let labels = json!({ "app": "shop" });
+        let template =
+            json!({ "metadata": { "labels": labels }, "spec": { "containers": [container("web"), container("log")] } });
+        for (path, object) in self.objects.iter().zip([
+            json!({ "metadata": { "name": "settings" }, "data": { "version": "1.0", "kept": "x" } }),
+            json!({ "metadata": { "name": "shop" }, "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": template } }),
+            json!({ "metadata": { "name": "old-key", "labels": labels }, "stringData": { "key": SENTINEL } }),
+        ]) {
+            let (collection, _) = path.rsplit_once('/').expect("a path");
+            self.stage.api.create(collection, &object).await;
+        }
+    }
+
+    /// The objects, without what moves with every write.
+    async fn seen(&self) -> Vec<Value> {
+        let mut seen = Vec::new();
+        for path in &self.objects {
+            seen.push(self.read(path).await);
+        }
+        seen
+    }
+
+    async fn read(&self, path: &str) -> Value {
+        let (status, mut object) = self.stage.api.call(Method::GET, path, None).await;
+        if status == 404 {
+            return Value::Null;
+        }
+        object.as_object_mut().expect("an object").remove("status");
+        let metadata = object["metadata"].as_object_mut().expect("metadata");
+        for moving in ["resourceVersion", "generation", "managedFields", "uid", "creationTimestamp"] {
+            metadata.remove(moving);
+        }
+        object
+    }
+
+    async fn journal(&self, name: &str) -> Option<Value> {
+        use base64::Engine as _;
+        let path = format!("/api/v1/namespaces/{}/secrets/txn-{name}-journal", self.stage.namespace);
+        let (status, secret) = self.stage.api.call(Method::GET, &path, None).await;
+        let text = secret["data"]["journal"].as_str().filter(|_| status == 200)?;
+        let text = base64::prelude::BASE64_STANDARD.decode(text).expect("base64");
+        Some(serde_json::from_slice(&text).expect("JSON"))
+    }
+
+    /// A file of this text.
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.stage.directory().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    async fn apply(&self, file: impl AsRef<Path>, options: &[&str]) -> Ended {
+        let file = file.as_ref().to_str().expect("text");
+        self.desk.ends(&[&["apply", "-f", file], options].concat()).await
+    }
+
+    /// The same with this text on standard input.
+    async fn apply_piped(&self, text: &str, options: &[&str]) -> Ended {
+        let mut command = self.desk.command(&[&["apply", "-f", "-"], options].concat());
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+        let output = spawn_blocking(move || child.wait_with_output()).await.expect("no panic inside").expect("a child");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Ended { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    async fn recover(&self, line: &[&str]) -> Ended {
+        self.desk.ends(&[&["recover"], line].concat()).await
+    }
+
+    /// The exchanges of drivers so far.
+    fn exchanges(&self) -> Vec<Exchange> {
+        self.desk.proxy.log.all().into_iter().filter(|exchange| is_of_driver(&exchange.request)).collect()
+    }
+}
+
+/// A value that nothing may show.
+const SENTINEL: &str = "sentinel-5a17";
+
+/// Tells whether a driver sends it: not the lock, and not discovery.
+fn is_of_driver(request: &Request) -> bool {
+    let is_object = request.uri.contains("/namespaces") || request.uri.contains("selfsubject");
+    is_object && !request.uri.contains("/leases")
+}
+
+/// Counts the requests of drivers: true for the one of this number.
+fn is_number(number: usize) -> impl Fn(&Request) -> bool + Send + 'static {
+    let count = Arc::<AtomicUsize>::default();
+    move |request| is_of_driver(request) && count.fetch_add(1, Relaxed) + 1 == number
+}
+
+fn is_dry(request: &Request) -> bool {
+    request.uri.contains("dryRun=All") || request.body["dryRun"] == json!(["All"])
+}
+
+/// Tells whether it changes an object for real.
+fn is_change(request: &Request) -> bool {
+    is_of_driver(request)
+        && [Method::PATCH, Method::POST, Method::DELETE].contains(&request.method)
+        && !is_dry(request)
+        && !request.uri.contains("-journal")
+        && !request.uri.ends_with("/secrets")
+        && !request.uri.contains("selfsubject")
+}
+
+fn said(ended: &Ended, code: i32, words: &[&str]) {
+    assert_eq!(ended.code, code, "{ended:?}");
+    for word in words {
+        assert!(ended.err.contains(word) || ended.out.contains(word), "{word:?} in {ended:?}");
+    }
+    assert!(!ended.err.contains(SENTINEL) && !ended.out.contains(SENTINEL), "{ended:?}");
+}
+
+/// The example's objects once it is committed.
+fn wanted(mut seen: Vec<Value>) -> Vec<Value> {
+    seen[0]["data"]["version"] = json!("2.0");
+    seen[1]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("shop:2.0");
+    seen[2] = Value::Null;
+    seen
+}
+
+async fn a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+
+    let ended = shop.apply(EXAMPLE, &[]).await;
+
+    said(&ended, 0, &["spec.lockTimeout is ignored", "committed: 3 changes", "Deployment/shop"]);
+    assert_eq!(shop.seen().await, wanted(before), "the other container and its environment stay");
+    let journal = shop.journal("release-2").await.expect("a journal");
+    assert_eq!((&journal["phase"], &journal["kind"], &journal["claim"]), (&json!("committed"), &json!("transaction"), &json!(1)));
+    let exchanges = shop.exchanges();
+    let lines: Vec<_> = exchanges.iter().map(|e| format!("{} {}", e.request.method, e.request.uri)).collect();
+    assert!(exchanges.len() <= 19, "{lines:#?}");
+    let dry: Vec<_> = exchanges.iter().filter(|e| is_dry(&e.request)).map(|e| e.request.clone()).collect();
+    let [settings, deployment, key] = &dry[..] else { panic!("{lines:#?}") };
+    for plan in [settings, deployment] {
+        assert!(plan.uri.ends_with("?dryRun=All&fieldManager=tenure&force=true"), "{plan:?}");
+        assert!(
+            plan.body["metadata"]["resourceVersion"].is_string()
+                && plan.body["metadata"]["annotations"]["tenure.dev/change"].is_string()
+        );
+    }
+    let preconditions = &key.body["preconditions"];
+    assert!(preconditions["uid"].is_string() && preconditions["resourceVersion"].is_string(), "{key:?}");
+    let prepared = exchanges.iter().position(|e| e.request.method == Method::PUT).expect("a prepared journal");
+    let first = exchanges.iter().position(|e| is_change(&e.request)).expect("a change");
+    assert!(prepared < first, "{lines:#?}");
+    for change in exchanges.iter().filter(|e| is_change(&e.request) && e.request.method == Method::PATCH) {
+        assert!(change.request.uri.ends_with("?fieldManager=tenure"), "{change:?}");
+        assert!(change.request.body["metadata"]["resourceVersion"].is_string(), "{change:?}");
+    }
+
+    let again = shop.apply(EXAMPLE, &["-o", "json"]).await;
+    said(&again, 0, &["nothing to do"]);
+    assert_eq!(again.json().as_array().map(Vec::len), Some(3));
+}
+
+async fn a_change_that_is_refused_leaves_everything_as_before(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    for (at, path) in shop.objects.clone().into_iter().enumerate() {
+        let is_it = move |request: &Request| is_change(request) && request.uri.starts_with(&path);
+        shop.desk.proxy.on(is_it, Times::Only(1), Fault::refused(422, "Invalid"));
+
+        let ended = shop.apply(EXAMPLE, &[]).await;
+
+        said(&ended, 1, &["undone", "422"]);
+        assert_eq!(shop.seen().await, before, "change {at}");
+        assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undone");
+        shop.desk.proxy.clear();
+    }
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+    assert_eq!(shop.seen().await, wanted(before.clone()));
+
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["data.version", "Secret/old-key"]);
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: 3 changes"]);
+
+    assert_eq!(shop.seen().await, before, "the deleted Secret too");
+    said(&shop.recover(&["plan", "release-2"]).await, 0, &["nothing to undo"]);
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+}
+
+async fn manifests_are_created_or_patched_and_a_recovery_takes_them_back(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let new = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
+    let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: new, creationTimestamp: null}\n  \
+                data: {a: b}\r\n---\napiVersion: v1\r\nkind: ConfigMap\r\nmetadata: {name: settings}\r\ndata: {version: &v \"2.0\", other: *v}\r\n---\n";
+    said(&shop.apply_piped(text, &["web"]).await, 0, &["committed: 2 changes"]);
+
+    assert_eq!(shop.read(&new).await["data"], json!({ "a": "b" }));
+    let settings = shop.read(&shop.objects[0]).await;
+    assert_eq!(settings["data"], json!({ "version": "2.0", "other": "2.0", "kept": "x" }), "what is not mentioned stays");
+    assert_eq!(
+        (shop.read(&new).await["metadata"]["annotations"].clone(), settings["metadata"]["annotations"].clone()),
+        Default::default()
+    );
+    said(&shop.recover(&["apply", "web"]).await, 0, &["undone: 2 changes"]);
+    assert_eq!((shop.seen().await, shop.read(&new).await), (before, Value::Null));
+}
+
+async fn a_dry_run_shows_the_difference_and_writes_nothing(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let update = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n  - target: {apiVersion: v1, kind: Secret, \
+                  name: old-key}\n    type: Patch\n    content: {stringData: {key: sentinel-5a17-new}}\n  - target: {apiVersion: v1, kind: ConfigMap, name: \
+                  settings}\n    type: Update\n    content: {data: {version: \"3\"}}\n";
+    let file = shop.file("update.yaml", update);
+
+    let ended = shop.apply(&file, &["--dry-run"]).await;
+
+    said(&ended, 0, &["data.key", "(not shown)", "data.version", "\"1.0\"", "\"3\"", "data.kept"]);
+    said(&shop.apply(EXAMPLE, &["--dry-run", "-o", "json"]).await, 0, &["\"change\": \"delete\""]);
+    assert_eq!(shop.seen().await, before);
+    assert!(
+        shop.exchanges()
+            .iter()
+            .all(|e| is_dry(&e.request) || e.request.method == Method::GET || e.request.uri.contains("selfsubject"))
+    );
+    assert!(stage.audit_of("txn-x").is_empty(), "no Lease either");
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    said(&shop.recover(&["plan", "x"]).await, 1, &["(not shown)", "data.kept"]);
+    let settings = shop.read(&shop.objects[0]).await;
+    assert_eq!(settings["data"], json!({ "version": "3" }), "an update is all of it");
+    said(&shop.recover(&["apply", "x"]).await, 0, &[]);
+    assert_eq!(shop.seen().await, before);
+}
+
+async fn objects_that_no_file_can_change_are_refused_before_anything_is_written(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let manifest = |version: &str, kind: &str, rest: &str| {
+        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a{rest}}}\nspec: {{}}\n")
+    };
+    let secret =
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: txn-x-journal, namespace: {}}}\ndata: {{}}\n", stage.namespace);
+    let twice = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {a: b}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n";
+    for (text, code, words) in [
+        (manifest("no.such/v1", "Thing", ""), 1, "does not serve Thing in no.such/v1: apply its CustomResourceDefinition first"),
+        (manifest("apps/v1", "Thing", ""), 1, "does not serve Thing in apps/v1"),
+        (manifest("v1", "Binding", ""), 78, "does not let anybody get a Binding"),
+        (manifest("autoscaling/v1", "Scale", ""), 1, "does not serve Scale"),
+        (secret, 78, "this is the journal of the transaction"),
+        (twice.to_owned(), 78, "document 2 (Namespace/a): this object is a target twice"),
+    ] {
+        let file = shop.file("refused.yaml", &text);
+        said(&shop.apply(&file, &["x"]).await, code, &["refused.yaml, document", words]);
+    }
+    assert!(shop.journal("x").await.is_none());
+}
+
+async fn whoever_may_not_undo_a_deletion_changes_nothing(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/releaser", stage.namespace);
+    let (_, mut narrow) = stage.api.call(Method::GET, &role, None).await;
+    narrow["rules"][2]["verbs"] = json!(["get", "delete"]);
+    stage.api.call(Method::PUT, &role, Some(&narrow)).await;
+
+    shop.releaser_may("create", false).await;
+
+    let ended = shop.apply(EXAMPLE, &[]).await;
+
+    said(&ended, 77, &["old-key"]);
+    assert_eq!(shop.seen().await, before);
+}

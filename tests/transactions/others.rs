@@ -1,0 +1,211 @@
+//! Others change the same objects: another transaction, a person, a controller.
+
+use http::Method;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+
+use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, said, wanted};
+use crate::support::{
+    case::{Case, cases},
+    proxy::{
+        fault::{Fault, Times, Valve},
+        log::Request,
+    },
+    stage::Stage,
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        two_transactions_in_opposite_order_are_never_mixed,
+        an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays,
+        edits_of_other_fields_and_of_the_status_survive,
+        a_value_of_a_secret_is_nowhere_to_be_read,
+        a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
+        what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone,
+    ]
+}
+
+/// How often two transactions meet.
+fn rounds() -> usize {
+    std::env::var("TENURE_TEST_TRANSACTIONS").map_or(12, |rounds| rounds.parse().expect("a number"))
+}
+
+async fn edit(shop: &Shop<'_>, at: usize, change: impl Fn(&mut Value)) {
+    let path = &shop.objects[at];
+    loop {
+        let (_, mut object) = shop.stage.api.call(Method::GET, path, None).await;
+        change(&mut object);
+        match shop.stage.api.call(Method::PUT, path, Some(&object)).await {
+            (200, _) => return,
+            (409, _) => {}
+            (status, body) => panic!("{status} {body}"),
+        }
+    }
+}
+
+async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let text = |name: &str, kinds: [&str; 2]| {
+        let mut text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: {name}}}\nspec:\n  changes:\n");
+        for kind in kinds {
+            let target = if kind == "v1" {
+                "apiVersion: v1, kind: ConfigMap, name: settings"
+            } else {
+                "apiVersion: apps/v1, kind: Deployment, name: shop"
+            };
+            text += &format!("  - {{target: {{{target}}}, type: Patch, content: {{metadata: {{labels: {{by: {name}}}}}}}}}\n");
+        }
+        text
+    };
+    let files = [shop.file("a.yaml", &text("a", ["v1", "apps"])), shop.file("b.yaml", &text("b", ["apps", "v1"]))];
+    let mut committed = 0;
+    for round in 0..rounds() {
+        let (a, b) = tokio::join!(shop.apply(&files[0], &["--limit", "2s"]), shop.apply(&files[1], &["--limit", "2s"]));
+        for ended in [&a, &b] {
+            assert!([0, 1, 75].contains(&ended.code), "round {round}: {ended:?}");
+            committed += usize::from(ended.code == 0);
+        }
+        let seen = shop.seen().await;
+        let labels = [&seen[0], &seen[1]].map(|object| object["metadata"]["labels"]["by"].clone());
+        assert_eq!(labels[0], labels[1], "round {round}: {a:?} {b:?}");
+        assert!(seen.iter().all(|object| object["metadata"]["annotations"]["tenure.dev/change"].is_null()), "{seen:?}");
+    }
+    assert!(committed >= rounds() / 2, "{committed}");
+}
+
+async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let valve = Valve::closed();
+    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
+    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+
+    edit(&shop, 1, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("foreign")).await;
+    valve.open();
+
+    let (code, err) = lock.exit().await;
+    assert!(code == 1 && err.contains("/shop"), "{code} {err}");
+    let mut seen = shop.seen().await;
+    assert_eq!(seen[1]["spec"]["template"]["spec"]["containers"][0]["image"].take(), "foreign");
+    seen[1]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:1.0");
+    assert_eq!(seen, before);
+
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ConfigMap "]);
+    let seen = shop.seen().await;
+    assert_eq!((&seen[0]["data"]["version"], seen[2].is_null()), (&json!("foreign"), false));
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["ConfigMap/settings", "conflict"]);
+    said(&shop.apply(EXAMPLE, &[]).await, 2, &["settings"]);
+    said(&shop.recover(&["apply", "release-2", "--force"]).await, 0, &[]);
+    assert_eq!(shop.seen().await[0]["data"]["version"], "1.0");
+}
+
+async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    let valve = Valve::closed();
+    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
+    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+
+    edit(&shop, 1, |deployment| deployment["spec"]["replicas"] = json!(7)).await;
+    let status = format!("{}/status", shop.objects[1]);
+    let (_, mut object) = stage.api.call(Method::GET, &status, None).await;
+    object["status"] = json!({ "observedGeneration": 1, "replicas": 1 });
+    assert_eq!(stage.api.call(Method::PUT, &status, Some(&object)).await.0, 200);
+    valve.open();
+
+    let (code, err) = lock.exit().await;
+    assert_eq!(code, 0, "{err}");
+    let mut expected = wanted(before);
+    expected[1]["spec"]["replicas"] = json!(7);
+    assert_eq!(shop.seen().await, expected);
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+    assert_eq!(shop.seen().await[1]["spec"]["replicas"], 7);
+}
+
+async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let change = |kind: &str, content: &str| {
+        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
+        format!("{head}  - {{target: {{apiVersion: v1, kind: Secret, name: old-key}}, type: {kind}, content: {content}}}\n")
+    };
+    for (text, code) in [
+        // A type cannot be changed: the server's message quotes the whole object.
+        (change("Patch", &format!("{{type: kubernetes.io/tls, stringData: {{key: {SENTINEL}}}}}")), 1),
+        (change("Patch", "{data: {key: sentinel-5a17!}}"), 78),
+        (change("Patch", &format!("{{stringData: {{key: {SENTINEL}-new}}}}")), 0),
+    ] {
+        let file = shop.file("secret.yaml", &text);
+        let options = ["--log-level", "trace", "--limit", "3s"];
+        said(&shop.apply(&file, &[&options[..], &["--dry-run"]].concat()).await, code, &[]);
+        said(&shop.apply(&file, &options).await, code, &["old-key"]);
+        for output in ["table", "json", "yaml"] {
+            said(&shop.recover(&["plan", "x", "-o", output]).await, i32::from(code == 0), &[]);
+        }
+    }
+    edit(&shop, 2, |secret| secret["stringData"] = json!({ "key": format!("{SENTINEL}-foreign") })).await;
+    said(&shop.recover(&["apply", "x"]).await, 2, &["old-key"]);
+}
+
+async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let is_it = |request: &Request| is_change(request) && request.uri.contains("/secrets/");
+    let valve = Valve::closed();
+    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
+    shop.desk.proxy.log.first("the last change", |e| is_it(&e.request)).await;
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
+    assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());
+
+    said(&shop.recover(&["forget", "release-2"]).await, 0, &[]);
+
+    let mut expected = wanted(before.clone());
+    expected[2] = before[2].clone();
+    assert_eq!(shop.seen().await, expected);
+    said(&shop.recover(&["plan", "release-2"]).await, 0, &["nothing to undo"]);
+}
+
+async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let group = format!("{}.example.com", stage.namespace);
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": { "ports": {
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": { "type": "object", "required": ["name"], "properties": { "name": { "type": "string" }, "port": { "type": "integer" } } },
+    }}}}});
+    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": format!("doors.{group}") },
+        "spec": { "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [version] },
+    });
+    stage.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    let doors = format!("/apis/{group}/v1/doors");
+    crate::support::within(crate::support::PATIENCE, "doors are served", async {
+        while stage.api.call(Method::GET, &doors, None).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let door = json!({ "apiVersion": format!("{group}/v1"), "kind": "Door", "metadata": { "name": "front" }, "spec": { "ports": [{ "name": "a", "port": 1 }, { "name": "b", "port": 2 }] } });
+    stage.api.create(&doors, &door).await;
+    let inner = format!("{}-inner", stage.namespace);
+    let text = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {inner}}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: {inner}}}\n\
+         data: {{a: b}}\n---\napiVersion: {group}/v1\nkind: Door\nmetadata: {{name: front}}\nspec: {{ports: [{{name: b, port: 3}}]}}\n"
+    );
+    let file = shop.file("doors.yaml", &text);
+
+    said(&shop.apply(&file, &["doors"]).await, 0, &["committed: 3 changes"]);
+
+    let path = format!("{doors}/front");
+    assert_eq!(shop.read(&path).await["spec"]["ports"], json!([{ "name": "a", "port": 1 }, { "name": "b", "port": 3 }]));
+    said(&shop.recover(&["apply", "doors"]).await, 0, &[]);
+    assert_eq!(shop.read(&path).await["spec"], door["spec"]);
+    stage.api.call(Method::DELETE, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}"), None).await;
+}

@@ -1,0 +1,118 @@
+//! `tenure promote` and `demote` in the hooks of replicas: the objects follow the leader, however the last one ended.
+
+use http::Method;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+
+use crate::{
+    beside::Desk,
+    support::{
+        PATIENCE,
+        api::Verbs,
+        case::{Case, cases},
+        stage::{LEASE, Prepared, Stage},
+        within,
+    },
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop,
+        a_hook_that_cannot_promote_hands_over_and_leaves_nothing,
+    ]
+}
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+/// Labels the leader's own object, as a pod is labelled, and names the leader in a shared one.
+const PROMOTION: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {target: {apiVersion: v1, kind: ConfigMap, name: \
+                         $(POD_NAME)}, type: Patch, content: {metadata: {labels: {role: leader}}}}\n  - {target: {apiVersion: v1, kind: ConfigMap, \
+                         name: shared}, type: Patch, content: {data: {leader: $(TENURE_IDENTITY), literal: $$(X)}}}\n";
+
+/// A replica whose hooks promote and demote it.
+async fn promoted(stage: &Stage, name: &str) -> Prepared {
+    let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
+    let others = vec![rule("configmaps", &["get", "patch"]), rule("secrets", &["get", "create", "update"])];
+    let mut prepared = stage.prepare_with(name, &Verbs { others, ..Verbs::default() }).await;
+    let file = stage.directory().join("promotion.yaml");
+    std::fs::write(&file, PROMOTION).expect("a file");
+    let promote = json!({ "command": [TENURE, "promote", "-f", file] });
+    prepared.launch.config["hooks"] = json!({ "beforeLead": promote, "beforeFollow": { "command": [TENURE, "demote"] } });
+    prepared.launch.env.push(("POD_NAME".into(), name.into()));
+    prepared
+}
+
+async fn object(stage: &Stage, name: &str) -> Value {
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", stage.namespace);
+    let (status, mut object) = stage.api.call(Method::GET, &path, None).await;
+    assert_eq!(status, 200, "{object}");
+    for moving in ["resourceVersion", "managedFields", "uid", "creationTimestamp"] {
+        object["metadata"].as_object_mut().expect("metadata").remove(moving);
+    }
+    object
+}
+
+async fn create(stage: &Stage, name: &str) -> Value {
+    let path = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    stage.api.create(&path, &json!({ "metadata": { "name": name }, "data": { "leader": "none" } })).await;
+    object(stage, name).await
+}
+
+/// Waits until `name` alone is labelled, and the shared object names it.
+async fn leads(stage: &Stage, name: &str, other: &str) {
+    within(PATIENCE, &format!("{name} is promoted"), async {
+        loop {
+            let labelled = |object: &Value| object["metadata"]["labels"]["role"] == "leader";
+            let (mine, theirs, shared) = (object(stage, name).await, object(stage, other).await, object(stage, "shared").await);
+            let named = shared["data"]["leader"].as_str().is_some_and(|leader| leader.starts_with(&format!("{name}_")));
+            if labelled(&mine) && !labelled(&theirs) && named {
+                assert_eq!(shared["data"]["literal"], "$(X)");
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop(stage: Stage) {
+    let mut before = Vec::new();
+    for name in ["a", "b", "shared"] {
+        before.push(create(&stage, name).await);
+    }
+    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    stage.witness.start("a", 0).await;
+    leads(&stage, "a", "b").await;
+    let b = promoted(&stage, "b").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    b.said("ready").await;
+
+    kill(a.init().await, Signal::SIGKILL).expect("init lives");
+    a.exit().await;
+    stage.api.call(Method::DELETE, &stage.lease.path(), None).await;
+
+    stage.witness.start("b", 0).await;
+    leads(&stage, "b", "a").await;
+    let desk = Desk::of(&stage).await;
+    let plan = desk.ends(&["recover", "plan", "--lease", LEASE]).await;
+    assert!(plan.code == 1 && plan.out.contains("metadata.labels"), "{plan:?}");
+    b.signal(Signal::SIGTERM).await;
+    b.exit().await;
+    assert_eq!(desk.ends(&["recover", "apply", "--lease", LEASE]).await.code, 0, "nothing is left");
+    let mut after = Vec::new();
+    for name in ["a", "b", "shared"] {
+        after.push(object(&stage, name).await);
+    }
+    assert_eq!(after, before);
+}
+
+async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) {
+    create(&stage, "a").await;
+    let before = object(&stage, "a").await;
+    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+
+    // There is no shared object.
+    a.said("hook beforeLead: tenure: ").await;
+    a.said("hook-failed").await;
+
+    assert_eq!((stage.witness.starts("a"), object(&stage, "a").await), (0, before));
+}

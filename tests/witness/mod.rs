@@ -1,0 +1,274 @@
+//! `tenure witness`: what a killed replica holds is given back at once, and only then (law 20).
+//!
+//! Each replica is PID 1 of a PID namespace; the witness runs beside it, in the namespace above, with a proxy of its own.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::Ipv4Addr,
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::json;
+use tenure::{clock, time::Instant};
+
+use crate::{
+    conformance::spec::released,
+    support::{
+        PATIENCE,
+        api::Verbs,
+        case::{Case, REAL, cases},
+        proxy::log::Exchange,
+        replica::Replica,
+        stage::{LEASE, Prepared, Stage},
+        within,
+        workload::Behaviour,
+    },
+};
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+/// Without a witness a killed replica is waited for for about a minute; what takes less than this was given back.
+const SOON: Duration = Duration::from_secs(15);
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases = cases![
+        a_killed_replica_is_followed_at_once,
+        a_witness_that_is_told_to_end_stays_until_its_replica_is_dead,
+        the_end_of_a_connection_is_no_death,
+        a_witness_that_was_killed_before_gives_nothing_back,
+        a_witness_that_comes_back_is_told_again,
+        what_is_no_elector_is_refused_and_disturbs_nobody,
+        a_flood_of_connections_costs_no_release,
+        a_witness_that_may_not_update_says_so_once_and_releases_once_it_may,
+        the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else,
+    ];
+    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+}
+
+fn socket(stage: &Stage) -> String {
+    format!("@{}", stage.namespace)
+}
+
+/// A replica with a minute's Lease.
+async fn patient(stage: &Stage, name: &str) -> Prepared {
+    let prepared = stage.prepare(name).await.set("lease.duration", "60s").set("lease.attemptTimeout", "2s");
+    prepared.set("lease.witness", socket(stage)).workload(&Behaviour::stubborn())
+}
+
+async fn witness(stage: &Stage, name: &str) -> Replica {
+    start_witness(stage, stage.prepare(name).await).await
+}
+
+async fn start_witness(stage: &Stage, prepared: Prepared) -> Replica {
+    let mut prepared = prepared.uncontained();
+    prepared.launch.runner = Some([TENURE, "witness", "--socket", &socket(stage)].map(str::to_owned).into());
+    prepared.launch.workload.clear();
+    let witness = prepared.start();
+    witness.said("waits for replicas").await;
+    witness
+}
+
+/// A leader that the witness knows, and a follower that has seen its Lease.
+async fn pair(stage: &Stage) -> (Replica, Replica) {
+    stage.lease.create(released()).await;
+    let me = patient(stage, "me").await.start();
+    stage.witness.start("me", 0).await;
+    me.said("gives the Lease back if").await;
+    let other = patient(stage, "other").await.start();
+    other.said("leads").await;
+    (me, other)
+}
+
+/// How long after `killed` the follower's workload runs.
+async fn follows(stage: &Stage, killed: Instant) -> Duration {
+    let start = within(SOON, "the follower leads", stage.witness.start("other", 0)).await;
+    stage.witness.assert_no_overlap();
+    start.at().since(killed)
+}
+
+async fn a_killed_replica_is_followed_at_once(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (me, _other) = pair(&stage).await;
+    assert!(witness.proxy.log.all().is_empty(), "it asks for nothing while it waits: {:?}", witness.proxy.log.all());
+    let dead = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].clone();
+
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+
+    let took = follows(&stage, killed).await;
+    eprintln!("the follower's workload ran {took:?} after SIGKILL");
+    let [read, write] = &witness.proxy.log.all()[..] else { panic!("{:?}", witness.proxy.log.all()) };
+    assert!(read.succeeded() && write.request.is_release() && write.succeeded(), "{write:?}");
+    assert_eq!(write.request.body["metadata"]["annotations"]["tenure.dev/obituary"], dead);
+    let now = stage.lease.read().await.expect("a Lease");
+    assert_eq!(now["metadata"]["annotations"].get("tenure.dev/obituary"), None, "{now}");
+    witness.said("what it held is given back").await;
+    // The next leader is remembered too, and lives.
+    assert!(witness.runs());
+}
+
+async fn a_witness_that_is_told_to_end_stays_until_its_replica_is_dead(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    stage.lease.create(released()).await;
+    let me = patient(&stage, "me").await.start();
+    stage.witness.start("me", 0).await;
+    me.said("gives the Lease back if").await;
+
+    witness.signal(Signal::SIGTERM).await;
+    witness.said("stays until every replica that it knows is dead").await;
+    assert!(witness.runs());
+    me.signal(Signal::SIGKILL).await;
+
+    assert_eq!(witness.exit().await, 0);
+    assert_eq!(stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"], "");
+}
+
+async fn the_end_of_a_connection_is_no_death(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (me, _other) = pair(&stage).await;
+
+    kill(me.elector().await, Signal::SIGKILL).expect("it lives");
+
+    me.proxy.log.nth(3, "the next elector renews", |e| e.request.is_held() && e.succeeded()).await;
+    assert!(witness.proxy.log.all().is_empty(), "{:?}", witness.proxy.log.all());
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+    follows(&stage, killed).await;
+}
+
+async fn a_witness_that_was_killed_before_gives_nothing_back(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (me, _other) = pair(&stage).await;
+
+    witness.signal(Signal::SIGKILL).await;
+    me.said("no witness at").await;
+    me.signal(Signal::SIGKILL).await;
+    assert_ne!(me.exit().await, 0);
+
+    tokio::time::sleep(SOON).await;
+    assert_eq!(stage.witness.starts("other"), 0);
+}
+
+async fn a_witness_that_comes_back_is_told_again(stage: Stage) {
+    let before = witness(&stage, "before").await;
+    let (me, _other) = pair(&stage).await;
+    before.signal(Signal::SIGKILL).await;
+    before.exit().await;
+
+    let after = witness(&stage, "after").await;
+    after.said("will give back").await;
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+
+    follows(&stage, killed).await;
+}
+
+async fn what_is_no_elector_is_refused_and_disturbs_nobody(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (me, _other) = pair(&stage).await;
+    let name = stage.namespace.clone();
+
+    // Garbage, no pidfd, something that is no pidfd, and a pidfd of a process that is not PID 1 of another namespace.
+    let script = r#"
+import array, os, socket, sys
+def say(datagram, *descriptors):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("\0" + sys.argv[1])
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    s.sendmsg([datagram], rights); return s.recv(1)
+identity, namespace, lease = sys.argv[2].encode(), sys.argv[1].encode(), b"main"
+text = lambda text: bytes([len(text)]) + text
+good = b"\1" + text(identity) + text(namespace) + b"\1" + text(lease) + b"\2\0\3\0"
+readable, other = os.pipe(); os.write(other, b"x")
+print([say(b"garbage"), say(good), say(good, readable), say(good, os.pidfd_open(os.getpid())), say(good, 0, 1)])
+"#;
+    let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
+    let output = std::process::Command::new("python3").args(["-c", script, &name, &holder]).output().expect("python3");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.trim(), r"[b'\x00', b'\x00', b'\x00', b'\x00', b'\x00']");
+
+    for words in ["no elector of this version", "hands over no pidfd", "is no pidfd", "is not that of PID 1"] {
+        witness.said(words).await;
+    }
+    assert!(witness.proxy.log.all().is_empty());
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+    follows(&stage, killed).await;
+}
+
+async fn a_flood_of_connections_costs_no_release(stage: Stage) {
+    let mut prepared = stage.prepare("aside").await;
+    prepared.launch.confined_by = ["prlimit", "--nofile=1024"].map(str::to_owned).into();
+    let _witness = start_witness(&stage, prepared).await;
+    let (me, _other) = pair(&stage).await;
+
+    // More than it serves at once, which say nothing, and garbage beside them for as long as this runs.
+    let script = r#"
+import resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
+def connect():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(0.01)
+    try: s.connect("\0" + sys.argv[1]); return s
+    except OSError: return None
+silent = [connect() for _ in range(2000)]
+print(len(silent), flush=True)
+while True:
+    s = connect()
+    try: s and s.send(b"x" * 30000)
+    except OSError: pass
+"#;
+    let mut flood = std::process::Command::new("setpriv");
+    flood.args(["--pdeathsig", "KILL", "python3", "-c", script, &stage.namespace]).stdout(Stdio::piped());
+    let mut flood = flood.spawn().expect("python3");
+    let mut line = String::new();
+    BufReader::new(flood.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+
+    follows(&stage, killed).await;
+    flood.kill().and_then(|()| flood.wait()).expect("it lives");
+}
+
+async fn a_witness_that_may_not_update_says_so_once_and_releases_once_it_may(stage: Stage) {
+    let (may, account) = (Verbs::default(), "witness");
+    let token = stage.api.minimal_account(account, &stage.namespace, LEASE, &may.clone().without("update")).await;
+    let witness = start_witness(&stage, stage.prepare_at("aside", token, Ipv4Addr::LOCALHOST).await).await;
+    let (me, _other) = pair(&stage).await;
+
+    me.signal(Signal::SIGKILL).await;
+    let is_refused = |exchange: &Exchange| exchange.request.is_release() && !exchange.succeeded();
+    witness.proxy.log.nth(2, "it tries again and again", is_refused).await;
+    let said = witness.lines().into_iter().filter(|line| line.contains("is tried again")).collect::<Vec<_>>();
+    assert!(matches!(&said[..], [line] if line.contains("cannot update resource") && line.contains(account)), "{said:?}");
+    assert_eq!(stage.witness.starts("other"), 0);
+    let given = clock::boot();
+    stage.api.allow(account, &stage.namespace, LEASE, &may).await;
+
+    follows(&stage, given).await;
+}
+
+async fn the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else(stage: Stage) {
+    stage.lease.create(released()).await;
+    let me = patient(&stage, "me").await.set("lease.witness", json!(null)).start();
+    stage.witness.start("me", 0).await;
+    let other = patient(&stage, "other").await.set("lease.witness", json!(null)).start();
+    other.said("leads").await;
+    let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
+    let confirm = |holder: String| {
+        let mut command = std::process::Command::new(TENURE);
+        command.args(["confirm-dead", "main", "--namespace", &stage.namespace, "--holder", &holder]);
+        command.env("KUBECONFIG", stage.kubeconfig());
+        async { tokio::task::spawn_blocking(move || command.output().expect("tenure")).await.expect("no panic").status.code() }
+    };
+
+    assert_eq!(confirm(holder.clone()).await, Some(75), "it renews");
+    assert_eq!(confirm(format!("me_{:032x}", 1)).await, Some(1), "another holds it");
+    me.signal(Signal::SIGKILL).await;
+    assert_ne!(me.exit().await, 0);
+    let word = clock::boot();
+    assert_eq!(confirm(holder).await, Some(0));
+
+    let start = within(PATIENCE, "the follower leads", stage.witness.start("other", 0)).await;
+    assert!(start.at().since(word) < Duration::from_secs(40));
+    stage.witness.assert_no_overlap();
+}
