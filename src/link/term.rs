@@ -108,6 +108,8 @@ worded! {
         StepDown = "step-down",
         /// A coordinator prefers another holder (`preferredHolder`).
         PreferredHolder = "preferred-holder",
+        /// A guard of the kernel has killed the workload too early, because the loopback interface does not answer.
+        Fuse = "fuse",
         /// No renewal was confirmed before S.
         Expired = "expired",
         /// The Lease names another holder.
@@ -129,7 +131,7 @@ impl Reason {
     pub fn is_failure(self, exit: Option<Exit>) -> bool {
         match self {
             Self::Exited => exit != Some(Exit::Code(0)),
-            Self::SpawnFailed | Self::HookFailed | Self::NotAcknowledged | Self::NotReady | Self::NotLive => true,
+            Self::SpawnFailed | Self::HookFailed | Self::NotAcknowledged | Self::NotReady | Self::NotLive | Self::Fuse => true,
             Self::Signal
             | Self::Limit
             | Self::StepDown
@@ -161,6 +163,7 @@ impl Reason {
             | Self::NotAcknowledged
             | Self::NotReady
             | Self::NotLive
+            | Self::Fuse
             | Self::StepDown
             | Self::PreferredHolder => false,
         }
@@ -177,6 +180,7 @@ impl Reason {
             | Self::NotAcknowledged
             | Self::NotReady
             | Self::NotLive
+            | Self::Fuse
             | Self::Expired
             | Self::LostToHolder
             | Self::LostCleared

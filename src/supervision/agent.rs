@@ -174,8 +174,7 @@ impl Agent {
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),
-            Input::FuseFired if self.workload.leads() => self.expire(now),
-            Input::FuseFired => {}
+            Input::FuseFired => self.burnt(now),
         }
         self.settle(now);
     }

@@ -89,7 +89,8 @@ pub enum Input {
     Childless,
     /// Answer to [`Action::Prove`], [`Action::Sweep`] and [`Action::KillAll`].
     Scanned(Scan),
-    /// A kernel fuse has killed a process group of the leader at H, while init did not run.
+    /// A kernel fuse has killed a process group of the leader: at H, while init did not run, or earlier, where the loopback
+    /// interface does not answer.
     FuseFired,
 }
 

@@ -49,6 +49,18 @@ impl Agent {
         self.workload.handle_timeout(now);
     }
 
+    /// Takes what a kernel fuse has killed. The Lease is still held before H, so it can be released.
+    pub(super) fn burnt(&mut self, now: Instant) {
+        match self.hard() {
+            Some(hard) if now < hard => {
+                self.begin_stop(Reason::Fuse, now);
+                self.stop_or_demote(now);
+            }
+            Some(_) => self.expire(now),
+            None => {}
+        }
+    }
+
     /// Begins the end of a live term, and tells the elector.
     pub(super) fn begin_stop(&mut self, reason: Reason, now: Instant) {
         if let Some(active) = self.term.as_mut().filter(|term| term.is_live()) {

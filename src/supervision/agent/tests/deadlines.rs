@@ -149,6 +149,19 @@ fn what_the_kernel_killed_at_h_no_extension_revives() {
 }
 
 #[test]
+fn what_the_kernel_killed_before_h_ends_the_term_with_a_reason_of_its_own_and_the_lease_is_released() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.feed(Input::FuseFired);
+    let at = world.now;
+    assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Fuse, at }]);
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.step_down(9, Reason::Fuse);
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
 fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
     let mut world = World::new(config());
     assert_eq!(world.agent.hard(), None);
