@@ -106,9 +106,10 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
     flags.problems.extend(refused);
 }
 
+/// A lock or a task does not announce itself: each would leave an entry behind.
 fn applies(path: &str) -> bool {
     let section = ["lease.", "log.", "workload.stop."].iter().any(|section| path.starts_with(section));
-    section && !["lease.name", "lease.slots", "lease.preempt"].contains(&path)
+    section && !["lease.name", "lease.slots", "lease.announce", "lease.preempt"].contains(&path)
         || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
 }
 

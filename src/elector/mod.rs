@@ -245,8 +245,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
     let events = initial.config.events.enabled.then(|| Events::start(&initial, access.clone()));
     let keys = Keys::of(&initial.config.lease);
-    // Locks and tasks do not announce themselves: each would leave an entry behind.
-    if initial.config.lease.announce && initial.preset == Preset::Run {
+    if initial.config.lease.announce {
         let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }

@@ -42,6 +42,12 @@ impl Mask {
         Self(self.0 & !(1 << (signal - 1)))
     }
 
+    /// Without all of these.
+    #[must_use]
+    pub const fn lacking(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
     /// Blocks exactly these, and returns what was blocked before. Async-signal-safe.
     ///
     /// # Errors

@@ -32,8 +32,8 @@ pub struct Inherited {
     pub ignores_pipe: bool,
     /// SIGCHLD was ignored, which would leave no children to reap. tenure changes no other disposition of its own.
     pub ignores_child: bool,
-    /// The signals that tenure sends by itself. A program that is started with them ignored, as by nohup, may never handle them, so
-    /// its children get the default.
+    /// The signals that tenure sends by itself. A program that is started with them ignored, as by nohup, or blocked may never
+    /// handle them, so its children get the default, unblocked.
     pub sent: Mask,
     /// The soft limit on descriptors, if tenure has raised its own since.
     pub descriptors: Option<u64>,

@@ -1,5 +1,7 @@
 //! `tenure lock`, before it waits for anybody.
 
+use std::fs;
+
 use crate::{
     scratch::Scratch,
     world::{Embedded, tenure, tenure_after},
@@ -83,12 +85,26 @@ fn a_bound_holds_where_no_elector_can_be_started() {
     let place = Scratch::new();
     let file = place.join("kubeconfig");
     let _server = Embedded::start(&file);
-    for bound in [&["--try"][..], &["--timeout", "1s"]] {
-        let lock = [&["lock"], bound, &["x", "--", "echo", "ran"]].concat();
-        let ended = tenure_after("ulimit -n 10 && exec \"$@\"", &lock, &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
-        ended.says(70, &["the Lease lock-x was not acquired: no elector works"]);
+    for line in [&["lock", "--try"][..], &["lock", "--timeout", "1s"], &["task", "--once", "--every", "60s"]] {
+        let line = [line, &["x", "--", "echo", "ran"]].concat();
+        let ended = tenure_after("ulimit -n 10 && exec \"$@\"", &line, &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
+        ended.says(70, &["lock-x was not acquired: no elector works"]);
         assert!(!ended.out.contains("ran"), "{ended:?}");
     }
+}
+
+#[test]
+fn a_kubeconfig_that_is_just_being_rewritten_ends_no_lock() {
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
+    let _server = Embedded::start(&file);
+    let whole = fs::read_to_string(&file).unwrap();
+    let kept = place.file("whole", &whole);
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+
+    let rewritten = format!("(sleep 0.3; cat {kept} >\"$KUBECONFIG\") & exec \"$@\"");
+    let variables = [("KUBECONFIG", file.to_str().unwrap()), NO_WAIT];
+    tenure_after(&rewritten, &["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
 }
 
 #[test]

@@ -13,23 +13,27 @@ use crate::{
 };
 
 #[test]
-fn a_replica_whose_plugin_fails_keeps_trying() {
-    let place = Scratch::new();
-    let good = place.join("good");
-    let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
-        "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":600}}"#;
-    let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
-    let script = format!("[ -e {} ] || exit 1; echo 'status: {{token: t}}'", good.display());
-    let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
-    let text = fs::read_to_string(&path).unwrap().replace("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
-    fs::write(&path, text).unwrap();
+fn a_replica_whose_plugin_fails_or_gives_what_no_header_carries_keeps_trying() {
+    let token = r#"{"status":{"token":"t\n"}}"#;
+    for (bad, said) in [("exit 1", "failed (exit status: 1)"), ("cat token; exit", "a token that a header can carry")] {
+        let place = Scratch::new();
+        let good = place.join("good");
+        let bad = bad.replace("token", &place.file("token", token));
+        let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
+            "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":600}}"#;
+        let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
+        let script = format!("[ -e {} ] || {{ {bad}; }}; echo 'status: {{token: t}}'", good.display());
+        let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
+        let text = fs::read_to_string(&path).unwrap().replace("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
+        fs::write(&path, text).unwrap();
 
-    let replica = Running::start(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]);
+        let replica = Running::start(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]);
 
-    replica.says(&["failed (exit status: 1)"]);
-    fs::write(good, "").unwrap();
-    replica.says(&["another replica leads", "pod-1"]);
-    assert_eq!(replica.end(), Some(0));
+        replica.says(&[said]);
+        fs::write(good, "").unwrap();
+        replica.says(&["another replica leads", "pod-1"]);
+        assert_eq!(replica.end(), Some(0));
+    }
 }
 
 #[test]

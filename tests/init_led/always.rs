@@ -347,14 +347,21 @@ pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     assert_eq!(world.others().len(), 1, "the workload alone");
 }
 
-pub(crate) fn signals_that_were_ignored_when_tenure_started_tell_a_role_all_the_same() {
-    let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts; while :; do sleep 0.01; done";
-    let config = always(Acknowledge::None, &["sh", "-c", script]);
-    let (mut world, _) = World::beginning(&config, &["env", "--ignore-signal=USR1,USR2"]);
-    assert_eq!(world.line(), "starts");
-    world.lead(clock::boot());
-    assert_eq!(world.line(), "leads");
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.line(), "follows");
-    assert_eq!(world.stopped(7), Then::Follow);
+pub(crate) fn signals_that_were_ignored_or_blocked_when_tenure_started_tell_a_role_all_the_same() {
+    // A shell would unblock what it traps.
+    let script = "import signal, time\n\
+                  signal.signal(signal.SIGUSR1, lambda *_: print('leads'))\n\
+                  signal.signal(signal.SIGUSR2, lambda *_: print('follows'))\n\
+                  print('starts')\n\
+                  while True: time.sleep(0.01)";
+    let config = always(Acknowledge::None, &["python3", "-u", "-c", script]);
+    for how in ["--ignore-signal=USR1,USR2", "--block-signal=USR1,USR2"] {
+        let (mut world, _) = World::beginning(&config, &["env", how]);
+        assert_eq!(world.line(), "starts", "{how}");
+        world.lead(clock::boot());
+        assert_eq!(world.line(), "leads", "{how}");
+        world.step_down(7, Reason::StepDown);
+        assert_eq!(world.line(), "follows", "{how}");
+        assert_eq!(world.stopped(7), Then::Follow);
+    }
 }

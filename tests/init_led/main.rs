@@ -113,7 +113,7 @@ fn main() -> ExitCode {
             a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead,
             a_workload_that_takes_its_signals_lives_on_in_either_role,
             a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_taken,
-            signals_that_were_ignored_when_tenure_started_tell_a_role_all_the_same,
+            signals_that_were_ignored_or_blocked_when_tenure_started_tell_a_role_all_the_same,
             a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
             a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_standby,
             a_workload_that_does_not_handle_its_promotion_by_s_is_stopped,

@@ -533,6 +533,20 @@ fn a_watch_whose_version_is_gone_begins_again_without_one_even_where_no_list_is(
 }
 
 #[test]
+fn the_watch_of_all_slots_never_begins_again_at_an_older_version() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    bench.run(seconds(2));
+    bench.watch(Watched::Bookmark("1012".into()));
+    bench.watch(Watched::Bookmark("1009".into()));
+    bench.run(seconds(60));
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches.last(), Some(&Some("1012".into())));
+}
+
+#[test]
 fn a_shutdown_ends_every_slot_and_is_done_once_the_one_that_is_held_is_given_back() {
     let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
     bench.run(seconds(1));

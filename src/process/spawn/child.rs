@@ -161,7 +161,7 @@ fn give_back(inherited: Inherited) -> nix::Result<()> {
             return Err(Errno::last());
         }
     }
-    inherited.mask.set().map(drop)
+    inherited.mask.lacking(inherited.sent).set().map(drop)
 }
 
 fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: &StatusFiles) -> Result<Outcome, Failure> {
