@@ -317,7 +317,7 @@ fn initial_state() -> InitialState {
     InitialState { pid1: false, context: context(), ..InitialState::first(config, "me_1".into()) }
 }
 
-/// What init would have found.
+/// Returns the context that init would have found.
 fn context() -> Option<KubeContext> {
     Cluster::from_kubeconfig(&[Kubeconfig::of_nobody().path()]).unwrap().context()
 }
@@ -374,7 +374,7 @@ impl Elector {
         Self { child, link, lines }
     }
 
-    /// One that resumes a term, and the group of its leader, which is [`ANONYMOUS`].
+    /// Starts an elector that resumes a term; returns it and the group of its leader, which is [`ANONYMOUS`].
     fn of_a_term(kubeconfig: &Kubeconfig) -> (Self, Pid) {
         let mut elector = Self::start(ANONYMOUS, Some(kubeconfig));
         let group = elector.pid();
@@ -457,7 +457,7 @@ fn elector_of(init: &Child) -> Option<Pid> {
     children(Pid::from_raw(init.id().try_into().unwrap())).into_iter().find(is_elector)
 }
 
-/// Whether it runs its guard thread, which it starts once it knows its init.
+/// Returns whether the elector runs its guard thread, which it starts once it knows its init.
 fn has_settled(elector: Pid) -> bool {
     let names = fs::read_dir(format!("/proc/{elector}/task")).into_iter().flatten().flatten();
     names.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).any(|name| name == "guard\n")

@@ -1,4 +1,4 @@
-//! What is generated from the code is current, and shells and man take what a release ships.
+//! Checks that generated files are current, and that shells and man take what a release ships.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, and says why")]
 

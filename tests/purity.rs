@@ -7,9 +7,9 @@ use std::{fs, path::Path};
 /// Modules of the crate.
 const ROOMS: [&str; 11] =
     ["config", "election", "environment", "exit", "law", "link", "notification", "role", "supervision", "time", "words"];
-/// Of the standard library.
+/// Parts of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
-/// Of the dependencies; of libc its constants.
+/// The dependencies; of libc its constants.
 const CRATES: [&str; 5] = ["fastrand", "jiff", "libc", "serde", "serde_json"];
 
 #[test]
@@ -95,7 +95,7 @@ fn undo(before: &str, tree: &str, names: &mut Vec<String>) {
     }
 }
 
-/// What is not a test: this file, or all below this directory.
+/// Returns the sources that are not tests: this file, or all below this directory.
 fn sources(room: &Path) -> Vec<(String, String)> {
     if room.file_stem().is_some_and(|name| name == "tests") {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What `release/build` makes: binaries of both architectures that run, and what belongs to them.
+//! Checks the output of `release/build`: binaries of both architectures that run, and their accompanying files.
 //!
 //! Two builds of the release take minutes: `.ci/nightly release`. Packing and verifying take none: `cargo test --test release verify`.
 

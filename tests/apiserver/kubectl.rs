@@ -69,7 +69,7 @@ fn kubectl(stage: &Stage, arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout starts")
 }
 
-/// What it prints.
+/// Waits until kubectl has succeeded, and returns what it prints.
 fn done(child: Child) -> String {
     let output = child.wait_with_output().expect("kubectl ends");
     assert!(output.status.success(), "{output:?}");

@@ -1,4 +1,4 @@
-//! What clients of Leases depend on: the same cases hold the embedded server and the real one, which is the truth.
+//! Checks what clients of Leases depend on, with the same cases on the embedded server and on the real one, which is the truth.
 //!
 //! Codes, reasons and objects are compared, never words.
 

@@ -1,4 +1,4 @@
-//! What an attack of ten minutes or more must not lack, wherever it runs; a shorter one says what it lacks.
+//! Lists what an attack of ten minutes or more must not lack, wherever it runs; a shorter one says what it lacks.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,9 +8,9 @@ use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE, suppor
 const COMPLETE: Duration = Duration::from_secs(600);
 /// In this time it finds a frozen standby to strike, which few replicas are.
 const LONG: Duration = Duration::from_secs(1_800);
-/// What a witness says once it has released.
+/// The message of a witness that has released.
 pub(crate) const OBITUARY: &str = "it is dead, and what it held is given back";
-/// What init says of one that somebody else has continued.
+/// Init's message about a workload that somebody else has continued.
 const UNFROZEN: &str = "the workload is not frozen";
 
 /// Says that a part is not run, and what stands in the way.

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// One kind of fault.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     Term,
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     Spinners,
 }
 
-/// What a fault affects; a round has at most one fault of each group.
+/// The target of a fault; a round has at most one fault of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Processes,
@@ -162,7 +162,7 @@ impl Fault {
         self.kind().group
     }
 
-    /// Whether it affects one replica, rather than the Lease or the server.
+    /// Returns whether the fault affects one replica, rather than the Lease or the server.
     pub(crate) fn strikes_a_replica(self) -> bool {
         !matches!(self.group(), Group::Server | Group::Lease)
     }

@@ -1,4 +1,4 @@
-//! What happened in one world, collected once it is over.
+//! The history of one world, collected once it is over.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) struct History {
     pub(crate) events: Vec<Event>,
     pub(crate) spans: Vec<Span>,
     pub(crate) rounds: Vec<Past>,
-    /// What each replica requested and logged, and how it ended.
+    /// Each replica's requests, log and end.
     pub(crate) replicas: Vec<Replica>,
     /// The server's audit log of each Lease, in the order of its answers.
     pub(crate) audit: Vec<Record>,
@@ -39,10 +39,10 @@ pub(crate) struct History {
     pub(crate) now: Now,
 }
 
-/// What remains of one replica.
+/// The record of one replica.
 pub(crate) struct Replica {
     pub(crate) name: String,
-    /// It is not tenure.
+    /// True if this is the client-go replica.
     pub(crate) is_peer: bool,
     pub(crate) exchanges: Vec<Exchange>,
     pub(crate) lines: Vec<String>,

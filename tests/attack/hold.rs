@@ -34,7 +34,7 @@ const LOOKS: [Duration; 5] = [
 const RENEWED: Duration = Duration::from_secs(2);
 /// and how late a look may be.
 const LOOKS_LATE: Duration = Duration::from_millis(250);
-/// What init logs when the kernel denies the fuse.
+/// Init's log message when the kernel denies the fuse.
 const NO_FUSE: &str = "there is no kernel fuse";
 
 /// Judges every life, whether or not another one began before its end.
@@ -68,7 +68,7 @@ pub(crate) fn excuse(history: &History, life: &Life, from: Instant, to: Instant)
     replica.lines.iter().any(|line| line.contains(NO_FUSE)).then_some(Excuse::NoFuse)
 }
 
-/// Whether a process that starts this long after the first one has a fuse by then; the first one has it from its start.
+/// Returns whether a process that starts this long after the first one has a fuse by then; the first one has it from its start.
 fn is_covered(age: Duration, by: Duration) -> bool {
     let look = LOOKS.into_iter().find(|look| *look > age).unwrap_or(age + RENEWED);
     by >= look + LOOKS_LATE

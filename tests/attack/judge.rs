@@ -21,7 +21,7 @@ pub(crate) struct Overlap {
     pub(crate) between: String,
 }
 
-/// What the promise does not cover.
+/// The cases that the promise does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excuse {
     /// Init and elector of the earlier one were frozen before the kernel's fuse could cover all its process groups.
@@ -82,7 +82,7 @@ fn overlaps(history: &History) -> Vec<Overlap> {
     overlaps
 }
 
-/// Whether the two may not run at once: those of one replica, and those that are not known to have two Leases.
+/// Returns whether the two must not run at once: lives of one replica, and those that are not known to have two Leases.
 fn excludes(history: &History, one: &Life, other: &Life) -> bool {
     let leases = history.lease_of(one).zip(history.lease_of(other));
     one.replica == other.replica || leases.is_none_or(|(one, other)| one == other)

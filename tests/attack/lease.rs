@@ -1,5 +1,5 @@
-//! What an administrator does to the Lease, while the API server may be in trouble: changes that cannot be made in time are
-//! skipped.
+//! Changes the Lease as an administrator does, while the API server may be in trouble.
+//! Changes that cannot be made in time are skipped.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::stage::Stage;
 const PATIENCE: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "attack.tenure.dev/held-back";
 
-/// What an administrator does to Leases. No duration is shortened and no old spec restored: nobody could be safe then.
+/// An administrator's change of a Lease. No duration is shortened and no old spec restored: nobody could be safe then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     Delete,
@@ -97,7 +97,7 @@ async fn edit(stage: &Stage, change: impl Fn(&mut Value)) -> bool {
     false
 }
 
-/// One request, if the server answers it in time.
+/// Sends one request; returns the answer if the server gives it in time.
 pub(crate) async fn ask(stage: &Stage, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
     tokio::time::timeout(PATIENCE, stage.api.attempt(method, path, body)).await.ok()?.ok()
 }

@@ -68,7 +68,7 @@ use plan::Plan;
 use support::server::{self, Server};
 use world::{Kind, Shared, World};
 
-/// What the last round may take; if it is longer, the server has not come back.
+/// Time limit of the last round; if it takes longer, the server has not come back.
 const OVERTIME: Duration = Duration::from_secs(180);
 /// The duration without TENURE_ATTACK.
 const SHORT: Duration = Duration::from_secs(40);

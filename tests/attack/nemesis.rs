@@ -31,14 +31,14 @@ const HANDED_OVER: Duration = Duration::from_secs(6);
 const YOUNG: u64 = 1_000;
 /// Pause between two attempts to undo something.
 const AGAIN: Duration = Duration::from_millis(200);
-/// One in this many rounds begins with a leader that is not tenure.
+/// Every third round begins with a leader that is not tenure.
 const PEERS_TURN: usize = 3;
 /// The wait for nobody is longer than this, in milliseconds.
 const LONG_WAIT: u64 = 3_500;
 /// The largest error of a wall clock: a day.
 const FAR_OFF: i64 = 86_400;
 
-/// What has to be undone.
+/// A fault that has to be undone.
 enum Undo {
     Resume(Vec<Pid>),
     Network(network::Fault),
@@ -121,8 +121,8 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
     Past { faults, from, over: clock::boot(), led: clock::boot() }
 }
 
-/// Of the faults that freeze everything that guards a leader, every second one hits a young leader: the kernel's fuse must cover
-/// its daemons by then.
+/// Returns whether the blow must hit a young leader: every second one that freezes all that guards a leader.
+/// The kernel's fuse must cover the leader's daemons by then.
 const fn is_for_the_young(blow: &Blow) -> bool {
     matches!(blow.fault, Fault::FreezeBoth) && blow.whom == 0 && blow.chance.is_multiple_of(2)
 }
@@ -235,7 +235,7 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
     }
 }
 
-/// Whether it was undone: a server in trouble may prevent that, and may itself be the next thing to be undone.
+/// Undoes a fault; returns whether that worked. A server in trouble may prevent it, and may itself be undone next.
 async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
     // A replica's fault has a place; the others need none.
     let place = place.unwrap_or_default();

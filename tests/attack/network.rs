@@ -25,9 +25,9 @@ pub(crate) fn make_bridge() {
 /// A fault of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// What the replica sends is lost.
+    /// Everything that the replica sends is lost.
     Out,
-    /// What is sent to it is lost.
+    /// Everything that is sent to the replica is lost.
     In,
     /// Both.
     Both,

@@ -71,7 +71,7 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
     prepared
 }
 
-/// Whether the peer itself caused the overlap of these two. Beside it too, a tenure's life ends with its [`crate::hold`].
+/// Returns the excuse if the peer itself caused the overlap. Beside it too, a tenure's life ends with its [`crate::hold`].
 pub(crate) fn blame(history: &History, earlier: &Life, later: &Life) -> Option<Excuse> {
     if outstays(history, earlier) {
         return Some(Excuse::Peer);
@@ -95,7 +95,7 @@ fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Opt
     Some(versions[..taking].last().filter(|before| before.uid() == uid))
 }
 
-/// Whether it is a peer that released the Lease before its workload was dead, or whose workload outlived its deadline.
+/// Returns whether this is a peer that released the Lease before its workload was dead, or whose workload outlived its deadline.
 pub(crate) fn outstays(history: &History, life: &Life) -> bool {
     if !is_peer(history, life) {
         return false;

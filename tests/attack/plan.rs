@@ -10,7 +10,7 @@ use crate::{
     support::workload::Behaviour,
 };
 
-/// One fault of a round.
+/// A fault of a round, with its target and times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blow {
     pub(crate) fault: Fault,
@@ -23,7 +23,7 @@ pub(crate) struct Blow {
     pub(crate) chance: u64,
 }
 
-/// What happens between one moment at which somebody leads and the next.
+/// The plan from one moment at which somebody leads to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     /// How long nothing happens at the beginning.
@@ -45,7 +45,7 @@ impl Plan {
         Self { chance: Rng::with_seed(seed), replicas: replicas.into(), deck: VecDeque::new() }
     }
 
-    /// One fault, and in every third round another one from a different group.
+    /// Draws one fault, and in every third round another one from a different group.
     pub(crate) fn next(&mut self) -> Round {
         let calm = between(&mut self.chance, Duration::ZERO, Duration::from_millis(1_500));
         let aftermath = between(&mut self.chance, Duration::from_millis(500), Duration::from_millis(1_500));
@@ -88,7 +88,7 @@ pub(crate) fn behaviour(seed: u64) -> Behaviour {
     Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0, ..Behaviour::default() }
 }
 
-/// What a hook of [`surroundings`] prints.
+/// Output of a hook of [`surroundings`].
 pub(crate) const LEFT: &str = "left a daemon";
 
 /// Settings of a replica with this [`behaviour`]: hooks that leave a daemon behind, which stamps as the workload does, and, unless it is frozen, a probe that fails

@@ -155,7 +155,7 @@ impl Workload {
         }
     }
 
-    /// It is told no token; the time at which it was told to lead serves as one.
+    /// Starts to lead, without a token from tenure: the time at which it was told to lead serves as one.
     fn lead(&self) -> Leading {
         let token = clock::boot().as_nanos().to_string();
         let stamps = Stamps::open(&self.directory, &self.name, &token);

@@ -18,7 +18,7 @@ use crate::{
     world::World,
 };
 
-/// What the elector is doing.
+/// The elector's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Moment {
     Acquire,

@@ -1,4 +1,4 @@
-//! One election and its places for replicas, each with its own network, cgroup, wall clock and service account.
+//! A world: an election and its places for replicas, each with its own network, cgroup, wall clock and service account.
 
 use std::{
     cell::RefCell,
@@ -42,7 +42,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("workload.stop.lossGrace", "200ms"),
     ("workload.stop.killMargin", "1s"),
 ];
-/// What is special about a world.
+/// The special feature of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Some of its workloads are frozen until they lead.
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     Mixed,
     /// Its workloads always run, and lead when they are told to.
     Always,
-    /// One of its replicas is client-go's.
+    /// Its replicas include one of client-go's.
     Peer,
     /// Two of its four replicas run at a time, each under a Lease of its own.
     Slots,
@@ -85,7 +85,7 @@ const GIVES_WAY: Duration = Duration::from_secs(10);
 /// How often to check whether a replica has ended, or a workload lives: neither can signal it to everybody who waits.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// One fault as it happened.
+/// A fault as it happened.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) fault: Fault,
@@ -95,7 +95,7 @@ pub(crate) struct Span {
     pub(crate) to: Instant,
 }
 
-/// One round, as it happened.
+/// A round as it happened.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     pub(crate) faults: Vec<Fault>,
@@ -106,12 +106,12 @@ pub(crate) struct Past {
     pub(crate) led: Instant,
 }
 
-/// What all worlds share: they use one server.
+/// State that all worlds share: they use one server.
 pub(crate) struct Shared {
     pub(crate) server: Server,
     /// Faults of the server.
     pub(crate) spans: RefCell<Vec<Span>>,
-    /// Whether it has a fault now.
+    /// True if the server has a fault now.
     pub(crate) troubled: RefCell<bool>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Place {
     pub(crate) token: String,
 }
 
-/// What remains of a replica.
+/// The remains of a replica.
 pub(crate) struct Remains {
     pub(crate) name: String,
     pub(crate) is_peer: bool,
@@ -137,7 +137,7 @@ pub(crate) struct Remains {
     pub(crate) code: Option<i32>,
 }
 
-/// One election with its replicas.
+/// An election with its replicas.
 pub(crate) struct World {
     pub(crate) number: u8,
     pub(crate) kind: Kind,
@@ -356,7 +356,7 @@ impl World {
         self.is_alive(&start).then(|| place_of(&start.replica))
     }
 
-    /// Whether a workload is alive for each slot.
+    /// Returns whether a workload is alive for each slot.
     fn is_full(&self) -> bool {
         let slots = usize::from(self.kind.slots());
         if slots == 1 {
@@ -375,7 +375,7 @@ impl World {
     }
 }
 
-/// What a replica may do: with several slots, to Leases of every name, as the slots are found by their label.
+/// A replica's permissions: with several slots, on Leases of every name, as the slots are found by their label.
 fn verbs(kind: Kind) -> Verbs {
     let verbs = Verbs::default();
     if kind.slots() == 1 {

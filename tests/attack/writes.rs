@@ -22,7 +22,7 @@ const MOST_PLACES: usize = 4;
 /// The shortest D in any world.
 const SHORTEST: Duration = Duration::from_secs(4);
 
-/// One version.
+/// A version of a Lease.
 pub(crate) struct Version<'a> {
     pub(crate) record: &'a Record,
     pub(crate) number: u128,
@@ -98,8 +98,8 @@ fn unrecorded(history: &History, version: &Version<'_>, before: Option<&Version<
     })
 }
 
-/// Whether it replaces a version that nobody recorded: a server gives an answer up while its etcd stands still, which stores what
-/// it was sent all the same.
+/// Returns whether the version replaces one that nobody recorded: a server gives up an answer while its etcd stands still,
+/// and the etcd stores the write all the same.
 fn has_unknown_base(history: &History, version: &Version<'_>, before: &Version<'_>) -> bool {
     let base = version.record.base.as_ref().and_then(|base| base.parse::<u128>().ok());
     let (from, to) = (history.moment(before.record.answered), history.moment(version.record.asked));
@@ -161,7 +161,7 @@ fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Opt
     }
 }
 
-/// It takes the place of no holder, and names itself beside the holder, so that no mark hides it (law 14).
+/// Judges a write that names nobody: it replaces no holder, and names its writer beside it, so that no mark hides it (law 14).
 fn judge_nobody(version: &Version<'_>, before: Option<&Version<'_>>, transitions: i64) -> Result<(), String> {
     let spec = version.spec();
     if before.is_some_and(|before| !before.holder().is_empty() && before.holder() != NOBODY) {

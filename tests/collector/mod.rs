@@ -72,7 +72,7 @@ pub enum Manner {
     Refusing,
 }
 
-/// One span, in readable form.
+/// A span in readable form.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub name: String,
@@ -94,7 +94,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether it is a child of `whole`, of the same replica.
+    /// Returns whether the span is a child of `whole`, of the same replica.
     pub fn is_part_of(&self, whole: &Self) -> bool {
         self.parent == whole.span && self.resource == whole.resource
     }
@@ -162,7 +162,7 @@ impl Collector {
         }
     }
 
-    /// What a replica has to be told to send it each span at once.
+    /// Returns the environment in which a replica sends each span at once.
     pub fn environment(&self) -> [(String, String); 3] {
         let protocol = match self.wire {
             Wire::Http => "http/protobuf",
@@ -180,7 +180,7 @@ impl Collector {
         self.certificate.clone().unwrap()
     }
 
-    /// What has arrived by now.
+    /// Returns the spans that have arrived by now.
     pub fn seen(&mut self) -> Vec<Seen> {
         self.seen.extend(self.arrived.try_iter());
         self.seen.clone()

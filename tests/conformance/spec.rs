@@ -46,7 +46,7 @@ pub struct Spans {
     pub kill_margin: Duration,
 }
 
-/// What a replica has unless a case sets something else.
+/// Spans of a replica unless a case sets others.
 const SHORT: Spans = Spans { duration: timing::DURATION, loss_grace: timing::LOSS_GRACE, kill_margin: timing::KILL_MARGIN };
 
 /// Set by [`Prepared::unhurried`].
@@ -94,7 +94,7 @@ pub fn soft(sent: Instant) -> Instant {
     SHORT.soft(sent)
 }
 
-/// Whether the replica `name` is the holder, as its name, "_" and 128 random bits.
+/// Returns whether the replica `name` is the holder, as its name, "_" and 128 random bits.
 pub fn is_held_by(spec: &Value, name: &str) -> bool {
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     let nonce = holder.strip_prefix(name).and_then(|rest| rest.strip_prefix('_')).unwrap_or_default();

@@ -240,7 +240,7 @@ async fn what_guards_is_locked_into_memory(stage: Stage) {
     assert_eq!(locked, [true, true, false], "init, the elector, the workload");
 }
 
-/// Whether a process that is started here may lock all of its memory: only root may without a limit.
+/// Returns whether a process that is started here may lock all of its memory: only root may without a limit.
 fn may_lock() -> bool {
     const CAP_IPC_LOCK: u64 = 14;
     let set = field(Pid::this(), "CapEff").map(|set| u64::from_str_radix(&set, 16).expect("a set"));

@@ -84,7 +84,7 @@ pub(crate) struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Whether it is permitted this; none if it may not even ask.
+    /// Returns whether the account is permitted this; none if it may not even ask.
     pub(crate) fn may(&self, verb: &str, object: &str) -> Option<bool> {
         let account = format!("--as=system:serviceaccount:{}:{}", self.namespace.name, self.name);
         let output = self.namespace.kubectl(&["auth", "can-i", verb, object, &account]);

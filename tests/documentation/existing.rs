@@ -1,4 +1,4 @@
-//! What pages say to paste into manifests is taken by a real API server, and tenure takes what the containers tell it.
+//! Checks that a real API server takes the manifests of the pages, and that tenure takes what their containers tell it.
 
 use std::{fs, process::Command};
 

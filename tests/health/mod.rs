@@ -25,8 +25,8 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
 const FAILURES: u32 = 3;
-/// What hung hands over within failureThreshold x period, the timeout of the last answer and the grace of its stop. On a machine that is
-/// never busy that is all; here SIGKILL, proof, release and the start elsewhere get this much more, and whatever the machine stood still.
+/// Time for SIGKILL, proof, release and the start elsewhere on a busy machine, beside its standstills. A hung workload otherwise
+/// hands over within failureThreshold x period, the timeout of the last answer and the grace of its stop.
 const SLACK: Duration = Duration::from_secs(2);
 /// The workload stamps every millisecond; older than this it is taken for hung.
 const STALE: Duration = Duration::from_secs(1);

@@ -30,7 +30,7 @@ use super::wait::wait_until;
 pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
 /// Where the test listens for electors.
 pub(crate) const LINK: &str = "INIT_LED_LINK";
-/// What the test tells an elector to have it start a process of its own, and which it does not pass on.
+/// The test's message that has an elector start a process of its own; the elector does not pass it on.
 pub(crate) const PLUGIN: &[u8] = b"plugin";
 /// First argument of init.
 pub(crate) const INIT: &str = "init";

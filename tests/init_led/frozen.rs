@@ -30,7 +30,7 @@ use super::{
 const TREE: &str = "echo starts $$; export READY=$LOG.ready.$$
     setsid sh -c 'echo >$READY; while :; do date +%s%N >>$LOG.child; sleep 0.01; done' &
     while :; do date +%s%N >>$LOG.main; sleep 0.01; done";
-/// Whether a child of the one that lives has begun.
+/// Succeeds once a child of the living main process has begun.
 const PROBE: &str = "for ready in $LOG.ready.*; do [ -d /proc/${ready##*.} ] && exit 0; done; exit 1";
 
 fn frozen(log: &str) -> Config {
@@ -79,7 +79,7 @@ impl Frozen {
     }
 }
 
-/// What init says is not of interest here.
+/// Returns init's next message that is not about the health.
 fn health_aside(world: &World) -> ToElector {
     loop {
         let heard = world.hear();

@@ -37,8 +37,8 @@ const SOCKETS_OF_A_FUSE: usize = 2;
 /// Longer than init looks for new groups after a start.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Whether nothing of the workload runs, reaped or not. A process with SIGKILL pending runs none of its code any more, though a
-/// busy machine may take long to remove it.
+/// Returns whether nothing of the workload runs, reaped or not. A process with SIGKILL pending runs none of its code any more,
+/// though a busy machine may take long to remove it.
 fn is_dead(world: &World) -> bool {
     let is_killed = |set: &str| u64::from_str_radix(set.trim(), 16).unwrap() & (1 << (libc::SIGKILL - 1)) != 0;
     let tells_of_its_end = |line: &str| match line.split_once(':') {

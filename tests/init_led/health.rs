@@ -38,7 +38,7 @@ fn health(world: &World) -> (Option<String>, String) {
     health
 }
 
-/// What the next message is that `choose` chooses. Each word about the health has its sign of life.
+/// Waits for a message that `choose` accepts. Answers each message about the health with a sign of life.
 fn until<T>(world: &World, choose: impl Fn(ToElector) -> Option<T>) -> Option<T> {
     loop {
         let message = world.hear_to_the_end()?;

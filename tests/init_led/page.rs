@@ -31,7 +31,7 @@ use super::{
 /// The program that users run.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
-/// What a reader says of a leader with these deadlines, after so many renewals.
+/// Returns a reader's line about a leader with these deadlines, after so many renewals.
 fn leader(soft: Instant, hard: Instant, renewals: u64) -> String {
     format!("1 4 {} {} 17 {renewals}", soft.as_nanos(), hard.as_nanos())
 }
@@ -97,7 +97,7 @@ pub(crate) fn it_is_taken_back_before_the_stop_signal_is_sent() {
     assert_eq!(signalled(&mut world), leader(Instant::BOOT, world.deadlines(began).hard, 0));
 }
 
-/// Whether this traced process is about to send SIGTERM.
+/// Returns whether this traced process is about to send SIGTERM.
 fn sends_term(pid: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     let mut words = call.split(' ');

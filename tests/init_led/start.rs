@@ -1,4 +1,4 @@
-//! What init and what it starts are given beside the term: a name, a score, a slice.
+//! Init and the processes that it starts get more than the term: a name, a score, a slice.
 
 use std::fs;
 

@@ -105,7 +105,7 @@ pub(crate) struct World {
     timing: Timing,
     /// The hooks that ended, as reported by init.
     pub(crate) hooked: RefCell<Vec<(HookKind, Exit)>>,
-    /// What init warned of.
+    /// Init's warnings.
     pub(crate) warned: RefCell<Vec<String>>,
 }
 
@@ -173,7 +173,7 @@ impl World {
         self.timing.deadlines(a)
     }
 
-    /// What a write sent at `a` confirms.
+    /// Returns the confirmation that follows from a write sent at `a`.
     pub(crate) fn confirmed(&self, a: Instant) -> Confirmed {
         let deadlines = self.deadlines(a);
         Confirmed { resource_version: "17".into(), preferred_holder: None, deadlines }

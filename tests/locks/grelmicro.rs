@@ -21,7 +21,7 @@ use crate::support::{
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks");
 const NAMES: usize = 500;
-/// Of grelmicro's.
+/// Number of grelmicro's rounds.
 const ROUNDS: usize = 20;
 /// Each deletes the Lease when its work is over, and takes one that is gone at once: so both have their turns.
 const SHARED: [&str; 3] = ["--set=lease.release=delete", "--set=lease.creationWait=0s", "Shared.Count"];
@@ -46,7 +46,7 @@ pub(super) fn python(script: &str, arguments: &[&str], input: &str) -> Option<Ou
     Some(output)
 }
 
-/// What this lock's Lease is called; none if the name is refused.
+/// Returns the name of this lock's Lease; none if the name is refused.
 fn lease(prefix: &str, name: &str) -> Option<String> {
     let flags = ConfigFlags {
         lease_argument: Some(name.to_owned()),

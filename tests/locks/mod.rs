@@ -59,7 +59,7 @@ fn locked(prepared: Prepared, options: &[&str]) -> Prepared {
     by(prepared, "lock", options)
 }
 
-/// It is run by this command of tenure with these options, on the Lease of the stage.
+/// Has this command of tenure run it, with these options, on the Lease of the stage.
 fn by(mut prepared: Prepared, command: &str, options: &[&str]) -> Prepared {
     let launch = &mut prepared.launch;
     let config = launch.directory.join(&launch.name).join("tenure.json");
@@ -78,7 +78,7 @@ async fn patient(stage: &Stage, name: &str, options: &[&str]) -> Prepared {
     calm(lock(stage, name, options).await).set("lease.attemptTimeout", "2s")
 }
 
-/// What it runs in place of the workload that reports to the witness.
+/// Sets the command to run in place of the workload that reports to the witness.
 fn running(mut prepared: Prepared, command: &[&str]) -> Prepared {
     prepared.launch.workload = command.iter().map(|word| (*word).to_owned()).collect();
     prepared

@@ -39,7 +39,7 @@ async fn task(stage: &Stage, name: &str, options: &[&str]) -> Prepared {
     by(calm(stage.prepare(name).await).set("lease.attemptTimeout", "2s"), "task", options)
 }
 
-/// It reports to the witness, and ends by itself.
+/// Starts a run that reports to the witness, and ends by itself.
 async fn short(stage: &Stage, name: &str) -> Replica {
     let mut prepared = by(stage.prepare(name).await, "task", &["--every", "1s"]);
     let ending = ["timeout", "--preserve-status", "--signal=USR2", "0.15"].map(String::from);

@@ -1,4 +1,4 @@
-//! What stateright explores: the steps possible in a state, and the state that each leads to.
+//! The model that stateright explores: the steps possible in a state, and the state that each leads to.
 
 use stateright::{Model, Property};
 
@@ -18,7 +18,7 @@ const AFTERMATH: Ns = S;
 pub const NEVER_TWO: &str = "two never lead at once";
 pub const NEVER_LATE: &str = "nothing outlives what init knows";
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An actor of a replica takes its next step.
@@ -193,7 +193,7 @@ impl Family {
         }
     }
 
-    /// Whether nothing new can follow.
+    /// Returns whether nothing new can follow.
     fn is_over(&self, world: &World) -> bool {
         world.calm && world.now > self.calm + AFTERMATH && world.judge.is_led()
     }

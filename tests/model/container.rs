@@ -1,4 +1,4 @@
-//! One container: init with the shipping turn, its elector, and the processes under it.
+//! A container: init with the shipping turn, its elector, and the processes under it.
 //!
 //! Every step takes in one input or carries out one action, so that a fault can come between any two.
 
@@ -28,18 +28,18 @@ use init::Init;
 /// From one look at what is frozen to the next.
 const LOOKING: Duration = Duration::from_millis(200);
 
-/// What a step may access outside its container.
+/// Everything that a step may access outside its container.
 pub struct Around<'a> {
     /// Real time.
     pub now: Ns,
     /// The container's setup.
     pub setup: &'a Setup,
-    /// What must hold.
+    /// The properties that must hold.
     pub judge: &'a mut Judge,
 }
 
 impl Around<'_> {
-    /// What the node's BOOTTIME says.
+    /// Returns the node's BOOTTIME.
     pub fn boot(&self) -> Instant {
         self.setup.clock.boot(self.now)
     }
@@ -50,7 +50,7 @@ impl Around<'_> {
 pub enum Word {
     /// The workload said it.
     Said(Notification),
-    /// What is said before this mark was said before a question.
+    /// A mark: the words before it were said before a question.
     Mark(u64),
 }
 
@@ -71,11 +71,11 @@ pub struct Container {
     /// Killed electors that wait to be reaped.
     undead: Vec<i32>,
     signals: VecDeque<i32>,
-    /// What became of the workload's start, until init hears of it.
+    /// The outcome of the workload's start, until init hears of it.
     spawned: Option<Spawned>,
     /// The workload's main process, until it is reaped.
     main: Option<i32>,
-    /// What waits in NOTIFY_SOCKET.
+    /// The datagrams that wait in NOTIFY_SOCKET.
     pub words: VecDeque<Word>,
     /// The workload has said that it is not ready.
     pub unready: bool,
@@ -125,7 +125,7 @@ impl Container {
         }
     }
 
-    /// Whether nothing is under way in it but a workload that leads.
+    /// Returns whether nothing is under way in it but a workload that leads.
     pub fn rests(&self) -> bool {
         let waits = !self.turn.is_under_way() && self.signals.is_empty() && self.words.is_empty() && self.spawned.is_none();
         let alone = self.undead.is_empty() && self.teller.is_none();
@@ -142,12 +142,12 @@ impl Container {
         self.signals.push_back(signal);
     }
 
-    /// Whether the elector stands in for an init that stops now. If not, the law does not cover that stop.
+    /// Returns whether the elector stands in for an init that stops now. If not, the law does not cover that stop.
     pub fn is_guarded(&self) -> bool {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }
 
-    /// Whether init has something to do now.
+    /// Returns whether init has something to do now.
     pub fn init_has_work(&self, boot: Instant) -> bool {
         !self.frozen && self.over.is_none() && self.waits(&self.turn, boot)
     }
@@ -200,7 +200,7 @@ impl Container {
         Some(waiting.map_or(end, |waiting| waiting.max(end)))
     }
 
-    /// One process of the tree takes its step.
+    /// Lets one process of the tree take its step.
     pub fn step_tree(&mut self, around: &mut Around<'_>) {
         self.tree.bury(self.who, around.now, around.judge);
         let teller = self.teller.filter(|(pid, _)| self.tree.is_forked(*pid));
@@ -236,7 +236,7 @@ impl Container {
         }
     }
 
-    /// Whether init, which is not stopped, must have found somebody.
+    /// Returns whether init, which is not stopped, must have found somebody.
     pub fn strays(&self, now: Ns) -> bool {
         !self.frozen && self.over.is_none() && self.tree.strays(now)
     }

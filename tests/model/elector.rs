@@ -1,4 +1,4 @@
-//! One elector process: the shipping election in its shipping turn, and the second guard.
+//! An elector process: the shipping election in its shipping turn, and the second guard.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -36,7 +36,7 @@ pub struct ElectorProcess {
     /// None of its code runs any more.
     pub is_dead: bool,
     pub frozen: bool,
-    /// It has a watch open.
+    /// True if a watch is open.
     pub watches: bool,
     /// The version at which the watch starts, if it has only just been requested.
     pub watch_from: Option<Option<String>>,
@@ -66,7 +66,7 @@ struct Guard {
 }
 
 impl ElectorProcess {
-    /// One that init has just started.
+    /// Returns an elector that init has just started.
     pub fn start(pid: i32, initial: InitialState) -> Self {
         Self {
             pid,
@@ -84,12 +84,12 @@ impl ElectorProcess {
         }
     }
 
-    /// Whether its guard would act at H.
+    /// Returns whether its guard would act at H.
     pub const fn guards(&self) -> bool {
         !self.is_dead && !self.frozen && self.turn.is_some()
     }
 
-    /// Whether nothing is under way in it.
+    /// Returns whether nothing is under way in it.
     pub fn rests(&self) -> bool {
         let idle = self.request.is_none() && !self.is_under_way() && self.inbox.is_empty();
         self.guards() && idle && self.to_init.is_empty() && self.to_elector.is_empty() && self.watch_from.is_none()
@@ -141,20 +141,20 @@ impl ElectorProcess {
     }
 }
 
-/// What an elector does in its container.
+/// The elector's actions in its container.
 impl Container {
     /// The elector, if any code of it runs.
     pub fn runner(&self) -> Option<&ElectorProcess> {
         self.elector.as_ref().filter(|elector| elector.runs() && self.over.is_none())
     }
 
-    /// Whether the guard kills: past H, if there is a process that SIGKILL has not reached.
+    /// Returns whether the guard kills: past H, if there is a process that SIGKILL has not reached.
     pub fn guard_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
         GuardDeadline::is_time(elector.guard.armed.hard(), boot) && elector.guard.next <= now && self.tree.is_untouched()
     }
 
-    /// One round of the guard.
+    /// Runs one round of the guard.
     pub fn step_guard(&mut self, around: &mut Around<'_>) {
         if let Some(elector) = &mut self.elector {
             elector.guard.next = around.now + ROUND;
@@ -162,7 +162,7 @@ impl Container {
         self.tree.kill(self.who, around.setup.death, around.now, around.judge);
     }
 
-    /// Whether the elector has something to do now.
+    /// Returns whether the elector has something to do now.
     pub fn elector_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
         elector.is_under_way()

@@ -29,7 +29,7 @@ pub struct Family {
     pub start: Start,
     /// The clock of the node of a client-go replica, if there is one.
     pub peer: Option<Clock>,
-    /// What may go wrong.
+    /// The kinds of faults that may occur.
     pub faults: Vec<Kind>,
     /// How many faults, in all.
     pub most: u8,
@@ -48,7 +48,7 @@ pub struct Family {
     pub struck: Arc<Mutex<BTreeSet<Kind>>>,
 }
 
-/// One replica and its node.
+/// A replica and its node.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: Config,
@@ -73,9 +73,9 @@ pub struct Setup {
 /// How much to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// What CI has time for.
+    /// As much as CI has time for.
     Small,
-    /// What a night has time for.
+    /// As much as a night has time for.
     Large,
 }
 
@@ -279,7 +279,7 @@ fn too_slow(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
-/// One replica only, whose workload outlives its term unseen.
+/// Reduces the setups to one replica, whose workload outlives its term unseen.
 fn hiding(setups: Vec<Setup>) -> Vec<Setup> {
     let mut setups = alone(setups);
     setups.iter_mut().for_each(|setup| setup.hides = true);

@@ -1,4 +1,4 @@
-//! What the adversary may do, and when.
+//! The adversary's faults, and when each is possible.
 
 use std::time::Duration;
 
@@ -36,11 +36,11 @@ pub struct Fault {
 pub enum Kind {
     /// A request never arrives.
     LoseRequest,
-    /// It arrives at some later time, perhaps long after its sender gave it up.
+    /// A request arrives at some later time, perhaps long after its sender gave it up.
     HoldRequest,
-    /// It arrives twice, the second time at some later time.
+    /// A request arrives twice, the second time at some later time.
     RepeatRequest,
-    /// It is answered with a 503 and not carried out.
+    /// A request is answered with a 503 and not carried out.
     Refuse,
     /// With a 401.
     Unauthorize,
@@ -52,7 +52,7 @@ pub enum Kind {
     Conflict,
     /// An answer never arrives.
     LoseReply,
-    /// It arrives at some later time.
+    /// An answer arrives at some later time.
     HoldReply,
     /// A replica is cut off: requests and answers are lost, the watch stalls.
     Cut,
@@ -106,7 +106,7 @@ pub enum Kind {
     Pause,
 }
 
-/// What a fault affects.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     Request,
@@ -155,7 +155,7 @@ impl Kind {
         }
     }
 
-    /// Whether it can occur between two steps of one process.
+    /// Returns whether the fault can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
         matches!(
             self,
@@ -170,12 +170,12 @@ impl Kind {
         )
     }
 
-    /// Whether a Lease is given back after it.
+    /// Returns whether a Lease is released after the fault.
     pub const fn is_reason_to_release(self) -> bool {
         matches!(self, Self::StepDown | Self::Exit | Self::Terminate | Self::Sicken)
     }
 
-    /// Whether it lasts until it is ended.
+    /// Returns whether the fault lasts until it is ended.
     pub const fn lasts(self) -> bool {
         matches!(
             self,
@@ -185,7 +185,7 @@ impl Kind {
 }
 
 impl World {
-    /// Whether `fault` would change anything, and is covered by the law.
+    /// Returns whether `fault` would change anything, and is covered by the law.
     pub fn can(&self, Fault { kind, on }: Fault) -> bool {
         match kind.aim() {
             Aim::Request => self.flights.get(on).is_some_and(|flight| !flight.held && flight.is_asked()),
@@ -327,7 +327,7 @@ impl World {
         self.change(setups, |register| register.edit(slot_of(on), edit));
     }
 
-    /// Whether it is in effect.
+    /// Returns whether the fault is in effect.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
         if kind == Kind::Pause {
             return self.register.lease(slot_of(on)).is_some_and(|lease| is_paused(lease));

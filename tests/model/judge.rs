@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The judge: it checks what must hold in every state.
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
@@ -29,7 +29,7 @@ pub enum Wrong {
     Disturbed,
     /// Nobody leads long after the last fault.
     Unled,
-    /// What is frozen gets a signal that is not SIGKILL.
+    /// A frozen workload gets a signal that is not SIGKILL.
     Signalled,
     /// A machine asks to be woken and then does nothing.
     Spins,
@@ -58,7 +58,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Of so many slots.
+    /// Returns a judge of so many slots.
     pub fn of(slots: u8) -> Self {
         Self { slots, ..Self::default() }
     }
@@ -109,12 +109,12 @@ impl Judge {
         self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
     }
 
-    /// Whether something of `who` leads.
+    /// Returns whether something of `who` leads.
     pub fn is_leading(&self, who: Who) -> bool {
         self.alive.iter().any(|(other, ..)| *other == who)
     }
 
-    /// Whether somebody leads each slot now.
+    /// Returns whether somebody leads each slot now.
     pub fn is_led(&self) -> bool {
         let is_led = |slot| self.alive.iter().any(|(_, _, token)| *token > 0 && self.slot_of(*token) == slot);
         (0..self.slots).map(Slot).all(is_led)

@@ -36,7 +36,7 @@ impl Peer {
         Self { who, clock, cut: false, machine: ClientGo::start(who.to_string(), TIMES, clock.boot(0)) }
     }
 
-    /// Whether it has something to do now.
+    /// Returns whether the peer has something to do now.
     pub fn has_work(&self, now: Ns) -> bool {
         self.timeout() <= now
     }

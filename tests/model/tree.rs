@@ -31,7 +31,7 @@ pub struct Tree {
     hides: bool,
     /// The workload says that it is ready.
     notifies: bool,
-    /// It stands by frozen, in two processes.
+    /// The workload stands by frozen, in two processes.
     freezes: bool,
     /// Init has seen that it is frozen. Until then it stops whatever runs again.
     is_seen: bool,
@@ -49,13 +49,13 @@ struct Process {
     /// Role signals that it has not obeyed yet.
     orders: VecDeque<(Role, u64)>,
     stopped: bool,
-    /// It was continued, and init has not asked.
+    /// True if the process was continued, and init has not asked.
     continued: bool,
     /// A stranger has continued it, and init must have found that by then.
     strays: Option<Ns>,
 }
 
-/// What a process is to its container.
+/// A process's part in its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Workload,
@@ -90,7 +90,7 @@ enum Errand {
     Resume(u64),
 }
 
-/// Whether a forked child runs the workload.
+/// A forked child's pid, and whether it runs the workload.
 pub type Spawned = (i32, Result<(), NotSpawned>);
 
 impl Tree {
@@ -130,7 +130,7 @@ impl Tree {
         self.add(Stage::Forked(Errand::Resume(token), Some(not_after)))
     }
 
-    /// Whether all of it is stopped, and the main process was not continued; whatever is not is stopped, if it is to `stop`.
+    /// Returns whether all of it is stopped, and the main process was not continued. With `stop`, stops all that is not.
     pub fn is_frozen(&mut self, stop: bool) -> bool {
         let living = || self.processes.iter().filter(|process| !matches!(process.stage, Stage::Zombie(_)));
         let all = living().any(|process| process.part == Part::Workload) && living().all(|process| process.stopped || self.blind);
@@ -142,7 +142,7 @@ impl Tree {
         self.is_seen
     }
 
-    /// Whether a stranger could continue this part.
+    /// Returns whether a stranger could continue this part.
     pub fn is_stopped(&self, part: Part) -> bool {
         self.processes.iter().any(|process| process.part == part && process.stopped && process.dies.is_none())
     }
@@ -157,7 +157,7 @@ impl Tree {
         process.continued && !self.blind
     }
 
-    /// Whether somebody should have been found by now.
+    /// Returns whether somebody should have been found by now.
     pub fn strays(&self, now: Ns) -> bool {
         self.processes.iter().any(|process| process.strays.is_some_and(|by| by <= now))
     }
@@ -179,7 +179,7 @@ impl Tree {
         pid
     }
 
-    /// Whether a process can take a step now, except `dawdling` workloads and hooks.
+    /// Returns whether a process can take a step now, except `dawdling` workloads and hooks.
     pub fn has_work(&self, now: Ns, dawdles: bool) -> bool {
         self.processes.iter().any(|process| match process.stage {
             Stage::Forked(..) => true,
@@ -203,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// One process takes its step: a forked child runs its errand, the workload obeys an order and reports it, a hook ends.
+    /// Lets one process take its step: a forked child runs its errand, the workload obeys an order and reports it, a hook ends.
     pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Notification>) {
         // A signal is taken after those that were sent before it.
         let waits = |process: &Process| match process.stage {
@@ -335,7 +335,7 @@ impl Tree {
         }
     }
 
-    /// Whether this process was forked, and has not run its errand.
+    /// Returns whether this process was forked, and has not run its errand.
     pub fn is_forked(&self, pid: i32) -> bool {
         self.processes.iter().any(|process| process.pid == pid && matches!(process.stage, Stage::Forked(..)))
     }
@@ -347,17 +347,17 @@ impl Tree {
         }
     }
 
-    /// Whether it has orders that it has not obeyed.
+    /// Returns whether there are orders that are not obeyed yet.
     pub fn has_orders(&self) -> bool {
         self.processes.iter().any(|process| !process.orders.is_empty())
     }
 
-    /// Whether the workload runs and leads.
+    /// Returns whether the workload runs and leads.
     pub fn is_leading(&self) -> bool {
         self.processes.iter().any(|process| process.part == Part::Workload && matches!(process.stage, Stage::Runs(Some(_))))
     }
 
-    /// Whether the workload runs, and may say something.
+    /// Returns whether the workload runs, and may say something.
     pub fn is_running(&self) -> bool {
         self.processes.iter().any(|process| process.part == Part::Workload && matches!(process.stage, Stage::Runs(_)))
     }
@@ -376,7 +376,7 @@ impl Tree {
         !self.processes.is_empty()
     }
 
-    /// Whether there is a process that SIGKILL has not reached.
+    /// Returns whether there is a process that SIGKILL has not reached.
     pub fn is_untouched(&self) -> bool {
         self.processes.iter().any(|process| !matches!(process.stage, Stage::Zombie(_)) && process.dies.is_none())
     }
@@ -404,14 +404,14 @@ impl Tree {
         Some(exit)
     }
 
-    /// What a scan finds.
+    /// Scans the processes, as init does.
     pub fn scan(&self, killed: bool) -> Scan {
         let hidden = |process: &&Process| self.hides && matches!(process.stage, Stage::Runs(_));
         let left: Vec<i32> = self.processes.iter().filter(|process| !hidden(process)).map(|process| process.pid).collect();
         Scan { clean: left.is_empty(), left, denied: false, killed }
     }
 
-    /// Whether every process runs, and goes on.
+    /// Returns whether every process runs, and goes on.
     pub fn rests(&self) -> bool {
         let steady = |process: &Process| matches!(process.stage, Stage::Runs(_)) && process.dies.is_none();
         self.processes.iter().all(steady) && !self.has_orders()
@@ -429,7 +429,7 @@ impl Process {
         self.part == Part::Hook && self.dies.is_none() && matches!(self.stage, Stage::Runs(_))
     }
 
-    /// Whether it has something to do.
+    /// Returns whether the process has something to do.
     fn is_busy(&self) -> bool {
         !self.orders.is_empty() || self.is_running_hook()
     }

@@ -24,7 +24,7 @@ use crate::{
     witness::{self, WitnessProcess},
 };
 
-/// One life of a replica: its container from start to end.
+/// A life of a replica: its container from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Who {
     /// Which replica.
@@ -166,7 +166,7 @@ impl World {
         working.into_iter().filter(|(_, works)| *works).map(|(actor, _)| actor).collect()
     }
 
-    /// One step of an actor.
+    /// Takes one step of an actor.
     pub fn act(&mut self, on: usize, actor: Actor, setups: &[Setup]) {
         match actor {
             Actor::Runtime => {

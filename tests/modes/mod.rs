@@ -1,4 +1,4 @@
-//! What runs on replicas that do not lead, on a real kube-apiserver: frozen programs, and others.
+//! Programs on replicas that do not lead, on a real kube-apiserver: frozen ones, and others.
 
 use std::time::Duration;
 

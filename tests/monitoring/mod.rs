@@ -68,7 +68,7 @@ fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Option<Output>
     Some(output)
 }
 
-/// What Prometheus itself takes of deploy/monitoring/alerts.yaml.
+/// Returns the part of deploy/monitoring/alerts.yaml that Prometheus itself takes.
 fn rules() -> Value {
     let text = fs::read_to_string(format!("{ROOT}/deploy/monitoring/alerts.yaml")).expect("alerts");
     let mut object: Value = serde_saphyr::from_str(&text).expect("YAML");

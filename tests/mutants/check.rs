@@ -24,7 +24,7 @@ pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", 
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
-/// What was built of all the mutants.
+/// The test binaries built with all mutants.
 pub(crate) struct Checks {
     executables: BTreeMap<String, PathBuf>,
     /// The mutants that do not compile, and why.
@@ -72,7 +72,7 @@ impl Checks {
         lines.iter().find_map(|line| failed(line)).map(str::to_owned)
     }
 
-    /// What this simulation reports, and after how many terms.
+    /// Runs this simulation for at most so many terms; returns its report if it fails, and after how many terms.
     pub(crate) fn simulation(&self, name: &str, mutant: usize, terms: u64) -> Option<String> {
         let mut command = self.command(name, mutant, 3_600);
         command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");

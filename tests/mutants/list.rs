@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use crate::weave::{Change, weave};
 
-/// One mutant: a rule, or the part of a sentence that makes it exact, removed.
+/// A mutant: a rule, or the part of a sentence that makes it exact, removed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Mutant {
     /// Unique.
     pub(crate) name: String,
-    /// Of the law, or of the protocol of transactions; 0 is the text before its rules.
+    /// Number of the rule, in the law or in the protocol of transactions; 0 is the text before its rules.
     pub(crate) rule: usize,
     /// The part of the rule that is removed, quoted.
     pub(crate) sentence: String,
@@ -66,7 +66,7 @@ impl Mutant {
         }
     }
 
-    /// Whether its rule is one of the protocol of transactions.
+    /// Returns whether its rule is one of the protocol of transactions.
     pub(crate) fn is_of_transactions(&self) -> bool {
         self.file.starts_with("src/transaction")
     }

@@ -28,7 +28,7 @@ struct Wanted {
     words: Vec<String>,
 }
 
-/// What found a mutant.
+/// The checks that found a mutant.
 #[derive(Debug, Default)]
 struct Found {
     unit: Option<Vec<String>>,

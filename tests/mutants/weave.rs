@@ -3,14 +3,14 @@
 
 use std::{ops::Range, path::PathBuf};
 
-/// One change of a text.
+/// A change of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// The mutant's number; 0 means none.
     pub(crate) number: usize,
     /// Relative to the root of the repository.
     pub(crate) file: PathBuf,
-    /// What is replaced.
+    /// The part of the text that is replaced.
     pub(crate) span: Range<usize>,
     /// The replacement.
     pub(crate) text: String,

@@ -1,4 +1,4 @@
-//! What only the start of a program needed is dropped from its memory.
+//! Memory that only a program's start needed is dropped.
 
 use std::{env, fs};
 

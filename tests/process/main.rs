@@ -1,4 +1,4 @@
-//! What tenure does to processes, tested on real ones, mostly in fresh PID namespaces.
+//! Tests what tenure does to processes, on real ones, mostly in fresh PID namespaces.
 
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 

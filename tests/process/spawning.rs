@@ -1,4 +1,4 @@
-//! What a child inherits and what not, and that a child started too late runs nothing.
+//! A child inherits only what it should, and runs nothing if it is started too late.
 
 use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path, process::Stdio};
 

@@ -298,7 +298,7 @@ test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent
     wait_until("the shell to reap its own", || count_all() == everybody - 3);
 });
 
-/// What init does on a planned stop: reap, make a pass, wait for SIGCHLD or the pause.
+/// Does what init does on a planned stop: reap, make a pass, wait for SIGCHLD or the pause.
 fn sweep(scope: Scope<'_>, electors: &[Pid]) -> Option<Left> {
     let mut sweep = KillSweep::open().expect("/proc");
     let began = tenure::clock::boot();

@@ -51,7 +51,7 @@ pub(crate) fn enter(name: &str, world: &World, body: fn()) {
     assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
 }
 
-/// Whether this is the test binary inside a [`World`].
+/// Returns whether this is the test binary inside a [`World`].
 pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }

@@ -1,4 +1,4 @@
-//! One container: init with the shipping turn, its elector, and the processes under it.
+//! A container: init with the shipping turn, its elector, and the processes under it.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
@@ -59,7 +59,7 @@ pub struct Container {
     fuse: Fuse,
     /// The term in which init has heard that the Lease is about to be released.
     pub void: Option<Term>,
-    /// What the workload may read.
+    /// The term's page, which the workload may read.
     page: TermStatus,
     alarm: Alarm,
     signals: VecDeque<i32>,
@@ -67,13 +67,13 @@ pub struct Container {
     undead: Vec<(i32, bool)>,
     /// The workload's main process, until it is reaped.
     main: Option<i32>,
-    /// What became of its start, once that is known and until init hears of it.
+    /// The outcome of its start, once that is known and until init hears of it.
     outcome: Option<Outcome>,
     /// The child that tells the workload its role, and the mark that it sets before.
     teller: Option<(i32, Option<u64>)>,
     /// Hooks and probes, each until all of its group is gone.
     helpers: Vec<i32>,
-    /// What waits in NOTIFY_SOCKET.
+    /// The datagrams that wait in NOTIFY_SOCKET.
     words: VecDeque<(i32, Word)>,
     /// The token of the last Lead.
     token: String,
@@ -183,7 +183,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// Whether this elector of it can hear from the server.
+    /// Returns whether this elector of it can hear from the server.
     pub fn hears(&self, child: Child) -> bool {
         !self.over && self.elector.as_ref().is_some_and(|elector| elector.child == child && !elector.is_dead)
     }
@@ -262,14 +262,14 @@ impl Container {
         }
     }
 
-    /// Whether this is the first word about the end of a lead, to the workload or to others.
+    /// Returns whether this is the first word about the end of a lead, to the workload or to others.
     fn ends_a_lead(&self, action: &Action) -> bool {
         let stops = matches!(action, Action::Signal { signal, .. } if *signal == self.node.config.workload.stop.signal);
         let tells = matches!(action, Action::Tell(ToElector::Stopping { .. } | ToElector::Stopped { .. }));
         stops || tells || matches!(action, Action::TellRole { not_after: None, .. })
     }
 
-    /// What the workload may read is taken back before it is told to stop, and before others are told of that (law 3).
+    /// Checks that the page is taken back before the workload is told to stop, and before others are told of that (law 3).
     fn read(&self, ends: bool, leads: bool, e: &mut Engine) {
         let now = self.clock().boot(e.now);
         if ends && self.page.soft > now || !leads && self.page.hard > now {

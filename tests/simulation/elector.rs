@@ -1,4 +1,4 @@
-//! One elector process: the shipping election in its shipping turn, and the second guard.
+//! An elector process: the shipping election in its shipping turn, and the second guard.
 //!
 //! Owns the process: its ends of the link, its one request, its stops and its end.
 
@@ -31,7 +31,7 @@ pub struct ElectorProcess {
     pub to_elector: VecDeque<ToElector>,
     /// None of its code runs any more; its end of the link is closed.
     pub is_dead: bool,
-    /// It can be reaped, too.
+    /// True if the process can be reaped, too.
     pub is_zombie: bool,
     pub outstanding: Option<Outstanding>,
     /// The number of the watch in use.
@@ -40,7 +40,7 @@ pub struct ElectorProcess {
     is_up: bool,
     frozen: bool,
     frozen_until: Ns,
-    /// It will be stopped before the step of this number, for this long.
+    /// The step before which the elector will be stopped, and for how long.
     freeze_before: Option<(u32, Ns)>,
     alarm: Alarm,
     inbox: VecDeque<Arrived>,
@@ -61,7 +61,7 @@ pub struct Outstanding {
 }
 
 impl ElectorProcess {
-    /// One that init has just started.
+    /// Returns an elector that init has just started.
     pub fn start(child: Child, initial: InitialState) -> Self {
         Self {
             child,
@@ -83,7 +83,7 @@ impl ElectorProcess {
         }
     }
 
-    /// Whether its guard would act at H.
+    /// Returns whether its guard would act at H.
     pub fn guards(&self) -> bool {
         !self.is_dead && !self.frozen && self.turn.is_some()
     }

@@ -1,4 +1,4 @@
-//! What drives a run: events in the order of real time, one source of randomness, the judge, the story.
+//! The engine that drives a run: events in the order of real time, one source of randomness, the judge, the story.
 //!
 //! Everything that happens follows from the seed. The story is recorded only where somebody will read it.
 
@@ -18,7 +18,7 @@ use crate::{
     network::{Flight, Reply},
 };
 
-/// One life of a replica: its container from start to end.
+/// A life of a replica: its container from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
     /// Which replica.
@@ -81,7 +81,7 @@ pub enum Event {
     Obeys(Child),
     /// The workload says how it is.
     Says(Child),
-    /// What somebody has continued should be dead, after this span.
+    /// A process that somebody has continued should be dead, after this span.
     Strays(Child, Ns),
     /// A process ends, for whatever reason.
     Ends(Child),
@@ -101,9 +101,9 @@ pub enum Event {
     Peer,
     /// The nemesis injects a fault.
     Strike,
-    /// It injects this fault into that replica.
+    /// The nemesis injects this fault into that replica.
     Aimed(Who, Fault),
-    /// What excused that two ran at once is over.
+    /// The excuse for two that ran at once is over.
     Settles,
     /// All faults are over.
     Calm,
@@ -140,7 +140,7 @@ pub struct Engine {
     pub now: Ns,
     /// The one source of randomness.
     pub rng: Rng,
-    /// What must hold.
+    /// The properties that must hold.
     pub judge: Judge,
     /// Events so far.
     pub events: u64,

@@ -1,4 +1,4 @@
-//! What a replica may write (laws 8, 12, 14 and 17), and that what others wrote stays.
+//! Checks what a replica may write (laws 8, 12, 14 and 17), and that what others wrote stays.
 
 use serde_json::Value;
 use tenure::election::{
@@ -35,7 +35,7 @@ pub struct Write<'w> {
 }
 
 impl Write<'_> {
-    /// What is wrong with it.
+    /// Returns what is wrong with the write, if anything.
     pub fn wrong(&self) -> Option<&'static str> {
         let new = Spec(self.new);
         if !new.six("renewTime") {
@@ -167,7 +167,7 @@ fn nobodys(old: Option<&Spec<'_>>, new: &Spec<'_>) -> Option<&'static str> {
     (new.seconds() < old.seconds()).then_some("shortens what nobody holds")
 }
 
-/// Whether somebody holds it.
+/// Returns the state of the Lease: whether somebody holds it.
 pub fn state_of(object: &Value) -> Option<LeaseState> {
     LeaseRecord::read(object.clone().into()).map(|record| record.state())
 }
@@ -176,7 +176,7 @@ fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
     object["metadata"]["annotations"][name].as_str()
 }
 
-/// What others wrote. (Admission and replicas add labels of their own.)
+/// Returns the parts that others wrote. (Admission and replicas add labels of their own.)
 fn foreign(object: &Value) -> [&Value; 3] {
     let metadata = &object["metadata"];
     [&metadata["labels"][LABEL], &metadata["annotations"][LABEL], &metadata["finalizers"]]

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens.
+//! The judge: it checks what must hold in every run.
 //!
 //! Owns the properties; sees everything, takes part in nothing. Two terms that run at one instant, of two replicas or of one, are a
 //! violation unless one of [`Uncovered`] was injected into that very term. The first violation ends the run.
@@ -25,7 +25,7 @@ mod conformity;
 /// uid, acquireTime and leaseTransitions of a term.
 pub type Held = (String, String, i32);
 
-/// What the law does not cover, and says so.
+/// Faults that the law says it does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Uncovered {
     /// Init is stopped, the elector is stopped or dead, and the kernel's fuse does not know the process.
@@ -40,7 +40,7 @@ pub enum Uncovered {
     Copied,
 }
 
-/// What is known of the Lease of one slot.
+/// The judge's knowledge of the Lease of one slot.
 #[derive(Debug, Default)]
 struct History {
     /// The greatest token under which anything ran.
@@ -53,13 +53,13 @@ struct History {
     since: Ns,
 }
 
-/// What is known of a replica.
+/// The judge's knowledge of a replica.
 #[derive(Debug, Default)]
 struct Replica {
     identity: String,
     /// D.
     duration: Ns,
-    /// Of a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
+    /// For a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
     keeps: Option<(bool, bool)>,
     /// Since when it, its network and its hold have been without faults.
     trouble: Ns,
@@ -75,7 +75,7 @@ struct Running {
     token: u64,
     /// The kernel kills it at H.
     covered: bool,
-    /// One that cannot know of it has taken the Lease beside it: what follows from that is not covered either.
+    /// A life that cannot know of it has taken the Lease beside it: what follows from that is not covered either.
     unseen: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct Judge {
     pub wait_limit: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
-    /// What each one has seen, where it counts.
+    /// The terms that each one has seen, where that counts.
     sights: Option<Sights>,
     /// Processes that run as leaders.
     alive: BTreeMap<(Who, i32), Running>,
@@ -104,7 +104,7 @@ pub struct Judge {
     tokens: BTreeMap<u64, Who>,
     /// When the write was sent by which the latest run began, and whether another is to wait for its interval however it ends.
     began: Option<(Ns, bool)>,
-    /// What is known of the Lease of each slot.
+    /// The histories of the Leases, by slot.
     histories: BTreeMap<Slot, History>,
     /// The versions of the Leases of other slots than the first.
     others: BTreeMap<u64, Slot>,
@@ -128,7 +128,7 @@ pub struct Judge {
     writes: VecDeque<(u64, Ns)>,
     /// Everybody who was ever asked to step down.
     asked: BTreeSet<String>,
-    /// What is known of each replica.
+    /// The judge's knowledge of each replica.
     replicas: Vec<Replica>,
     /// Until when what was injected into a replica counts.
     uncovered: BTreeMap<(Uncovered, Who), Ns>,
@@ -297,7 +297,7 @@ impl Judge {
         }
     }
 
-    /// That process is dead.
+    /// Records that the process is dead.
     pub fn gone(&mut self, who: Who, pid: i32) {
         self.alive.remove(&(who, pid));
     }
@@ -313,7 +313,7 @@ impl Judge {
         self.hung.iter().count()
     }
 
-    /// Of the Lease whose version this token is.
+    /// Returns the slot of the Lease whose version this token is.
     fn slot_of(&self, token: u64) -> Slot {
         self.others.get(&token).copied().unwrap_or_default()
     }
@@ -337,7 +337,7 @@ impl Judge {
         self.hung = Some(who);
     }
 
-    /// Whether anything of `who` runs.
+    /// Returns whether anything of `who` runs.
     pub fn runs_for(&self, who: Who) -> bool {
         self.alive.keys().any(|(other, _)| *other == who)
     }

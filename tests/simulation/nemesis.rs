@@ -1,4 +1,4 @@
-//! What goes wrong, and what people do to the Lease.
+//! The nemesis: faults, and changes that people make to the Lease.
 //!
 //! Owns the faults, each of which reports whether it took effect. Of what the law does not cover, nobody forges the mark of a
 //! release, shortens a duration or restores an older spec; the rest is told to the judge where it is injected.
@@ -67,7 +67,7 @@ faults! {
     Losses,
     /// Answers are slow.
     SlowAnswers,
-    /// One replica is cut off for longer than its term lasts.
+    /// A replica is cut off for longer than its term lasts.
     Isolate,
     /// The last answer before that is slow, too.
     LastAnswer,
@@ -126,7 +126,7 @@ faults! {
     KillBoth,
 }
 
-/// What hangs permanently at the end.
+/// The part that hangs permanently at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hang {
     /// The init that leads.
@@ -136,27 +136,27 @@ pub enum Hang {
 }
 
 impl Fault {
-    /// Whether it makes sense directly after a step of one replica.
+    /// Returns whether the fault makes sense directly after a step of one replica.
     pub const fn is_aimed(self) -> bool {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause) && !self.is_schedule()
     }
 
-    /// Whether it makes sense only where workloads are frozen.
+    /// Returns whether the fault makes sense only where workloads are frozen.
     pub const fn is_of_the_frozen(self) -> bool {
         matches!(self, Self::Stir | Self::Forward)
     }
 
-    /// Whether it makes sense only where there are several Leases.
+    /// Returns whether the fault makes sense only where there are several Leases.
     pub const fn is_of_pools(self) -> bool {
         matches!(self, Self::Unlabel | Self::Resize | Self::NoList)
     }
 
-    /// Whether it is a sequence of others.
+    /// Returns whether the fault is a sequence of others.
     pub const fn is_schedule(self) -> bool {
         matches!(self, Self::Interregnum | Self::TwiceGone | Self::Overtaken | Self::WipedAtOnce | Self::Labels)
     }
 
-    /// Whether no Lease is free after it that its holder did not give back.
+    /// Returns whether every Lease that is free after the fault was given back by its holder.
     pub const fn leaves_the_holder(self) -> bool {
         !matches!(
             self,
@@ -173,7 +173,7 @@ impl Fault {
         )
     }
 
-    /// Whether it stops init.
+    /// Returns whether the fault stops init.
     pub const fn stops_init(self) -> bool {
         matches!(self, Self::StopInit | Self::StopBoth | Self::Suspend)
     }

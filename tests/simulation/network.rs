@@ -39,7 +39,7 @@ pub struct Reply {
 /// How the server treats requests that it does not carry out, or answers wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// It works normally.
+    /// The server works normally.
     Fine,
     /// 429.
     Busy,
@@ -57,7 +57,7 @@ pub enum Mood {
     Unserved,
     /// 409, to whatever is asked.
     Conflicting,
-    /// What is no Lease, carried out or not.
+    /// An answer that is no Lease, whether the request is carried out or not.
     Garbled,
 }
 

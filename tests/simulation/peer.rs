@@ -16,7 +16,7 @@ use crate::{
     world::World,
 };
 
-/// What a seed determines for it.
+/// The peer's habits, which the seed determines.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     pub times: Times,
@@ -42,7 +42,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One that starts now, as the replica with this number.
+    /// Returns a peer that starts now, as the replica with this number.
     pub fn start(who: Who, road: Road, habits: Habits, e: &Engine) -> Self {
         let machine = ClientGo::start(format!("peer_{who}"), habits.times, habits.clock.boot(e.now));
         Self { who, road, habits, machine, alarm: Alarm::off(), crash: Ns::MAX }
@@ -62,7 +62,7 @@ impl Peer {
 }
 
 impl Peer {
-    /// It crashes then at the latest, if it leads by then.
+    /// Makes the peer crash by then, if it leads by then.
     pub fn crashes_by(&mut self, at: Ns, e: &mut Engine) {
         if self.crash != Ns::MAX {
             self.crash = self.crash.min(at);

@@ -1,4 +1,4 @@
-//! What a seed determines: the nodes, their settings and habits, and which faults there are.
+//! The plan that a seed determines: the nodes, their settings and habits, and which faults there are.
 //!
 //! A run has only some kinds of faults, some of them often, so that each gets its turn without interference from the rest.
 
@@ -23,7 +23,7 @@ use crate::{
     tree::{ON_FOLLOW, ON_LEAD},
 };
 
-/// What a seed determines for the whole run.
+/// The plan of the whole run, which the seed determines.
 #[derive(Debug)]
 pub struct Plan {
     /// For how long there are faults.
@@ -46,7 +46,7 @@ pub struct Plan {
     pub common: Option<u64>,
     /// A term may be gone with its record before whoever takes the Lease has seen it: the law does not cover that.
     pub unseen: bool,
-    /// What hangs permanently at the end.
+    /// The part that hangs permanently at the end.
     pub hang: Option<Hang>,
     /// How soon one term follows another.
     pub pace: Pace,
@@ -62,7 +62,7 @@ pub struct Plan {
     pub peer: Option<peer::Habits>,
     /// How many Leases there are, of which a replica holds one.
     pub slots: u8,
-    /// What there is in the beginning.
+    /// The Lease at the beginning.
     pub start: Start,
     /// No request is carried out later than this after its first byte.
     pub latest: Ns,
@@ -79,7 +79,7 @@ pub enum Pace {
     Rapid,
 }
 
-/// What a seed determines for one replica.
+/// A replica's node and settings, as the seed determines them.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub name: String,
@@ -127,9 +127,9 @@ pub struct Habits {
     pub foreign: f64,
     /// Fraction of answers to probes that are none.
     pub ill: f64,
-    /// It says itself whether it is ready and live, on NOTIFY_SOCKET.
+    /// The workload says itself whether it is ready and live, on NOTIFY_SOCKET.
     pub tells: bool,
-    /// It is frozen until it leads.
+    /// The workload is frozen until it leads.
     pub freezes: bool,
     /// Fraction of hooks and probes that leave a process behind.
     pub leaves: f64,
@@ -155,13 +155,13 @@ impl Node {
         if workload.candidate == Candidate::Ready { nanos(workload.unready_after) } else { 0 }
     }
 
-    /// Of a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
+    /// For a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
     pub fn keeps(&self) -> Option<(bool, bool)> {
         let TaskConfig { after_crash, on_failure, .. } = self.config.task;
         self.preset.task().map(|_| (after_crash == AfterCrash::Wait, on_failure == OnFailure::Rest))
     }
 
-    /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
+    /// Returns whether its terms expire only through faults: the delays of its CPU and its network are negligible.
     pub fn is_quick(&self) -> bool {
         let wait_limit = nanos(self.config.lease.attempt_timeout);
         self.wake < 10 * MS && self.usual < wait_limit / 8
@@ -188,16 +188,16 @@ impl Plan {
     }
 }
 
-/// What breaks a bound that the law relies on: the judge has to report it.
+/// A breach of a bound that the law relies on: the judge has to report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// The clock of a follower is wrong by three times rho.
     FastClock,
     /// SIGKILL takes effect long after killMargin.
     LateDeath,
-    /// What a term leaves behind outlives it unseen, so that the next one of the same replica runs beside it.
+    /// A term's leftovers outlive it unseen, so that the next one of the same replica runs beside them.
     Leftovers,
-    /// What a stranger continues without a Lease runs on.
+    /// A process that a stranger continues without a Lease runs on.
     Strays,
 }
 

@@ -14,7 +14,7 @@ const NAME: &str = "lease";
 /// The creation time of everything, which nobody looks at.
 const CREATED: &str = "2027-01-15T08:00:00Z";
 
-/// What there is in the beginning.
+/// The Lease at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// No Lease.
@@ -104,12 +104,12 @@ impl Leases {
     }
 }
 
-/// Whether a watch shows it: of one slot by its name, of several by the label.
+/// Returns whether a watch shows the Lease: that of one slot by its name, of several by the label.
 pub fn is_shown(lease: &Value, slots: u8) -> bool {
     if slots > 1 { is_labelled(lease) } else { lease["metadata"]["name"] == NAME }
 }
 
-/// What a watch of so many slots shows of a change: a Lease that loses its label is gone.
+/// Returns what a watch of so many slots shows of a change: a Lease that loses its label is gone.
 pub fn shown(change: &Change, slots: u8) -> Option<Watched> {
     match &change.after {
         Some(after) if is_shown(after, slots) => Some(Watched::Changed(Arc::clone(after))),
@@ -120,7 +120,7 @@ pub fn shown(change: &Change, slots: u8) -> Option<Watched> {
     }
 }
 
-/// Whether a list of several slots shows it.
+/// Returns whether a list of several slots shows the Lease.
 pub fn is_labelled(lease: &Value) -> bool {
     lease["metadata"]["labels"][SLOTS] == NAME
 }

@@ -66,7 +66,7 @@ pub enum Admission {
     Sound,
     /// An acquisition gets a shorter duration than it asks for.
     Shortens,
-    /// It keeps the existing spec, and adds a label.
+    /// The existing spec is kept, and a label is added.
     Reverts,
 }
 

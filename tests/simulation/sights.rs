@@ -30,7 +30,7 @@ impl Sights {
         }
     }
 
-    /// Whether `who` cannot know of the term with this uid and acquireTime.
+    /// Returns whether `who` cannot know of the term with this uid and acquireTime.
     pub fn is_stranger(&self, who: Who, uid: &str, acquired: &str) -> bool {
         self.0.get(&who).is_none_or(|seen| !seen.iter().any(|term| term == &[uid, acquired]))
     }

@@ -1,4 +1,4 @@
-//! What was simulated, in numbers.
+//! Counts what was simulated.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

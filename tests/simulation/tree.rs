@@ -58,7 +58,7 @@ struct Process {
     group: Option<i32>,
     /// Since when it is stopped, if it is.
     stopped: Option<Ns>,
-    /// It was continued, and init has not asked.
+    /// True if the process was continued, and init has not asked.
     continued: bool,
     /// When a stranger last continued it.
     stirred: Ns,
@@ -93,9 +93,9 @@ struct Manner {
     dies_in: Ns,
     /// Forks while others are being killed.
     breeds: bool,
-    /// It changed its user, so nobody may kill it: it ends with init.
+    /// The process changed its user, so nobody may kill it: it ends with init.
     foreign: bool,
-    /// It is the workload's main process.
+    /// True for the workload's main process.
     main: bool,
     /// Nothing finds or kills it.
     hidden: bool,
@@ -114,7 +114,7 @@ pub enum Killer {
     Fuse,
 }
 
-/// What a forked child's pipe reports of its start.
+/// The outcome of a start, as the forked child's pipe reports it.
 pub type Outcome = Result<(), NotSpawned>;
 
 impl Tree {
@@ -283,7 +283,7 @@ impl Tree {
         }
     }
 
-    /// One SIGKILL from outside.
+    /// Sends one SIGKILL from outside.
     pub fn murder(&mut self, e: &mut Engine) {
         let runs = |process: &&mut Process| matches!(process.stage, Stage::Runs { .. } | Stage::Stands) && !process.killed;
         if let Some(process) = self.processes.iter_mut().find(runs) {
@@ -334,12 +334,12 @@ impl Tree {
         Some(exit)
     }
 
-    /// Whether no SIGKILL to this process is pending.
+    /// Returns whether no SIGKILL to this process is pending.
     pub fn lives(&self, pid: i32) -> bool {
         self.processes.iter().any(|process| process.pid == pid && !process.killed)
     }
 
-    /// What a scan finds.
+    /// Scans the processes, as init does.
     pub fn scan(&self, killed: bool) -> Scan {
         let found = self.processes.iter().filter(|process| !process.manner.hidden);
         let left: Vec<i32> = found.map(|process| process.pid).collect();

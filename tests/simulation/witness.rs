@@ -89,7 +89,7 @@ impl World {
         is_killed
     }
 
-    /// It starts.
+    /// Starts the witness.
     pub fn witness_up(&mut self, replica: usize) {
         let Some(witness) = self.witnesses.get_mut(&replica) else { return };
         witness.life -= 1;

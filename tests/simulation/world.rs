@@ -153,7 +153,7 @@ impl World {
         container.map(|container| does(container, &mut self.e)).is_some()
     }
 
-    /// One more replica, whose container runs already.
+    /// Adds a replica, whose container runs already.
     pub fn add(&mut self, container: Container) {
         let node = container.node.clone();
         let road = Road::new(node.usual, self.plan.latest);
@@ -342,7 +342,7 @@ impl World {
     }
 }
 
-/// Whether it empties the Lease, lets it rest, or deletes it.
+/// Returns whether the request empties the Lease, lets it rest, or deletes it.
 fn is_release(request: &Request) -> bool {
     match request {
         Request::Replace(object) => object["spec"]["holderIdentity"] == "" || state_of(object) == Some(LeaseState::Resting),

@@ -43,12 +43,12 @@ impl Api {
         &self.client
     }
 
-    /// One request, which must be answered.
+    /// Sends a request, which must be answered.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         self.attempt(method, path, body).await.expect("an answer")
     }
 
-    /// One request.
+    /// Sends a request.
     ///
     /// # Errors
     /// No complete answer comes back.
@@ -68,7 +68,7 @@ impl Api {
         body
     }
 
-    /// One Lease on it.
+    /// Returns access to one Lease.
     pub fn lease(&self, namespace: &str, name: &str) -> Lease {
         Lease { api: self.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
@@ -142,7 +142,7 @@ impl Api {
     }
 }
 
-/// What a Role allows.
+/// The verbs that a Role allows.
 #[derive(Clone, Debug)]
 pub struct Verbs {
     /// On the named Lease.
@@ -190,7 +190,7 @@ impl Verbs {
     }
 }
 
-/// One Lease, as an administrator or a rival sees and changes it.
+/// A Lease, as an administrator or a rival sees and changes it.
 #[derive(Clone)]
 pub struct Lease {
     api: Api,

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-/// One answered request.
+/// An answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Unique for each request.

@@ -19,7 +19,7 @@ pub struct Times {
     pub lease: u64,
     pub renew_deadline: Duration,
     pub retry_period: Duration,
-    /// Of one request, except those of a release, which share another renewDeadline.
+    /// Timeout of one request, except those of a release, which share another renewDeadline.
     pub timeout: Duration,
     /// releaseOnCancel.
     pub releases: bool,
@@ -34,7 +34,7 @@ pub struct ClientGo {
     observed: Option<(Instant, Arc<Value>)>,
     /// Until when it leads.
     leads: Option<Instant>,
-    /// It has led and has only to release, until this instant.
+    /// The deadline of its release, once it has led.
     leaves: Option<Instant>,
     next: Instant,
     awaited: Option<Awaited>,
@@ -51,18 +51,18 @@ struct Awaited {
 /// Its actions.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    /// It sends this request.
+    /// Sends this request.
     Asks(RequestId, Request),
-    /// It starts to lead, with this token.
+    /// Starts to lead, with this token.
     Leads(String),
-    /// It has not renewed in time, and no longer leads.
+    /// Fails to renew in time, and no longer leads.
     Ends,
     /// Its process has ended, and is to be restarted.
     Exits,
 }
 
 impl ClientGo {
-    /// One that starts now.
+    /// Returns a replica that starts now.
     pub fn start(name: String, times: Times, now: Instant) -> Self {
         Self { name, times, observed: None, leads: None, leaves: None, next: now, awaited: None, requests: 0 }
     }
@@ -73,7 +73,7 @@ impl ClientGo {
         self.leads.map_or(next, |end| end.min(next))
     }
 
-    /// It does what is due.
+    /// Does what is due.
     pub fn step(&mut self, now: Now) -> Option<Deed> {
         if now.boot < self.timeout() {
             return None;
@@ -94,7 +94,7 @@ impl ClientGo {
         Some(self.ask(write.map_or(Request::Get, Request::Replace), now))
     }
 
-    /// It takes an answer in.
+    /// Takes in an answer.
     pub fn answered(&mut self, id: RequestId, answer: Answer, now: Now) -> Option<Deed> {
         let Awaited { writes, .. } = self.awaited.take_if(|awaited| awaited.id == id)?;
         if let Some(end) = self.leaves {
@@ -179,7 +179,7 @@ impl ClientGo {
     }
 }
 
-/// What it leaves in the Lease.
+/// Returns the Lease as the replica leaves it on release.
 fn mark(from: &Value, now: Now) -> Arc<Value> {
     let (mut lease, time) = (from.clone(), time(now));
     lease["spec"] = json!({

@@ -1,4 +1,4 @@
-//! What a page of the documentation lets its reader type.
+//! Reads from a page of the documentation what its reader types.
 
 /// The lines of the blocks of `sh`, without their comments.
 pub(crate) fn commands(page: &str) -> impl Iterator<Item = &str> {

@@ -1,9 +1,9 @@
-//! What a test cannot check where it runs. It says so, and fails where a complete run is asked for (`TENURE_COMPLETE=1`), unless the
-//! list `.ci/cannot` gives the reason why this kind of machine cannot.
+//! Reports what a test cannot check where it runs. That fails where a complete run is asked for (`TENURE_COMPLETE=1`), unless
+//! the list `.ci/cannot` gives the reason why this kind of machine cannot.
 
 use std::{fmt::Display, io::Write as _};
 
-/// One line for each: what is not checked, a colon, why.
+/// Known gaps, a line for each: what is not checked, a colon, why.
 const KNOWN: &str = include_str!("../../.ci/cannot");
 
 /// Says that this is not checked, and what stands in the way.

@@ -1,4 +1,4 @@
-//! What a process prints to a pipe or a terminal, line by line; each wait for a line has a deadline.
+//! Reads what a process prints to a pipe or a terminal, line by line; each wait for a line has a deadline.
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! What tests of whole replicas need: servers, faults between them and a replica, and witnesses of what happened.
+//! Support for tests of whole replicas: servers, faults between them and a replica, and witnesses of what happened.
 //!
 //! - [`server`] runs an API server: the embedded one or a real kube-apiserver with etcd.
 //! - [`api`] is an administrator's access to it: Leases as raw JSON, namespaces, minimal permissions.

@@ -1,4 +1,4 @@
-//! What /proc shows of a process at one moment; a caller that waits for a change must look again.
+//! Reads what /proc shows of a process at one moment; a caller that waits for a change must look again.
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
@@ -36,7 +36,7 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid)?.chars().next()
 }
 
-/// Whether it is gone, or a zombie.
+/// Returns whether the process is gone, or a zombie.
 pub(crate) fn is_dead(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }

@@ -37,7 +37,7 @@ pub struct Replica {
     _waiting: JoinHandle<()>,
 }
 
-/// What a replica is started with.
+/// Everything that a replica is started with.
 pub struct Launch {
     /// Its name.
     pub name: String,
@@ -198,7 +198,7 @@ impl Replica {
         .await
     }
 
-    /// Whether it is still there.
+    /// Returns whether the replica still runs.
     pub fn runs(&self) -> bool {
         self.ended.borrow().is_none()
     }

@@ -100,7 +100,7 @@ impl Server {
         kill(self.pid(program), signal).expect("it lives");
     }
 
-    /// One of its programs, which only a real server has.
+    /// Returns the pid of one of its programs, which only a real server has.
     pub fn pid(&self, program: Program) -> Pid {
         let pid = fs::read_to_string(self.directory.join(format!("{}.pid", program.as_str()))).expect("its id");
         Pid::from_raw(pid.trim().parse().expect("an id"))

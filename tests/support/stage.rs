@@ -221,7 +221,7 @@ impl Stage {
 pub struct Prepared {
     /// The proxy between it and the API server.
     pub proxy: Proxy,
-    /// What it is started with.
+    /// Everything that the replica is started with.
     pub launch: Launch,
 }
 

@@ -56,7 +56,7 @@ pub struct Life {
     pub processes: Vec<Process>,
 }
 
-/// One process of a life, with those that it forked.
+/// A process of a life, with those that it forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// When it started, in steps of 10 ms.

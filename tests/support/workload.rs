@@ -342,7 +342,7 @@ fn is_child() -> bool {
     matches!(unsafe { fork() }, Ok(ForkResult::Child))
 }
 
-/// What tenure told it in its environment.
+/// Returns what tenure told the workload in its environment.
 fn environment() -> Value {
     std::env::vars().filter(|(name, _)| name.starts_with("TENURE_") || name == "TRACEPARENT").collect()
 }

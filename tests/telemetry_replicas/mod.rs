@@ -1,4 +1,4 @@
-//! What whole replicas report of their transitions: to a collector, to the workload, in the Lease and in the log.
+//! Checks what whole replicas report of their transitions: to a collector, to the workload, in the Lease and in the log.
 
 use std::{path::Path, time::Duration};
 

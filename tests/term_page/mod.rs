@@ -1,4 +1,4 @@
-//! What a program reads of its term (docs/term.md), with whole replicas: the documented examples, and a replica that is cut off.
+//! Programs read their term (docs/term.md), with whole replicas: the documented examples, and a replica that is cut off.
 
 use std::{
     fs,
@@ -127,7 +127,7 @@ while :; do
     echo $before $answer $after $? $page
 done"#;
 
-/// Of /proc/uptime, which is CLOCK_BOOTTIME, rounded down to 10 ms.
+/// Parses a time of /proc/uptime, which is CLOCK_BOOTTIME, rounded down to 10 ms.
 fn instant(seconds: &str) -> Instant {
     Instant::BOOT + Duration::from_secs_f64(seconds.parse().expect("seconds"))
 }

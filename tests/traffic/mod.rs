@@ -176,7 +176,7 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     assert_eq!(addresses(&slice(&stage).await), [""; 0], "and where nobody follows it is gone too");
 }
 
-/// What a client has that asks as fast as it can, each time at the address that the slice has by then: who answered, and when. Ends after a
+/// Asks as fast as it can, each time at the address that the slice has by then; returns who answered, and when. Ends after a
 /// hundred answers of those for whom it waits.
 async fn ask(stage: &Stage, ports: &[(&str, u16)], is_awaited: impl Fn(&str) -> bool) -> Vec<(Instant, String)> {
     let mut answers = Vec::new();

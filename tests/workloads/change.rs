@@ -1,4 +1,4 @@
-//! What a change of leader took, step by step, as its replicas' spans say, and what a client saw of it.
+//! Measures a change of leader, step by step, as its replicas' spans say, and what a client saw of it.
 
 use std::{
     collections::BTreeSet,
@@ -18,9 +18,9 @@ use crate::collector::Seen;
 /// How the old leader ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is told to stop, and reports how it did.
+    /// The old leader is told to stop, and reports how it did.
     HandOver,
-    /// It is killed, and reports nothing.
+    /// The old leader is killed, and reports nothing.
     Crash,
 }
 

@@ -117,7 +117,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     .await;
 }
 
-/// It and all that it has started.
+/// Returns the process and all that it has started.
 fn processes(root: Pid) -> impl Iterator<Item = Pid> {
     let mut found = vec![root];
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! What strangers do to a workload that is frozen until it leads.
+//! Strangers' signals to a workload that is frozen until it leads.
 
 use super::Container;
 use crate::{
@@ -28,7 +28,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// What somebody has continued should be dead, or else it leads; unless init was stopped meanwhile.
+    /// Judges a process that somebody has continued: it should be dead, or lead; unless init was stopped meanwhile.
     pub fn strays(&mut self, pid: i32, within: Ns, e: &mut Engine) {
         let Some((since, covered)) = self.tree.strays(pid) else { return };
         let stood = since.max(self.suspended_until).max(if self.frozen { self.frozen_until.max(e.now) } else { self.went_on });

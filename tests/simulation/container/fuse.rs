@@ -16,9 +16,9 @@ use crate::{
 pub(super) struct Fuse {
     hard: Option<Instant>,
     alarm: Alarm,
-    /// It has fired, and init has not heard of it.
+    /// True if the fuse has fired, and init has not heard of it.
     unheard: bool,
-    /// It has fired in this term.
+    /// True if the fuse has fired in this term.
     pub(super) fired: bool,
 }
 
@@ -35,14 +35,14 @@ impl Fuse {
         self.hard
     }
 
-    /// Whether it has fired since init last asked.
+    /// Returns whether the fuse has fired since init last asked.
     pub(super) const fn take_fired(&mut self) -> bool {
         std::mem::replace(&mut self.unheard, false)
     }
 }
 
 impl Container {
-    /// It is set to H before anything relies on it.
+    /// Sets the fuse to H before anything relies on it.
     pub(super) fn arm_fuse(&mut self, hard: Option<Instant>, e: &mut Engine) {
         if self.fuse.hard == hard {
             return;
@@ -64,7 +64,7 @@ impl Container {
         }
     }
 
-    /// It may be due.
+    /// Fires the fuse, if it is due.
     pub fn fire_fuse(&mut self, e: &mut Engine) {
         if self.over {
             return;

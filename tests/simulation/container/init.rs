@@ -329,7 +329,7 @@ impl Container {
         }
     }
 
-    /// Whether hooks tell the workload its role, and vouch for its answer.
+    /// Returns whether hooks tell the workload its role, and vouch for its answer.
     fn hooks_tell(&self) -> bool {
         self.node.config.workload.acknowledge == Some(tenure::config::Acknowledge::Hook)
     }

@@ -1,4 +1,4 @@
-//! What is stopped: init, both processes, or the whole node.
+//! Stops of init, of both processes, or of the whole node.
 
 use tenure::supervision::Turn;
 
@@ -22,17 +22,17 @@ pub enum Moment {
 }
 
 impl Container {
-    /// Whether its node is suspended.
+    /// Returns whether its node is suspended.
     pub const fn sleeps(&self, now: Ns) -> bool {
         now < self.suspended_until
     }
 
-    /// Whether init is stopped.
+    /// Returns whether init is stopped.
     pub const fn is_stopped(&self) -> bool {
         self.frozen
     }
 
-    /// Whether the elector stands in for an init that stops now. If not, only the kernel's fuse does.
+    /// Returns whether the elector stands in for an init that stops now. If not, only the kernel's fuse does.
     pub fn is_guarded(&self) -> bool {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }

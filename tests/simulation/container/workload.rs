@@ -1,4 +1,4 @@
-//! What the processes under init do by themselves.
+//! Actions of the processes under init by themselves.
 
 use tenure::notification::Notification;
 

@@ -1,4 +1,4 @@
-//! What an elector does in its container.
+//! The elector's actions in its container.
 
 use std::convert::Infallible;
 
@@ -37,7 +37,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// One turn of the elector's loop, if it is due to wake now.
+    /// Takes one turn of the elector's loop, if it is due to wake now.
     pub fn turn_elector(&mut self, pid: i32, e: &mut Engine) {
         let Some(elector) = self.runner(pid) else { return };
         match elector.alarm.comes(e.now) {
@@ -102,7 +102,7 @@ impl Container {
 struct Running<'a> {
     container: &'a mut Container,
     pid: i32,
-    /// What is wrong with the workload.
+    /// The workload's illness, if it has one.
     illness: &'a Option<String>,
     e: &'a mut Engine,
 }

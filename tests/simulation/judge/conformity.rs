@@ -1,4 +1,4 @@
-//! What replicas owe the Lease, init and each other, beside running one at a time.
+//! Checks a replica's duties to the Lease, init and the other replicas, beside running one at a time.
 
 use serde_json::Value;
 use tenure::{
@@ -68,7 +68,7 @@ impl Judge {
     }
 }
 
-/// What becomes of the Lease.
+/// Changes of the Lease.
 impl Judge {
     /// `who` has changed the Lease.
     pub fn changed(&mut self, slot: Slot, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
@@ -209,7 +209,7 @@ impl Judge {
     }
 }
 
-/// What is said on the link.
+/// Messages on the link.
 impl Judge {
     /// An elector has begun a term.
     pub fn told(&mut self, who: Who, term: Term, info: &TermInfo) {

@@ -1,4 +1,4 @@
-//! What people do to the Lease.
+//! Changes that people make to the Lease.
 
 use serde_json::{Value, json};
 use tenure::election::writes::{STEP_DOWN, STEP_DOWN_TO};

@@ -45,7 +45,7 @@ impl World {
         gone
     }
 
-    /// What `who` saw before it went blind stands there again afterwards, although somebody led meanwhile.
+    /// Lets `who` see the same before and after a blind time in which somebody led.
     pub(super) fn twice_gone(&mut self, who: Who) -> bool {
         let (wait, deletes) = (self.wait(who), self.e.rng.bool());
         let gone = if deletes { self.delete() } else { self.wipe() };

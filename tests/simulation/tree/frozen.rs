@@ -44,7 +44,7 @@ impl Tree {
         self.add(Stage::Resumes { left, token, not_after }, manner, false, habits, e)
     }
 
-    /// That child checks the clock, and continues the next one.
+    /// Lets the forked child check the clock, and continue the next process.
     pub(super) fn resumes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Process { pid, stage: Stage::Resumes { left, token, not_after }, .. } = &mut self.processes[index] else { return };
         let (child, who) = (*pid, self.who);
@@ -75,7 +75,7 @@ impl Tree {
         Some((process.pid, process.manner.main))
     }
 
-    /// Whether this process is stopped.
+    /// Returns whether this process is stopped.
     pub fn is_stopped(&self, pid: i32, now: Ns) -> bool {
         self.processes.iter().any(|process| process.pid == pid && process.is_stopped(now))
     }

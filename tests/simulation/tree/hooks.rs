@@ -21,9 +21,9 @@ pub struct Hook {
     pub workload: i32,
     pub token: String,
     pub not_after: Instant,
-    /// It is what tells the workload, and vouches for its answer.
+    /// True if the hook tells the workload its role, and vouches for its answer.
     pub tells: bool,
-    /// It is a leader's.
+    /// True for a hook of a leader.
     pub leads: bool,
     /// A probe's answer is no good one.
     pub ill: bool,
@@ -36,12 +36,12 @@ impl Tree {
         self.add(Stage::Hooks(hook), manner, covered, habits, e)
     }
 
-    /// Whether nothing is left in the process group of a hook or probe that has ended.
+    /// Returns whether nothing is left in the process group of a hook or probe that has ended.
     pub fn is_group_gone(&self, pid: i32) -> bool {
         !self.processes.iter().any(|process| process.group == Some(pid))
     }
 
-    /// It starts its work.
+    /// Starts the work of a hook or probe.
     pub(super) fn hooks(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, covered, .. }) = self.processes.get_mut(index) else { return };
         let (pid, covered) = (*pid, *covered);
@@ -76,7 +76,7 @@ impl Tree {
         }
     }
 
-    /// One that ends well has made sure that the workload stands by.
+    /// Lets a hook that ends well vouch that the workload stands by.
     pub(super) fn succeeds(&mut self, index: usize, exit: Exit, e: &mut Engine) {
         let Process { stage: Stage::Hooks(Hook { kind: Some(HookKind::BeforeFollow), workload, tells: true, .. }), .. } =
             &self.processes[index]

@@ -9,9 +9,9 @@ use crate::{
     plan::Habits,
 };
 
-/// It leads.
+/// Signal to lead.
 pub const ON_LEAD: i32 = libc::SIGUSR1;
-/// It stands by.
+/// Signal to stand by.
 pub const ON_FOLLOW: i32 = libc::SIGUSR2;
 
 /// A role that it was told, and has not taken on yet.
@@ -102,14 +102,14 @@ impl Tree {
         e.at(at, Event::Obeys(Child { who: self.who, pid }));
     }
 
-    /// Whether it leads; none if it says nothing any more.
+    /// Returns whether the workload leads; none if it says nothing any more.
     pub fn speaks(&self, pid: i32) -> Option<bool> {
         let process = self.processes.iter().find(|process| process.pid == pid && process.manner.main && !process.killed)?;
         let (is_leader, is_standby) = (matches!(process.stage, Stage::Runs { .. }), matches!(process.stage, Stage::Stands));
         (is_leader || is_standby).then_some(is_leader)
     }
 
-    /// It takes on the role that it was told; returns which.
+    /// Takes on the role that the process was told; returns which.
     pub fn obey(&mut self, pid: i32, habits: &Habits, e: &mut Engine) -> Option<Role> {
         // A dying process reports nothing. Where no report is asked for, the signal suffices, and is never disobeyed.
         let process = self.processes.iter_mut().find(|process| process.pid == pid && !(process.killed && habits.says))?;

@@ -1,4 +1,4 @@
-//! What the proxy does to single requests.
+//! The proxy's faults on single requests.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -53,7 +53,7 @@ impl Valve {
     }
 }
 
-/// What the client gets instead of the genuine reply, or how that is corrupted.
+/// The reply that the client gets instead of the genuine one, or how that is corrupted.
 #[derive(Clone, Debug, Default)]
 pub enum Reply {
     /// The server's own.
@@ -84,16 +84,16 @@ pub struct Canned {
     pub endless: bool,
 }
 
-/// What is done to one request.
+/// The treatment of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Fault {
-    /// Whether the request is kept from the server.
+    /// True if the request is kept from the server.
     pub hidden: bool,
     /// How the request reaches the server. It is sent even if the client hangs up, which makes a late commit.
     pub request: Passage,
     /// How the reply reaches the client.
     pub reply: Passage,
-    /// What the reply is.
+    /// The reply's content.
     pub what: Reply,
 }
 

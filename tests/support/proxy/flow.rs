@@ -14,7 +14,7 @@ use tokio::{
     sync::watch,
 };
 
-/// Whether bytes move in one direction.
+/// The state of one direction: whether bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// They do.
@@ -97,12 +97,12 @@ impl Gated<TcpStream> {
         Self { stream, gate, id, era }
     }
 
-    /// Whether new connections are answered without TLS.
+    /// Returns whether new connections are answered without TLS.
     pub fn is_tls_broken(&self) -> bool {
         self.gate.inner.lock().expect("no panic inside").tls_broken
     }
 
-    /// Whether bytes may move now; if not, or if the socket is not ready, the gate wakes the task at its next change.
+    /// Returns ready if bytes may move now; if not, or if the socket is not ready, the gate wakes the task at its next change.
     fn pass(&self, direction: Direction, context: &Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.gate.inner.lock().expect("no panic inside");
         if self.era < inner.era {

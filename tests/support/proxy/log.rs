@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::support::{PATIENCE, within};
 
-/// What a request asks for.
+/// The kind of a request, by what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// One Lease.
+    /// A single Lease.
     Get,
     /// Leases.
     List,
@@ -35,7 +35,7 @@ pub enum Verb {
 pub struct Request {
     /// When it had arrived completely.
     pub at: Instant,
-    /// What it asks for.
+    /// The kind of request.
     pub verb: Verb,
     /// Its method.
     pub method: Method,
@@ -48,7 +48,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Of a Lease, by method and URI.
+    /// Returns a request; method and URI determine its verb.
     pub fn new(at: Instant, method: &Method, uri: String, authorization: String, body: Value) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
         let leases = path.split_once("/leases").filter(|(before, _)| before.contains("/coordination.k8s.io/"));
@@ -69,7 +69,7 @@ impl Request {
         Self { at, verb, method: method.clone(), uri, authorization, body }
     }
 
-    /// Whether it would change a Lease.
+    /// Returns whether the request would change a Lease.
     pub const fn is_write(&self) -> bool {
         match self.verb {
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => true,
@@ -82,24 +82,24 @@ impl Request {
         &self.body["spec"]
     }
 
-    /// Whether it is a PUT that makes or keeps a replica the holder.
+    /// Returns whether the request is a PUT that makes or keeps a replica the holder.
     pub fn is_held(&self) -> bool {
         let holds = |holder: &str| !holder.is_empty() && holder != NOBODY;
         self.verb == Verb::Update && self.spec()["holderIdentity"].as_str().is_some_and(holds)
     }
 
-    /// Whether it is a POST or PUT that makes nobody the holder.
+    /// Returns whether the request is a POST or PUT that makes nobody the holder.
     pub fn is_nobody(&self) -> bool {
         matches!(self.verb, Verb::Create | Verb::Update) && self.spec()["holderIdentity"] == NOBODY
     }
 
-    /// Whether it is a PUT in the shape of a release.
+    /// Returns whether the request is a PUT in the shape of a release.
     pub fn is_release(&self) -> bool {
         self.verb == Verb::Update && self.spec()["holderIdentity"] == ""
     }
 }
 
-/// What the server answered.
+/// The server's answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// When the answer arrived.
@@ -120,7 +120,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Whether the server carried it out.
+    /// Returns whether the server carried out the request.
     pub fn succeeded(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.status < 300)
     }
@@ -201,7 +201,7 @@ impl Log {
         self.exchanges.lock().expect("no panic inside").iter().filter(|exchange| is_so(exchange)).count()
     }
 
-    /// Whether one that arrived since then matches.
+    /// Returns whether a request that arrived since then matches.
     pub fn has_since(&self, moment: Instant, is_so: impl Fn(&Exchange) -> bool) -> bool {
         let exchanges = self.exchanges.lock().expect("no panic inside");
         exchanges.iter().rev().take_while(|exchange| exchange.request.at >= moment).any(is_so)

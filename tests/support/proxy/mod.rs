@@ -125,7 +125,7 @@ impl Proxy {
         self.gate.reset();
     }
 
-    /// Whether new connections are answered without TLS, as by a load balancer that has lost its server.
+    /// Breaks or restores TLS: new connections are answered without it, as by a load balancer that has lost its server.
     pub fn break_tls(&self, broken: bool) {
         self.gate.break_tls(broken);
     }
