@@ -118,6 +118,16 @@ fn reference() -> String {
     table(&mut page, ["metric", "by OTLP", "labels", "kind", "meaning"], names::METRICS.iter().map(metric));
     page.push_str("\nThe `outcome` of a request:\n");
     table(&mut page, ["outcome", "meaning"], words(NAMES, "RequestOutcome"));
+    page.push_str(OF_TRANSACTIONS);
+    let of_transactions = names::OF_TRANSACTIONS.iter().map(|of| {
+        let [_, name, labels, kind, says] = metric(of);
+        [name, labels, kind, says]
+    });
+    table(&mut page, ["metric", "labels", "kind", "meaning"], of_transactions);
+    page.push_str("\nThe `outcome` of a command, `tenure.transactions`:\n");
+    table(&mut page, ["outcome", "meaning"], words(include_str!("../../src/transaction/mod.rs"), "Outcome"));
+    page.push_str("\nThe `outcome` of a change, `tenure.changes`:\n");
+    table(&mut page, ["outcome", "meaning"], words(include_str!("../../src/transaction/server.rs"), "Fate"));
     page.push_str(SPANS);
     table(&mut page, ["span", "what it covers"], words(TRANSITION, "PhaseKind"));
     table(&mut page, ["attribute", "meaning"], quoted(NAMES));
@@ -148,6 +158,11 @@ const METRICS: &str = "
 [Metrics](metrics.md) says how to read them, and what to look at. `phase` is the name of a [span](#spans); `reason` and `why` are
 [reasons](#reasons). `/metrics` also has `target_info`, the resource.
 ";
+const OF_TRANSACTIONS: &str = "
+### Metrics of transactions
+
+`apply`, `recover`, `promote` and `demote` send these by OTLP, when they end and every 60 s. They are not at `/metrics`.
+";
 const SPANS: &str = "
 ## Spans
 
@@ -157,6 +172,8 @@ Each change of role is a span `transition`, with its parts as children.
 - **Takeover:** the new leader's transition is a trace of its own, with a link to the old leader's.
 - **End of a term:** a trace of its own, with a link to the beginning of the term.
 - **No transition:** a campaign that another replica won, and a wait that ended without the Lease.
+- **Transactions:** `apply`, `recover`, `promote` and `demote` have a span `transaction` below the transition of their term. Its parts are `plan`,
+  and a `change` or an `undo` for each object.
 
 The resource has `service.name`, `service.version`, and the identity as `service.instance.id`.
 ";

@@ -143,7 +143,7 @@ impl Lock {
     /// The arguments that say the same.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
-        let Self { wait: _, timeout, at_once, conflict_exit_code } = self;
+        let Self { wait: _, timeout, at_once, conflict_exit_code, of_transaction: _ } = self;
         let timeout = timeout.iter().map(|limit| format!("--timeout={limit}"));
         let code = format!("--conflict-exit-code={conflict_exit_code}");
         timeout.chain(at_once.then(|| "--try".to_owned())).chain([code]).collect()

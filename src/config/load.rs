@@ -126,6 +126,8 @@ fn merge(
         return Err(Invalid { problems });
     }
     rules::name_in_full(&mut config, purpose);
+    // After the rules, which would warn of it.
+    preset::spare_wait(flags, &mut config.lease);
     Ok(Loaded { config, preset, notes: validation.notes, origins })
 }
 

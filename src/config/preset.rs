@@ -130,6 +130,15 @@ pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, validation: &mu
     preset
 }
 
+/// Lets a transaction begin at once, unless a wait is set.
+pub(super) fn spare_wait(flags: &cli::ConfigFlags, lease: &mut LeaseConfig) {
+    if let cli::Preset::Lock(lock) = &flags.preset
+        && lock.of_transaction
+    {
+        lease.creation_wait.get_or_insert(Duration::ZERO);
+    }
+}
+
 /// Makes the Lease's name of the one that was typed. The kind is put before it, as in grelmicro: that of the command, or, for
 /// commands such as `status`, the one that the typed name begins with.
 fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, validation: &mut Validation) {

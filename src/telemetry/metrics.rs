@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// Bounds for phases and margins, in seconds.
-const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
+pub(super) const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 /// Bounds for requests, in seconds.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
@@ -73,11 +73,7 @@ impl Metrics {
         if page.is_none() && otlp.is_none() {
             return None;
         }
-        let resource = export::resource(Resource::builder().build(), &initial.identity);
-        let builder = SdkMeterProvider::builder().with_resource(resource);
-        let builder = page.into_iter().fold(builder, served);
-        let builder = otlp.into_iter().fold(builder, sent);
-        Some(Self::of(builder.build(), initial))
+        Some(Self::of(provider(page, otlp, &initial.identity), initial))
     }
 
     fn of(provider: SdkMeterProvider, initial: &InitialState) -> Self {
@@ -230,12 +226,25 @@ impl Metrics {
         self.leads.record(u64::from(leads), &[KeyValue::new("name", self.lease.clone())]);
     }
 
-    /// Sends the last ones, and gives up after [`FLUSH`].
+    /// Sends the last ones.
     pub(super) async fn finish(self) {
         self.leads(false);
-        // The SDK has a time of its own.
-        drop(timeout(FLUSH, spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH))).await);
+        finish(self.provider).await;
     }
+}
+
+/// Builds a provider whose metrics are read through `page` and sent as `otlp` says.
+pub(super) fn provider(page: Option<Registry>, otlp: Option<OtlpConfig>, identity: &str) -> SdkMeterProvider {
+    let resource = export::resource(Resource::builder().build(), identity);
+    let builder = SdkMeterProvider::builder().with_resource(resource);
+    let builder = page.into_iter().fold(builder, served);
+    otlp.into_iter().fold(builder, sent).build()
+}
+
+/// Sends the last metrics, and gives up after [`FLUSH`].
+pub(super) async fn finish(provider: SdkMeterProvider) {
+    // The SDK has a time of its own.
+    drop(timeout(FLUSH, spawn_blocking(move || provider.shutdown_with_timeout(FLUSH))).await);
 }
 
 fn served(builder: MeterProviderBuilder, page: Registry) -> MeterProviderBuilder {
@@ -254,15 +263,15 @@ fn sent(builder: MeterProviderBuilder, config: OtlpConfig) -> MeterProviderBuild
     builder
 }
 
-fn counter(meter: &Meter, Metric { name, says, .. }: Metric) -> Counter<u64> {
+pub(super) fn counter(meter: &Meter, Metric { name, says, .. }: Metric) -> Counter<u64> {
     meter.u64_counter(name).with_description(says).build()
 }
 
-fn gauge(meter: &Meter, Metric { name, says, .. }: Metric) -> Gauge<u64> {
+pub(super) fn gauge(meter: &Meter, Metric { name, says, .. }: Metric) -> Gauge<u64> {
     meter.u64_gauge(name).with_description(says).build()
 }
 
-fn seconds(meter: &Meter, Metric { name, unit, says, .. }: Metric, bounds: &[f64]) -> Histogram<f64> {
+pub(super) fn seconds(meter: &Meter, Metric { name, unit, says, .. }: Metric, bounds: &[f64]) -> Histogram<f64> {
     meter.f64_histogram(name).with_unit(unit).with_description(says).with_boundaries(bounds.to_vec()).build()
 }
 

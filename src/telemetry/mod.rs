@@ -12,13 +12,13 @@ use std::time::Duration;
 use prometheus::Registry;
 use tracing::warn;
 
-pub(crate) use self::metrics::WITNESSED;
 use self::{
     event_log::EventLog,
     export::{Export, OtlpConfig, Signal},
     metrics::Metrics,
     spans::Spans,
 };
+pub(crate) use self::{metrics::WITNESSED, transaction::Observer};
 use crate::{
     election::{Answer, Event, Operation, trace::TraceContext},
     link::{InitialState, TermInfo, ToElector},
@@ -33,6 +33,7 @@ pub mod log;
 mod metrics;
 pub mod names;
 mod spans;
+mod transaction;
 
 /// The elector's output to people and collectors.
 #[derive(Debug)]

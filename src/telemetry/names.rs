@@ -87,7 +87,23 @@ pub(super) const WITNESSED: Metric = Metric::gauge(
 );
 pub(super) const BUILD_INFO: Metric = Metric::gauge("tenure.build_info", &["version"], "1, with the version of this replica");
 
-/// All of them.
+pub(super) const TRANSACTIONS: Metric =
+    Metric::counter("tenure.transactions", &["outcome"], "Commands of transactions that ended, by outcome");
+pub(super) const TRANSACTION: Metric = Metric::seconds(
+    "tenure.transaction",
+    Kind::Histogram,
+    &["outcome"],
+    "Seconds that each of these commands took, without the wait for its Lease",
+);
+pub(super) const TRANSACTIONS_ACTIVE: Metric =
+    Metric::gauge("tenure.transactions.active", &[], "1 while such a command runs, else 0");
+pub(super) const CHANGES: Metric =
+    Metric::counter("tenure.changes", &["type", "outcome"], "Changes of objects, by patch, create or delete, and by outcome");
+
+/// Those of `apply`, `recover`, `promote` and `demote`. They are sent by OTLP only.
+pub const OF_TRANSACTIONS: [Metric; 4] = [TRANSACTIONS, TRANSACTION, TRANSACTIONS_ACTIVE, CHANGES];
+
+/// All of a replica.
 pub const METRICS: [Metric; 15] = [
     LEADS,
     TERMS,
@@ -130,7 +146,7 @@ pub(super) const EXIT_CODE: &str = "process.exit.code";
 pub(super) const EXIT_SIGNAL: &str = "tenure.exit_signal";
 /// The result of the release.
 pub(super) const RELEASE: &str = "tenure.release";
-/// `lost`: another replica won the campaign, or the wait ended without the Lease.
+/// `lost`: another replica won the campaign, or the wait ended without the Lease. Of a transaction, as in its metrics.
 pub(super) const OUTCOME: &str = "tenure.outcome";
 /// The last holder that a wait was for.
 pub(super) const HOLDER: &str = "tenure.holder";
@@ -138,6 +154,10 @@ pub(super) const HOLDER: &str = "tenure.holder";
 pub(super) const PID: &str = "process.pid";
 /// The name of the hook.
 pub(super) const HOOK: &str = "tenure.hook";
+/// The object of a part of a transaction.
+pub(super) const OBJECT: &str = "tenure.object";
+/// The change of that object: `patch`, `create` or `delete`.
+pub(super) const CHANGE: &str = "tenure.change";
 /// The request of a renewal that failed.
 pub(super) const OPERATION: &str = "tenure.operation";
 

@@ -26,7 +26,7 @@ use crate::{
 /// Makes spans of events.
 #[derive(Debug)]
 pub(super) struct Spans {
-    lease: [KeyValue; 2],
+    pub(super) lease: [KeyValue; 2],
     scope: InstrumentationScope,
     random: fastrand::Rng,
 }
@@ -165,7 +165,13 @@ impl Spans {
         span
     }
 
-    fn span(&self, name: &'static str, context: TraceContext, anchor: Anchor, (from, until): (Instant, Instant)) -> SpanData {
+    pub(super) fn span(
+        &self,
+        name: &'static str,
+        context: TraceContext,
+        anchor: Anchor,
+        (from, until): (Instant, Instant),
+    ) -> SpanData {
         SpanData {
             span_context: span_context(context, false),
             parent_span_id: SpanId::INVALID,

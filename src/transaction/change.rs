@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Answer, Change, Entry, EntryType, Event, Outcome, Phase, Server, Write,
+    Answer, Change, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, at, comparable, contains, differences, with},
     journal::{DONE, DOUBT},
@@ -18,10 +18,13 @@ impl<S: Server> Driver<'_, S> {
     /// Makes all changes that are not made or left as they are, and stores that. Returns their number.
     pub(super) async fn commit(&mut self, changes: &[Change], entries: &mut [Entry]) -> Result<usize, Outcome> {
         for entry in entries.iter_mut().filter(|entry| entry.state.is_empty()) {
-            self.change(entry).await?;
+            if let Err(why) = self.change(entry).await {
+                self.server.report(entry.met(Fate::Failed));
+                return Err(why);
+            }
             let is_doubtful = entry.kind == EntryType::Create && entry.work.is_unanswered;
             (if is_doubtful { DOUBT } else { DONE }).clone_into(&mut entry.state);
-            self.server.report(Event::Changed(entry.target.clone()));
+            self.server.report(entry.met(Fate::Changed));
         }
         // What needed no change must still need none.
         for change in changes.iter().filter(|change| entries.iter().all(|entry| entry.target != change.target)) {
@@ -115,7 +118,8 @@ impl<S: Server> Driver<'_, S> {
     /// Takes the marks of this driver off, and warns of what others have changed meanwhile. A mark that stays is not live.
     pub(super) async fn unmark(&self, entries: &[Entry]) {
         for entry in entries.iter().filter(|entry| entry.conflict().is_none() && entry.kind != EntryType::Delete) {
-            let Ok(Some(object)) = self.erase(&entry.target, self.claim).await else { continue };
+            let known = Some(entry.work.object.clone()).filter(Value::is_object);
+            let Ok(Some(object)) = self.erase(&entry.target, known, self.claim).await else { continue };
             if let Some(field) = entry.unknown(&comparable(&object), &[Side::After]) {
                 let what = manager(&object).map_or_else(|| field.clone(), |manager| format!("{field}: {manager} has changed it"));
                 self.server.report(Event::Warning { target: entry.target.clone(), what });
@@ -131,6 +135,7 @@ impl Entry {
             uid(object).clone_into(&mut self.uid);
         }
         self.work.is_sent = true;
+        self.work.object = object.clone();
         let current = comparable(object);
         for field in self.fields.iter_mut().filter(|field| !field.is_any(&current, &[Side::After])) {
             field.after = at(&current, &field.path).cloned();

@@ -5,7 +5,7 @@ use std::mem;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Entry, EntryType, Journal, Kind, Outcome, Phase, Request, Server, Storing,
+    Answer, Entry, EntryType, Journal, Kind, Outcome, Phase, Place, Request, Server, Storing,
     driver::Driver,
     fields::Side,
     journal::{MOST_BYTES, Work, conflict},
@@ -68,26 +68,16 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Reads the journal, which is made if it is absent. Returns its entries.
+    /// Reads the journal. Returns its entries. An absent one is made when it is stored.
     async fn read(&mut self) -> Result<Vec<Entry>, Outcome> {
-        let (secret, journal) = loop {
-            if let Some(found) = self.fetch().await? {
-                break found;
-            }
-            let place = &self.settings.journal;
-            let metadata =
-                json!({ "namespace": place.namespace, "name": place.name, "labels": { "tenure.dev/kind": "journal" } });
-            let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
-            match self.send(Request::Journal(place.clone(), Storing::Create(secret)), None).await? {
-                Answer::Object(_) => {}
-                Answer::Refused(why) => return Err(refused("the journal", why)),
-                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
-            }
+        let Some((secret, journal)) = self.fetch().await? else {
+            let Place { namespace, name } = &self.settings.journal;
+            let metadata = json!({ "namespace": namespace, "name": name, "labels": { "tenure.dev/kind": "journal" } });
+            self.secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
+            self.journal = fresh(self.kind, &mut self.random);
+            return Ok(Vec::new());
         };
-        let journal = journal?;
-        if journal.kind != self.kind {
-            return Err(other_kind());
-        }
+        let journal = self.of_kind(journal?)?;
         if later(&journal.token, &self.settings.token) {
             return Err(Outcome::Superseded { by: journal.by });
         }
@@ -97,6 +87,18 @@ impl<S: Server> Driver<'_, S> {
             entry.work = Work { is_taken: true, ..Work::default() };
         }
         Ok(entries)
+    }
+
+    /// Checks that the journal is of this driver's kind, or takes on its kind. An empty one is of any kind.
+    pub(super) fn of_kind(&mut self, mut journal: Journal) -> Result<Journal, Outcome> {
+        if self.takes_any_kind {
+            self.kind = journal.kind;
+        } else if journal.kind != self.kind && (journal.is_unsettled() || !journal.entries.is_empty()) {
+            let why = "the journal is of the other kind: apply and promote need a Lease each";
+            return Err(Outcome::Invalid(why.into()));
+        }
+        journal.kind = self.kind;
+        Ok(journal)
     }
 
     /// Reads this driver's journal. None: it is absent.
@@ -130,7 +132,9 @@ impl<S: Server> Driver<'_, S> {
         loop {
             let mut secret = self.secret.clone();
             secret["stringData"] = json!({ "journal": text });
-            match self.send(Request::Journal(self.settings.journal.clone(), Storing::Replace(secret)), None).await? {
+            let is_new = uid(&secret).is_empty();
+            let storing = if is_new { Storing::Create(secret) } else { Storing::Replace(secret) };
+            match self.send(Request::Journal(self.settings.journal.clone(), storing), None).await? {
                 Answer::Object(secret) => {
                     (self.secret, self.journal) = (secret, journal);
                     return Ok(true);
@@ -138,8 +142,11 @@ impl<S: Server> Driver<'_, S> {
                 Answer::Refused(why) => return Err(refused("the journal", why)),
                 other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
             }
-            let Some((secret, stored)) = self.fetch().await? else { return Err(Outcome::JournalGone) };
-            let stored = stored?;
+            let (secret, stored) = match self.fetch().await? {
+                Some((secret, stored)) => (secret, stored?),
+                None if is_new => continue,
+                None => return Err(Outcome::JournalGone),
+            };
             if stored.nonce == journal.nonce {
                 (self.secret, self.journal) = (secret, journal);
                 return Ok(true);
@@ -185,8 +192,4 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
 
 fn hex(random: &mut fastrand::Rng) -> String {
     format!("{:032x}", random.u128(..))
-}
-
-pub(super) fn other_kind() -> Outcome {
-    Outcome::Invalid("the journal is not of this kind: apply and recover, promote and demote need a Lease each".into())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Change, Entry, Event, Journal, Kind, Outcome, Phase, Server, Settings,
-    claim::{fresh, other_kind},
+    claim::fresh,
     journal::{UNDONE, fingerprint},
 };
 use crate::time::Instant;
@@ -18,9 +18,11 @@ pub async fn apply<S: Server>(server: &S, settings: Settings, changes: &[Change]
     Driver::new(server, settings, Kind::Transaction).make(changes).await.unwrap_or_else(|outcome| outcome)
 }
 
-/// Undoes the last transaction: an unfinished or a committed one. `force` overwrites also fields that somebody else has changed.
+/// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites also fields that somebody else has
+/// changed.
 pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> Outcome {
-    Driver::new(server, settings, Kind::Transaction).recover(force).await.unwrap_or_else(|outcome| outcome)
+    let mut driver = Driver { takes_any_kind: true, ..Driver::new(server, settings, Kind::Transaction) };
+    driver.recover(force).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Makes the changes of a term in place of those of the term before. All are [`Verb::Patch`](super::Verb::Patch).
@@ -34,8 +36,8 @@ pub async fn demote<S: Server>(server: &S, settings: Settings) -> Outcome {
 }
 
 /// Drops the journal and its marks, and restores nothing.
-pub async fn forget<S: Server>(server: &S, settings: Settings, kind: Kind) -> Outcome {
-    Driver::new(server, settings, kind).forget().await.unwrap_or_else(|outcome| outcome)
+pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
+    Driver::new(server, settings, Kind::Transaction).forget().await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Returns the entries that an application would have now, and writes nothing.
@@ -53,14 +55,16 @@ pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Chang
 ///
 /// # Errors
 /// The journal or an object cannot be read.
-pub async fn survey<S: Server>(server: &S, settings: Settings, kind: Kind) -> Result<Option<Journal>, Outcome> {
-    Driver::new(server, settings, kind).survey().await
+pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Option<Journal>, Outcome> {
+    Driver::new(server, settings, Kind::Transaction).survey().await
 }
 
 pub(super) struct Driver<'a, S> {
     pub(super) server: &'a S,
     pub(super) settings: Settings,
     pub(super) kind: Kind,
+    /// The kind is that of the journal.
+    pub(super) takes_any_kind: bool,
     /// The Secret as it was read or written last.
     pub(super) secret: Value,
     /// Its journal, without the entries.
@@ -82,6 +86,7 @@ impl<'a, S: Server> Driver<'a, S> {
         Self {
             server,
             kind,
+            takes_any_kind: false,
             secret: Value::Null,
             journal: fresh(kind, &mut random),
             claim: 0,
@@ -103,7 +108,10 @@ impl<'a, S: Server> Driver<'a, S> {
             self.acting_as = self.settings.acting_as.clone();
             match self.prepare(changes, &old, &marked, &intent).await {
                 Ok(Some(entries)) if entries.is_empty() && !self.journal.is_unsettled() => return Ok(Outcome::Nothing),
-                Ok(Some(entries)) => break entries,
+                Ok(Some(entries)) => {
+                    self.server.report(Event::Prepared);
+                    break entries;
+                }
                 Ok(None) => {}
                 Err(why) if self.journal.is_unsettled() && !why.is_final() => {
                     return self.undo(old, false, false).await.map(|_| why.undone());
@@ -135,17 +143,23 @@ impl<'a, S: Server> Driver<'a, S> {
         // The driver that committed them may have died before it took its marks off.
         for Entry { target, .. } in marked {
             if !planned.iter().flatten().any(|entry| entry.target == *target) {
-                self.erase(target, self.journal.claim).await?;
+                self.erase(target, None, self.journal.claim).await?;
             }
         }
         let entries = planned?;
         if entries.is_empty() && !self.journal.is_unsettled() {
             return Ok(Some(entries));
         }
+        let last = self.journal.clone();
         intent.clone_into(&mut self.journal.intent);
         self.journal.began.clone_from(&self.settings.began);
         self.journal.acting_as.clone_from(&self.settings.acting_as);
-        Ok(self.store(Phase::Prepared, &entries, true).await?.then_some(entries))
+        let stored = self.store(Phase::Prepared, &entries, true).await;
+        if stored.is_err() {
+            // The last transaction is undone, as the user that began it.
+            self.journal = last;
+        }
+        Ok(stored?.then_some(entries))
     }
 
     /// Decides what becomes of the last transaction (rule 4). Returns the entries that are taken on.
@@ -200,7 +214,7 @@ impl<'a, S: Server> Driver<'a, S> {
             let entries = mem::take(&mut self.journal.entries);
             if self.store(Phase::Undone, &[], true).await? {
                 for entry in &entries {
-                    self.erase(&entry.target, u64::MAX).await?;
+                    self.erase(&entry.target, None, u64::MAX).await?;
                 }
                 return Ok(Outcome::Nothing);
             }
@@ -210,10 +224,6 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn survey(&mut self) -> Result<Option<Journal>, Outcome> {
         let Some((_, journal)) = self.fetch().await? else { return Ok(None) };
         let mut journal = journal?;
-        let is_foreign = journal.kind != self.kind && !journal.entries.is_empty();
-        if is_foreign {
-            return Err(other_kind());
-        }
         let mut entries = mem::take(&mut journal.entries);
         self.acting_as.clone_from(&journal.acting_as);
         self.journal = journal.clone();

@@ -7,7 +7,8 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Change, MARK, Place, Target, fields::at};
+use super::{Change, Event, Fate, MARK, Place, Target, fields::at};
+use crate::words::worded;
 
 /// The largest journal in bytes: a Secret holds 1 048 576.
 pub(super) const MOST_BYTES: usize = 1_000_000;
@@ -116,16 +117,18 @@ pub(super) struct Work {
     pub(super) is_unanswered: bool,
 }
 
-/// How an entry changes its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum EntryType {
-    /// Fields change.
-    Patch,
-    /// The object is made.
-    Create,
-    /// The object is removed.
-    Delete,
+worded! {
+    /// How an entry changes its object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum EntryType {
+        /// Fields change.
+        Patch = "patch",
+        /// The object is made.
+        Create = "create",
+        /// The object is removed.
+        Delete = "delete",
+    }
 }
 
 /// A field that changes. None: absent.
@@ -163,6 +166,11 @@ impl Journal {
 }
 
 impl Entry {
+    /// Returns the event that tells the fate of its object.
+    pub(super) fn met(&self, fate: Fate) -> Event {
+        Event::Object { target: self.target.clone(), change: self.kind, fate }
+    }
+
     /// Returns why it was left as it is.
     #[must_use]
     pub fn conflict(&self) -> Option<&str> {

@@ -43,7 +43,7 @@ use crate::{election::RequestError, exit};
 pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
     journal::{Entry, EntryType, Field, Journal, Kind, Phase},
-    server::{Answer, Event, Place, Request, Server, Storing, Write},
+    server::{Answer, Event, Fate, Place, Request, Server, Storing, Write},
 };
 
 mod change;
@@ -174,14 +174,25 @@ impl Display for Target {
 }
 
 impl Outcome {
-    /// Returns whether nothing more may be written after it.
-    pub(crate) const fn is_final(&self) -> bool {
-        matches!(self, Self::JournalGone | Self::TermEnded | Self::Superseded { .. })
-    }
-
-    /// Returns the outcome of an undo for this reason.
-    pub(crate) fn undone(self) -> Self {
-        Self::Undone(Box::new(self))
+    /// The word for it in traces and metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Committed(_) => "committed",
+            Self::Nothing => "nothing",
+            Self::Recovered(_) => "recovered",
+            Self::Refused(_) => "refused",
+            Self::Undone(_) => "undone",
+            Self::Stuck(_) => "stuck",
+            Self::JournalGone => "journal-gone",
+            Self::Held { .. } => "held",
+            Self::TermEnded => "term-ended",
+            Self::Superseded { .. } => "superseded",
+            Self::Stopped => "stopped",
+            Self::Unavailable(_) => "unavailable",
+            Self::NotPermitted(_) => "not-permitted",
+            Self::Invalid(_) => "invalid",
+        }
     }
 
     /// The exit code.
@@ -197,6 +208,16 @@ impl Outcome {
             Self::NotPermitted(_) => exit::NOT_PERMITTED,
             Self::Invalid(_) => exit::INVALID,
         }
+    }
+
+    /// Returns whether nothing more may be written after it.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::JournalGone | Self::TermEnded | Self::Superseded { .. })
+    }
+
+    /// Returns the outcome of an undo for this reason.
+    pub(crate) fn undone(self) -> Self {
+        Self::Undone(Box::new(self))
     }
 }
 

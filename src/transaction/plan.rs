@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Change, Entry, EntryType, Event, Kind, Outcome, Request, Server, Target, Verb, Write,
+    Answer, Change, Entry, EntryType, Event, Fate, Kind, Outcome, Request, Server, Target, Verb, Write,
     driver::Driver,
     fields::{Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
     journal::{DONE, DOUBT, Field, Work, conflict},
@@ -156,7 +156,7 @@ impl<S: Server> Driver<'_, S> {
                 }));
             }
         };
-        self.server.report(Event::Left { target: old.target.clone(), why: why.clone() });
+        self.server.report(old.met(Fate::Left(why.clone())));
         Ok(Some(Entry { state: conflict(&why), ..old.clone() }))
     }
 

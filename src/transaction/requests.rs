@@ -78,10 +78,12 @@ impl<S: Server> Driver<'_, S> {
         Write::Merge(patch)
     }
 
-    /// Removes this journal's mark up to a claim from a target, where that is allowed. Returns the object.
-    pub(super) async fn erase(&self, target: &Target, claim: u64) -> Result<Option<Value>, Outcome> {
+    /// Removes this journal's mark up to a claim from a target, where that is allowed. `known` is the object, if it was read before.
+    /// Returns the object.
+    pub(super) async fn erase(&self, target: &Target, mut known: Option<Value>, claim: u64) -> Result<Option<Value>, Outcome> {
         loop {
-            let Some(object) = self.get(target).await? else { return Ok(None) };
+            let object = if known.is_some() { known.take() } else { self.get(target).await? };
+            let Some(object) = object else { return Ok(None) };
             if self.mine(&object).is_none_or(|mark| mark > claim) {
                 return Ok(Some(object));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Target;
+use super::{EntryType, Target};
 use crate::{election::RequestError, time::Instant};
 
 /// The surroundings of one driver.
@@ -107,16 +107,16 @@ pub enum Event {
         /// The mark.
         mark: String,
     },
-    /// A change was made.
-    Changed(Target),
-    /// A change was undone.
-    Undone(Target),
-    /// A target was left as it is.
-    Left {
-        /// The target.
+    /// All changes are planned, and stored.
+    Prepared,
+    /// A driver has done with an object for now.
+    Object {
+        /// The object.
         target: Target,
-        /// Why.
-        why: String,
+        /// The change of it.
+        change: EntryType,
+        /// The result.
+        fate: Fate,
     },
     /// Something that does not stop the driver.
     Warning {
@@ -125,4 +125,30 @@ pub enum Event {
         /// The warning.
         what: String,
     },
+}
+
+/// What a driver has done with one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The change was made.
+    Changed,
+    /// The change could not be made.
+    Failed,
+    /// The change was undone.
+    Undone,
+    /// The object was left as it is.
+    Left(String),
+}
+
+impl Fate {
+    /// The word for it in traces and metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Failed => "failed",
+            Self::Undone => "undone",
+            Self::Left(_) => "left",
+        }
+    }
 }

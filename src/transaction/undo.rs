@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Answer, Entry, EntryType, Event, Outcome, Phase, Server, Write,
+    Answer, Entry, EntryType, Fate, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, comparable, differences, with},
     journal::{DONE, DOUBT, Mark, UNDONE, conflict},
@@ -35,11 +35,11 @@ impl<S: Server> Driver<'_, S> {
                 // The object that it made is gone; another one would bear the mark.
                 entry.uid.clear();
             }
-            self.server.report(match (entry.conflict(), entry.state.as_str()) {
-                (Some(why), _) => Event::Left { target: entry.target.clone(), why: why.to_owned() },
-                (None, DOUBT) => Event::Left { target: entry.target.clone(), why: "its creation may still come".into() },
-                (None, _) => Event::Undone(entry.target.clone()),
-            });
+            self.server.report(entry.met(match (entry.conflict(), entry.state.as_str()) {
+                (Some(why), _) => Fate::Left(why.to_owned()),
+                (None, DOUBT) => Fate::Left("its creation may still come".into()),
+                (None, _) => Fate::Undone,
+            }));
         }
         entries.retain(Entry::is_open);
         self.store(Phase::Undone, entries, false).await?;

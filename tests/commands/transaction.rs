@@ -76,7 +76,11 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
 fn files_that_are_no_transaction_are_refused_offline() {
     let missing = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\n";
     let typed = |spec: &str| format!("{missing}spec: {spec}\n");
+    // Each line says the one before it nine times.
+    let bomb = |text: String, n: u32| format!("{text}a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", "));
+    let bomb = (1..9).fold("a0: &a0 [x]\n".to_owned(), bomb);
     for (text, why) in [
+        (bomb, "too large or too complex"),
         (missing.to_owned(), "spec.changes is missing"),
         (typed("{changes: []}"), "spec.changes is missing"),
         (typed("{change: []}"), "unknown field `change`"),

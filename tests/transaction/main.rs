@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use plan::run;
 use schedules::{
     Leg::{Drive, Meanwhile},
-    every_kind, opposed, relay, scripted, set,
+    every_kind, opposed, relay, relayed, scripted, set,
 };
 use serde_json::json;
 use tenure::transaction::{Answer, Outcome, Verb};
@@ -167,7 +167,7 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
         let journal = world.cluster.journals.get_mut("J1").unwrap();
         journal["stringData"]["journal"] = json!("{");
     };
-    let begun = || Drive(Job::Apply(every_kind("first", Verb::Create)), Some(18));
+    let begun = || Drive(Job::Apply(every_kind("first", Verb::Create)), Some(16));
     let again = || Drive(Job::Apply(every_kind("other", Verb::Manifest)), None);
 
     let (kept, left, is_marked) = relay(vec![begun(), Drive(Job::Forget, None), Drive(Job::Recover, None)]);
@@ -180,13 +180,55 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
 }
 
 #[test]
+fn a_promotion_follows_on_a_journal_of_either_kind_that_was_forgotten() {
+    let promotion = || Drive(Job::Promote(vec![change("X0", Verb::Patch, json!({ "data": { "new": "one" } }))]), None);
+    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["stringData"]["journal"] = json!("{");
+
+    let (outcomes, objects, _) = relay(vec![promotion(), Meanwhile(edit), Drive(Job::Forget, None), promotion()]);
+
+    assert_eq!(outcomes[3], Some(Outcome::Nothing), "it is as wanted already");
+    assert_eq!(objects["X0"]["new"], "one");
+}
+
+#[test]
+fn what_another_began_is_undone_as_its_user_where_the_new_plan_cannot_be_stored() {
+    let first = || Job::Apply(every_kind("first", Verb::Create));
+    // The deletion that comes next would have to be kept in the journal.
+    let grow = |world: &mut World| {
+        let next = world.cluster.new_version();
+        let object = world.cluster.objects.get_mut("D0").unwrap();
+        object["data"]["large"] = json!("x".repeat(1 << 20));
+        object["metadata"]["resourceVersion"] = next;
+    };
+
+    let (outcomes, world) = relayed(vec![Drive(first(), Some(16)), Meanwhile(grow), Drive(first(), None)]);
+
+    let Some(Outcome::Undone(why)) = &outcomes[2] else { panic!("{:?}", outcomes[2]) };
+    assert!(why.to_string().contains("split it"), "{why}");
+    let world = world.borrow();
+    assert_eq!(world.cluster.objects["X0"]["data"], json!({ "a": "X0" }));
+    assert!(!world.cluster.objects.contains_key("C0"));
+    let users: Vec<_> = world.users.iter().filter(|(driver, _)| *driver == 1).map(|(_, user)| &**user).collect();
+    assert!(users.len() > 3 && users.iter().all(|user| *user == "user 0"), "{users:?}");
+}
+
+#[test]
 fn a_journal_of_promotions_takes_no_transaction() {
     let promotion = Job::Promote(vec![change("X0", Verb::Patch, json!({ "data": { "new": "one" } }))]);
 
-    let (outcomes, objects, _) = relay(vec![Drive(promotion, None), Drive(Job::Recover, None)]);
+    let transaction = Job::Apply(every_kind("first", Verb::Create));
+
+    let (outcomes, objects, _) = relay(vec![
+        Drive(promotion, None),
+        Drive(transaction.clone(), None),
+        Drive(Job::Recover, None),
+        Drive(transaction, None),
+    ]);
 
     assert_eq!(outcomes[1].as_ref().map(Outcome::code), Some(78));
-    assert_eq!(objects["X0"]["new"], "one");
+    assert_eq!(outcomes[2], Some(Outcome::Recovered(1)), "a recovery undoes both kinds");
+    assert!(matches!(outcomes[3], Some(Outcome::Committed(_))), "{:?}", outcomes[3]);
+    assert_eq!(objects["X0"]["new"], "first");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tenure::{
     election::RequestError,
     time::Instant,
     transaction::{
-        Answer, Change, Event, Kind, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply,
+        Answer, Change, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply,
         demote, forget, promote, recover,
     },
 };
@@ -123,6 +123,8 @@ pub struct World {
     /// The control: a journal is stored after the change that it should undo.
     pub is_late_journal: bool,
     pub counts: Counts,
+    /// The driver and the user of each write to a target.
+    pub users: Vec<(usize, String)>,
     pub story: Vec<String>,
     pub tells: bool,
 }
@@ -136,7 +138,10 @@ struct Surroundings {
 }
 
 impl Server for Surroundings {
-    fn send(&self, request: Request, _: Option<&str>) -> impl Future<Output = Answer> {
+    fn send(&self, request: Request, acting_as: Option<&str>) -> impl Future<Output = Answer> {
+        if matches!(request, Request::Write(..)) {
+            self.world.borrow_mut().users.push((self.driver, acting_as.unwrap_or_default().to_owned()));
+        }
         let slot = self.world.borrow_mut().dispatch(self.driver, request);
         poll_fn(move |_| slot.borrow_mut().take().map_or(Poll::Pending, Poll::Ready))
     }
@@ -188,6 +193,7 @@ impl World {
             revert: 0.35,
             is_late_journal,
             counts: Counts::default(),
+            users: Vec::new(),
             story: Vec::new(),
             tells,
         }
@@ -303,7 +309,7 @@ impl World {
 
     /// The control: answers the first write of a prepared journal, and stores it with the next write only.
     fn hold_back(&mut self, driver: usize, request: &Request) -> bool {
-        if let Request::Journal(_, Storing::Replace(secret)) = request
+        if let Request::Journal(_, Storing::Create(secret) | Storing::Replace(secret)) = request
             && journal(secret).is_some_and(|journal| journal.phase == Phase::Prepared)
         {
             self.drivers[driver].held_back = Some(request.clone());
@@ -319,7 +325,7 @@ impl World {
             journal: Place { namespace: "ns".into(), name: journal.into() },
             token: token.to_string(),
             by: format!("driver {number}"),
-            acting_as: None,
+            acting_as: Some(format!("user {number}")),
             limit: Duration::from_secs(limit),
             began: String::new(),
             seed: self.rng.u64(..),
@@ -440,7 +446,7 @@ fn start(world: &Shared, driver: usize) {
             Job::Apply(changes) => apply(&server, settings, &changes).await,
             Job::Recover => recover(&server, settings, false).await,
             Job::Force => recover(&server, settings, true).await,
-            Job::Forget => forget(&server, settings, Kind::Transaction).await,
+            Job::Forget => forget(&server, settings).await,
             Job::Promote(changes) => promote(&server, settings, &changes).await,
             Job::Demote => demote(&server, settings).await,
         }
@@ -455,31 +461,12 @@ fn wake(world: &Shared, driver: usize) {
     let mut world = world.borrow_mut();
     if let Poll::Ready(outcome) = poll {
         world.tell(|| format!("driver {driver} ends: {outcome}"));
-        world.counts.add(name(&outcome));
+        world.counts.add(outcome.as_str());
         world.drivers[driver].outcome = Some(outcome);
     } else if world.drivers[driver].requests > MOST_REQUESTS {
         let what = format!("T10 no end: driver {driver}");
         world.judge.violations.push(what);
     } else {
         world.drivers[driver].running = Some(running);
-    }
-}
-
-fn name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Committed(_) => "committed",
-        Outcome::Nothing => "nothing to do",
-        Outcome::Recovered(_) => "recovered",
-        Outcome::Refused(_) => "refused",
-        Outcome::Undone(_) => "undone",
-        Outcome::Stuck(_) => "stuck",
-        Outcome::JournalGone => "journal gone",
-        Outcome::Held { .. } => "held",
-        Outcome::TermEnded => "term ended",
-        Outcome::Superseded { .. } => "superseded",
-        Outcome::Stopped => "stopped",
-        Outcome::Unavailable(_) => "unavailable",
-        Outcome::NotPermitted(_) => "not permitted",
-        Outcome::Invalid(_) => "invalid",
     }
 }

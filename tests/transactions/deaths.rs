@@ -27,6 +27,7 @@ pub(super) fn all() -> Vec<Case> {
         a_recovery_that_is_killed_after_any_request_is_ended_by_another,
         a_write_that_arrives_after_the_next_driver_changes_nothing,
         a_signal_undoes_what_is_not_committed,
+        a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_cannot_undo,
     ]
 }
 
@@ -199,6 +200,28 @@ async fn a_signal_undoes_what_is_not_committed(stage: Stage) {
         assert_eq!(shop.seen().await, before);
         shop.desk.proxy.clear();
     }
+}
+
+async fn a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_cannot_undo(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    let is_forward = move |request: &Request| is_it(request) && request.body["spec"].is_object();
+    let busy = || Fault::refused(503, "ServiceUnavailable");
+    shop.desk.proxy.on(is_forward, Times::Always, busy());
+
+    said(&shop.apply(EXAMPLE, &["--limit", "2s"]).await, 1, &["undid ConfigMap", "undone: "]);
+
+    assert_eq!(shop.seen().await, before, "and no mark is left");
+    assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undone");
+
+    shop.desk.proxy.on(is_it, Times::Always, busy());
+    said(&shop.apply(EXAMPLE, &["--limit", "2s"]).await, 2, &["not undone in full; ", "; Deployment "]);
+
+    assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undoing");
+    shop.desk.proxy.clear();
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+    assert_eq!(shop.seen().await, before, "and no mark is left");
 }
 
 /// Tells whether no object bears a mark.

@@ -10,6 +10,10 @@ use crate::{
         PATIENCE,
         api::Verbs,
         case::{Case, cases},
+        proxy::{
+            fault::{Fault, Times},
+            log::Request,
+        },
         stage::{LEASE, Prepared, Stage},
         within,
     },
@@ -106,13 +110,28 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
 }
 
 async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) {
-    create(&stage, "a").await;
-    let before = object(&stage, "a").await;
-    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    for name in ["a", "b"] {
+        create(&stage, name).await;
+    }
+    let (before, shared) = (object(&stage, "a").await, create(&stage, "shared").await);
+    let unhurried = |prepared: Prepared| prepared.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let a = unhurried(promoted(&stage, "a").await);
+    let changes = |name: &str| {
+        let path = format!("/configmaps/{name}?fieldManager=tenure");
+        move |request: &Request| request.method == Method::PATCH && request.uri.ends_with(&path)
+    };
+    a.proxy.on(changes("shared"), Times::Always, Fault::refused(422, "Invalid"));
+    let a = a.start();
 
-    // There is no shared object.
-    a.said("hook beforeLead: tenure: ").await;
+    a.said("hook beforeLead: tenure: undone: ConfigMap ").await;
     a.said("hook-failed").await;
 
-    assert_eq!((stage.witness.starts("a"), object(&stage, "a").await), (0, before));
+    let is_own = changes("a");
+    let own: Vec<_> = a.proxy.log.all().into_iter().filter(|e| is_own(&e.request)).collect();
+    assert_eq!(own[0].request.body["metadata"]["labels"]["role"], "leader", "it was changed");
+    assert_eq!((object(&stage, "a").await, object(&stage, "shared").await), (before, shared), "and put back");
+    assert_eq!(stage.witness.starts("a"), 0);
+    let _b = unhurried(promoted(&stage, "b").await).start();
+    stage.witness.start("b", 0).await;
+    leads(&stage, "b", "a").await;
 }

@@ -77,7 +77,7 @@ pub(super) fn become_lock(flags: &ConfigFlags, how: &Lock) -> io::Error {
         .arg("lock")
         .args(flags.arguments())
         .args(how.arguments())
-        .args(["--set=lease.creationWait=0s", "--", OURSELVES])
+        .args(["--of-transaction", "--", OURSELVES])
         .args(again)
         .exec()
 }

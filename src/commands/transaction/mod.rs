@@ -18,7 +18,9 @@ use crate::{
     config::{self, Config, Purpose},
     console::complain,
     exit,
-    transaction::{self, Change, Kind, Outcome, Place, Settings},
+    telemetry::Observer,
+    time::Instant,
+    transaction::{self, Change, Event, Outcome, Place, Settings},
 };
 
 mod discovery;
@@ -66,8 +68,9 @@ pub(super) fn apply(asked: &cli::Apply) -> u8 {
         if asked.dry_run {
             return output::previewed(asked.output, transaction::preview(&server, settings, &changes).await);
         }
-        let outcome = transaction::apply(&server, settings, &changes).await;
-        output::ended(asked.output, &outcome, &changes, &server.told())
+        let apply = async |settings| transaction::apply(&server, settings, &changes).await;
+        let (outcome, events) = driven(&server, settings, apply).await;
+        output::ended(asked.output, &outcome, &changes, &events)
     })
 }
 
@@ -79,24 +82,14 @@ pub(super) fn recover(asked: &cli::Recover) -> u8 {
             Ok(server) => server,
             Err(error) => return refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
         };
-        // The Lease of a replica has the journal of a promotion.
-        let mut outcome = Outcome::Nothing;
-        for kind in [Kind::Transaction, Kind::Promotion] {
-            let settings = settings.clone();
-            outcome = match (asked.action, kind) {
-                (Recovery::Plan, _) => match transaction::survey(&server, settings, kind).await {
-                    Err(outcome @ Outcome::Invalid(_)) => outcome,
-                    surveyed => return output::surveyed(asked.output, surveyed),
-                },
-                (Recovery::Apply, Kind::Transaction) => transaction::recover(&server, settings, asked.force).await,
-                (Recovery::Apply, Kind::Promotion) => transaction::demote(&server, settings).await,
-                (Recovery::Forget, _) => transaction::forget(&server, settings, kind).await,
-            };
-            if !matches!(outcome, Outcome::Invalid(_)) {
-                break;
+        let (outcome, events) = match asked.action {
+            Recovery::Plan => return output::surveyed(asked.output, transaction::survey(&server, settings).await),
+            Recovery::Apply => {
+                driven(&server, settings, async |settings| transaction::recover(&server, settings, asked.force).await).await
             }
-        }
-        output::ended(asked.output, &outcome, &[], &server.told())
+            Recovery::Forget => (transaction::forget(&server, settings).await, Vec::new()),
+        };
+        output::ended(asked.output, &outcome, &[], &events)
     })
 }
 
@@ -114,14 +107,28 @@ pub(super) fn promote(asked: &cli::Promote) -> u8 {
         if asked.dry_run {
             return output::previewed(cli::Output::Table, transaction::preview(server, settings, &changes).await);
         }
-        output::concluded(&transaction::promote(server, settings, &changes).await)
+        let promote = async |settings| transaction::promote(server, settings, &changes).await;
+        output::concluded(&driven(server, settings, promote).await.0)
     })
 }
 
 pub(super) fn demote(asked: &cli::Demote) -> u8 {
     in_hook(&asked.flags, asked.limit, async |_, _, server, settings| {
-        output::concluded(&transaction::demote(server, settings).await)
+        output::concluded(&driven(server, settings, async |settings| transaction::demote(server, settings).await).await.0)
     })
+}
+
+/// Runs a driver, and exports what it did. Returns its outcome and events.
+async fn driven(
+    server: &ApiServer<'_>,
+    settings: Settings,
+    drive: impl AsyncFnOnce(Settings) -> Outcome,
+) -> (Outcome, Vec<(Instant, Event)>) {
+    let observer = Observer::start(&settings.by, &settings.journal, |name| env::var(name).ok());
+    let outcome = drive(settings).await;
+    let events = server.told();
+    observer.finish(&events, &outcome).await;
+    (outcome, events)
 }
 
 /// Does something in the term of the Lease for which this hook runs.

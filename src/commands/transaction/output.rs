@@ -9,7 +9,8 @@ use crate::{
     cli::Output,
     commands::seen::{self, Document, Line},
     console::{answer, complain},
-    transaction::{Change, Entry, EntryType, Event, Field, Journal, Outcome, Target, Verb},
+    time::Instant,
+    transaction::{Change, Entry, Event, Fate, Field, Journal, Outcome, Target, Verb},
     words::{bounded, squeezed},
 };
 
@@ -20,27 +21,31 @@ const UNDOABLE: u8 = 1;
 
 /// Says an event as it happens.
 pub(super) fn tell(event: &Event) {
-    complain(&bounded(&match event {
+    let line = match event {
         Event::Unfinished { by, undone: true } => format!("{by} left this transaction unfinished: its changes are undone first"),
         Event::Unfinished { by, undone: false } => format!("{by} left this transaction unfinished: its changes are taken on"),
         Event::Waiting { target, mark } => format!("waits for {target}, which another transaction changes ({mark})"),
-        Event::Changed(target) => format!("changed {target}"),
-        Event::Undone(target) => format!("undid {target}"),
-        Event::Left { target, why } => format!("left {target} as it is: {why}"),
+        Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
+        Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
+        Event::Object { target, fate: Fate::Left(why), .. } => format!("left {target} as it is: {why}"),
         Event::Warning { target, what } => format!("{target}: {what}"),
-    }));
+        // The outcome says why.
+        Event::Object { fate: Fate::Failed, .. } | Event::Prepared => return,
+    };
+    complain(&bounded(&line));
 }
 
 /// Says how it ended: a table of the objects, and the outcome; returns the exit code.
-pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], events: &[Event]) -> u8 {
+pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, verb(change.verb), "unchanged".to_owned())).collect();
-    for event in events {
-        let (target, state) = match event {
-            Event::Changed(target) => (target, "changed".to_owned()),
-            Event::Undone(target) => (target, "as before".to_owned()),
-            Event::Left { target, why } => (target, format!("left as it is: {why}")),
-            Event::Unfinished { .. } | Event::Waiting { .. } | Event::Warning { .. } => continue,
+    for (_, event) in events {
+        let Event::Object { target, fate, .. } = event else { continue };
+        let state = match fate {
+            Fate::Changed => "changed".to_owned(),
+            Fate::Failed => "not changed".to_owned(),
+            Fate::Undone => "as before".to_owned(),
+            Fate::Left(why) => format!("left as it is: {why}"),
         };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
             Some(row) => row.2 = state,
@@ -89,11 +94,7 @@ fn plan(output: Output, entries: &[Entry], of: impl Fn(&Field) -> Values<'_>) ->
             Some(_) if is_secret => "(not shown)".into(),
             Some(value) => value.clone(),
         };
-        let change = match entry.kind {
-            EntryType::Patch => "patch",
-            EntryType::Create => "create",
-            EntryType::Delete => "delete",
-        };
+        let change = entry.kind.as_str();
         let whole = entry.fields.is_empty().then(|| row(entry, change, "", Value::Null, Value::Null));
         let fields = entry.fields.iter().map(|field| {
             let (from, to) = of(field);

@@ -41,7 +41,7 @@ pub(super) struct ApiServer<'a> {
     margin: Duration,
     interrupted: Arc<AtomicBool>,
     tell: fn(&Event),
-    told: RefCell<Vec<Event>>,
+    told: RefCell<Vec<(Instant, Event)>>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -59,9 +59,9 @@ impl<'a> ApiServer<'a> {
         Ok(Self { access, term, margin, interrupted, tell, told: RefCell::default() })
     }
 
-    /// The events so far.
-    pub(super) fn told(self) -> Vec<Event> {
-        self.told.into_inner()
+    /// The events so far, each with its instant.
+    pub(super) fn told(&self) -> Vec<(Instant, Event)> {
+        self.told.take()
     }
 }
 
@@ -109,7 +109,7 @@ impl Server for ApiServer<'_> {
 
     fn report(&self, event: Event) {
         (self.tell)(&event);
-        self.told.borrow_mut().push(event);
+        self.told.borrow_mut().push((clock::boot(), event));
     }
 }
 

@@ -1,0 +1,156 @@
+//! What the API server makes of input that no check of a file can judge.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::Method;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{EXAMPLE, Shop, is_change, said, wanted};
+use crate::support::{
+    PATIENCE,
+    case::{Case, cases},
+    stage::Stage,
+    within,
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        an_object_that_cannot_be_changed_or_kept_refuses_everything,
+        a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten,
+        a_webhook_that_answers_nonsense_changes_nothing_within_the_limit,
+        a_conversion_webhook_that_is_down_changes_nothing_within_the_limit,
+    ]
+}
+
+async fn an_object_that_cannot_be_changed_or_kept_refuses_everything(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let large = json!({ "a": "x".repeat(600_000) });
+    for (name, data, is_immutable) in [("fixed", json!({ "a": "b" }), true), ("l1", large.clone(), false), ("l2", large, false)] {
+        stage.api.create(&maps, &json!({ "metadata": { "name": name }, "data": data, "immutable": is_immutable })).await;
+    }
+    let change = |name: &str, how: &str| format!("  - {{target: {{apiVersion: v1, kind: ConfigMap, name: {name}}}, {how}}}\n");
+    let settings = change("settings", "type: Patch, content: {data: {version: '3'}}");
+    let delete = |name: &str| change(name, "type: Delete");
+    for (others, words) in [
+        (change("fixed", "type: Patch, content: {data: {a: c}}"), "immutable"),
+        (delete("l1") + &delete("l2"), "more than 1000000: split it"),
+    ] {
+        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
+        let file = shop.file("refused.yaml", &format!("{head}{settings}{others}"));
+        said(&shop.apply(&file, &[]).await, 1, &[words]);
+    }
+    assert_eq!(shop.seen().await, before);
+    assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
+}
+
+async fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &[]);
+    for text in [&b"{"[..], b"\xff", br#"{"version":1,"id":"x"}"#] {
+        let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
+        secret["data"] = json!({ "journal": BASE64_STANDARD.encode(text) });
+        assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+
+        for line in [&["recover", "plan", "release-2"][..], &["recover", "apply", "release-2"], &["apply", "-f", EXAMPLE]] {
+            said(&shop.desk.ends(line).await, 78, &["the journal cannot be read", "`tenure recover forget` drops it"]);
+        }
+        assert_eq!(shop.seen().await, wanted(before.clone()));
+        said(&shop.recover(&["forget", "release-2"]).await, 0, &[]);
+        said(&shop.apply(EXAMPLE, &[]).await, 0, &["nothing to do"]);
+    }
+}
+
+/// Says nonsense to each request. Returns its URL, and the certificate that vouches for it.
+async fn nonsense() -> (String, String) {
+    let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("TLS");
+    let config = builder.with_no_client_auth().with_single_cert(vec![issued.cert.der().clone()], key).expect("a pair");
+    let (tls, listener) = (TlsAcceptor::from(Arc::new(config)), TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+    let address = listener.local_addr().expect("an address");
+    drop(tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = tls.accept(stream).await else { continue };
+            let _ = stream.read(&mut [0; 1 << 16]).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 8\r\n\r\nnonsense").await;
+            let _ = stream.shutdown().await;
+        }
+    }));
+    (format!("https://{address}/"), BASE64_STANDARD.encode(issued.cert.pem()))
+}
+
+async fn a_webhook_that_answers_nonsense_changes_nothing_within_the_limit(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let (url, authority) = nonsense().await;
+    let hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let name = format!("{}.nonsense.example", stage.namespace);
+    let hook = json!({
+        "name": name, "clientConfig": { "url": url, "caBundle": authority }, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "rules": [{ "operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"] }],
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": stage.namespace } },
+    });
+    stage.api.create(hooks, &json!({ "metadata": { "name": name }, "webhooks": [hook] })).await;
+    within(PATIENCE, "the webhook is asked", async {
+        let (path, nothing) =
+            (format!("{}?dryRun=All", shop.objects[1]), shop.stage.api.call(Method::GET, &shop.objects[1], None).await.1);
+        while stage.api.call(Method::PUT, &path, Some(&nothing)).await.0 == 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+
+    said(&shop.apply(EXAMPLE, &["--limit", "1s"]).await, 69, &["no success within the limit", "failed calling webhook"]);
+
+    stage.api.call(Method::DELETE, &format!("{hooks}/{name}"), None).await;
+    assert_eq!(shop.seen().await, before);
+    assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
+}
+
+async fn a_conversion_webhook_that_is_down_changes_nothing_within_the_limit(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let group = format!("{}.example.com", stage.namespace);
+    let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version = |name: &str, is_stored: bool| json!({ "name": name, "served": true, "storage": is_stored, "schema": any });
+    let webhook = json!({ "clientConfig": { "url": "https://127.0.0.1:1/" }, "conversionReviewVersions": ["v1"] });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({ "metadata": { "name": format!("gates.{group}") }, "spec": {
+        "group": group, "scope": "Namespaced", "names": { "plural": "gates", "singular": "gate", "kind": "Gate" },
+        "versions": [version("v1", true), version("v2", false)], "conversion": { "strategy": "Webhook", "webhook": webhook },
+    }});
+    stage.api.create(definitions, &definition).await;
+    let gates = format!("/apis/{group}/v1/namespaces/{}/gates", stage.namespace);
+    within(PATIENCE, "gates are served", async {
+        while stage.api.call(Method::GET, &gates, None).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let gate = |version: &str| json!({ "apiVersion": format!("{group}/{version}"), "kind": "Gate", "metadata": { "name": "a" }, "spec": {} });
+    stage.api.create(&gates, &gate("v1")).await;
+    let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: '3'}\n---\n";
+    let file = shop.file("gate.yaml", &format!("{settings}{}\n", gate("v2")));
+
+    said(&shop.apply(&file, &["x", "--limit", "1s"]).await, 69, &["no success within the limit", "conversion webhook"]);
+
+    let path = format!("{definitions}/gates.{group}");
+    // With the webhook its objects cannot be deleted.
+    let (_, mut found) = stage.api.call(Method::GET, &path, None).await;
+    found["spec"]["conversion"] = json!({ "strategy": "None" });
+    stage.api.call(Method::PUT, &path, Some(&found)).await;
+    stage.api.call(Method::DELETE, &path, None).await;
+    assert_eq!(shop.seen().await, before);
+    assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
+}
