@@ -209,6 +209,11 @@ async fn a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_ca
     let is_forward = move |request: &Request| is_it(request) && request.body["spec"].is_object();
     let busy = || Fault::refused(503, "ServiceUnavailable");
     shop.desk.proxy.on(is_forward, Times::Always, busy());
+    // The undo has a limit of its own, and is tried again.
+    let is_back = |request: &Request| {
+        is_change(request) && request.body["metadata"]["annotations"].get("tenure.dev/change") == Some(&Value::Null)
+    };
+    shop.desk.proxy.on(is_back, Times::Only(1), busy());
 
     said(&shop.apply(EXAMPLE, &["--limit", "2s"]).await, 1, &["undid ConfigMap", "undone: "]);
 

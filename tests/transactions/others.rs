@@ -135,7 +135,8 @@ async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
         format!("{head}  - {{target: {{apiVersion: v1, kind: Secret, name: old-key}}, type: {kind}, content: {content}}}\n")
     };
     for (text, code) in [
-        // A type cannot be changed: the server's message quotes the whole object.
+        // The server's message quotes the value.
+        (change("Patch", &format!("{{stringData: {{key: [{SENTINEL}]}}}}")), 1),
         (change("Patch", &format!("{{type: kubernetes.io/tls, stringData: {{key: {SENTINEL}}}}}")), 1),
         (change("Patch", "{data: {key: sentinel-5a17!}}"), 78),
         (change("Patch", &format!("{{stringData: {{key: {SENTINEL}-new}}}}")), 0),

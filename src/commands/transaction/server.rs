@@ -205,6 +205,8 @@ fn judged(reply: Result<Reply, ExchangeError>, is_secret: bool) -> Answer {
         StatusCode::CONFLICT => Answer::Conflict(said()),
         StatusCode::NOT_FOUND | StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Answer::Unknown(said()),
         status if status.is_client_error() => Answer::Refused(said()),
+        // The API server calls it an internal error of its own.
+        _ if reply.message().starts_with("failed to create typed patch object") => Answer::Refused(said()),
         _ => Answer::Unknown(said()),
     }
 }
@@ -306,6 +308,8 @@ mod tests {
         }
         assert!(matches!(judge(409, "{}", false), Answer::Conflict(_)));
         assert!(matches!(judge(422, "{}", false), Answer::Refused(_)));
+        let typed = r#"{"kind":"Status","message":"failed to create typed patch object: .data.a: expected string"}"#;
+        assert!(matches!(judge(500, typed, true), Answer::Refused(_)));
     }
 
     #[test]
