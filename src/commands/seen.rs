@@ -102,6 +102,8 @@ impl Seen {
 
     pub(super) fn row(&self) -> [String; 8] {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
+        // After a handover the time on the Lease is ahead, because each is a second later than the one before.
+        let since = self.since.map(|since| since.min(self.now));
         let ends = matches!(self.state, State::Nobody | State::Resting);
         let until = match self.fires[1] {
             Some(fire) => format!(", next fire {}", to_the_second(fire)),
@@ -112,7 +114,7 @@ impl Seen {
             self.name.clone(),
             format!("{}{until}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
             self.holder.as_deref().map_or_else(|| "-".into(), |holder| bounded(&visible(holder)).into_owned()),
-            moment(self.since),
+            moment(since),
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
             self.status.as_deref().map(|status| bounded(&visible(status)).into_owned()).unwrap_or_default(),
@@ -189,10 +191,16 @@ pub(super) fn ago(now: Timestamp, then: Timestamp) -> i128 {
     now.as_nanosecond() - then.as_nanosecond()
 }
 
+/// After a renewal, a release and an acquisition in a row the time on a Lease is two seconds ahead of a right clock, because each is at
+/// least a second later than the one before.
+const AHEAD: Duration = Duration::from_secs(3);
+
 fn spoken(ago: i128) -> String {
     let span = Duration::from_secs(u64::try_from(ago.unsigned_abs() / 1_000_000_000).unwrap_or(u64::MAX));
-    let ahead = ago < 0 && !span.is_zero();
-    let span = duration::format(span);
+    if ago < 0 && span < AHEAD {
+        return "0s ago".into();
+    }
+    let (ahead, span) = (ago < 0, duration::format(span));
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
 }
 
@@ -363,8 +371,15 @@ mod tests {
 
     #[test]
     fn a_renewal_is_spoken_of_in_whole_seconds_and_the_step_of_a_release_is_no_skew() {
-        let spoken: Vec<_> = [999, -999, 61_500, -1_500].map(|millis: i128| spoken(millis * 1_000_000)).into();
-        assert_eq!(spoken, ["0s ago", "0s ago", "1m1s ago", "1s ahead of this clock"]);
+        let spoken: Vec<_> = [999, -999, -2_500, 61_500, -3_500].map(|millis: i128| spoken(millis * 1_000_000)).into();
+        assert_eq!(spoken, ["0s ago", "0s ago", "0s ago", "1m1s ago", "3s ahead of this clock"]);
+    }
+
+    #[test]
+    fn a_term_began_never_later_than_now() {
+        let since = |acquired: &str| seen(json!({ "holderIdentity": "a", "acquireTime": acquired })).row()[3].clone();
+        assert_eq!(since("2026-01-01T00:00:09.500000Z"), "2026-01-01T00:00:09Z");
+        assert_eq!(since("2026-01-01T00:00:11.500000Z"), "2026-01-01T00:00:10Z");
     }
 
     #[test]

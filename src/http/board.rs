@@ -80,7 +80,7 @@ struct Past {
     term: i32,
     fencing_token: String,
     seconds: f64,
-    margin_seconds: Option<f64>,
+    lease_left_seconds: Option<f64>,
     exit: Option<String>,
 }
 
@@ -225,8 +225,8 @@ impl Board {
             "slot": own.map(|own| own.slot.0),
             "term": own.map(|own| own.term),
             "fencingToken": own.map(|own| &own.token),
-            "softDeadlineSeconds": led.map(|led| left(led.deadlines.soft)),
-            "hardDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
+            "marginSeconds": led.map(|led| left(led.deadlines.soft)),
+            "killDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
             "nextFire": vital.view.next_fire.map(wall),
             "renewedSecondsAgo": led.map(|led| now.since(led.confirmed).as_secs_f64()),
             "workload": {
@@ -252,7 +252,7 @@ fn past(transition: &Transition) -> Past {
         term: *term,
         fencing_token: token.clone(),
         seconds: until.since(*from).as_secs_f64(),
-        margin_seconds: margin.map(|margin| margin.0),
+        lease_left_seconds: margin.map(|margin| margin.0),
         exit: exit.map(|exit| exit.to_string()),
     }
 }

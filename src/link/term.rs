@@ -110,7 +110,7 @@ worded! {
         PreferredHolder = "preferred-holder",
         /// A guard of the kernel has killed the workload too early, because the loopback interface does not answer.
         Fuse = "fuse",
-        /// No renewal was confirmed before S.
+        /// No renewal was confirmed before the stop deadline (S).
         Expired = "expired",
         /// The Lease names another holder.
         LostToHolder = "lost-to-holder",

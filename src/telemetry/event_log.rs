@@ -185,12 +185,12 @@ impl EventLog {
         let (campaign, start) = (took("campaign"), took("workload.start"));
         let (stop, kill, proof) = (took("workload.stop"), took("workload.kill"), took("workload.proof"));
         let (released, exited) = (took("release"), exit.map(|exit| exit.to_string()));
-        let (margin_left, reason_word) = (margin.map(|margin| readable(margin.0)), reason.as_str());
+        let (lease_left, reason_word) = (margin.map(|margin| readable(margin.0)), reason.as_str());
         // A field that is none is not written.
         macro_rules! line {
             ($level:ident, $($words:tt)*) => {
                 $level!(
-                    role, reason = reason_word, lease, slot, term, token, margin_left, seconds, campaign, start, exit = exited, stop,
+                    role, reason = reason_word, lease, slot, term, token, lease_left, seconds, campaign, start, exit = exited, stop,
                     kill, proof, release = released, trace_id, span_id, $($words)*
                 )
             };

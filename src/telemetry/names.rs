@@ -52,9 +52,10 @@ pub(super) const RENEWAL_MARGIN: Metric = Metric::seconds(
     "tenure.renewal.margin",
     Kind::Histogram,
     &[],
-    "Seconds left before S, the stop deadline, when a renewal was confirmed",
+    "Seconds left before the stop deadline (S) when a renewal was confirmed",
 );
-pub(super) const MARGIN: Metric = Metric::seconds("tenure.margin", Kind::Gauge, &[], "Seconds left before S now; 0 on a standby");
+pub(super) const MARGIN: Metric =
+    Metric::seconds("tenure.margin", Kind::Gauge, &[], "Seconds left before the stop deadline (S) now; 0 on a standby");
 pub(super) const REQUEST: Metric = Metric::seconds(
     "tenure.request",
     Kind::Histogram,
@@ -138,8 +139,8 @@ pub(super) const SLOT: &str = "tenure.slot";
 pub(super) const TERM: &str = "tenure.term";
 /// The fencing token of the term.
 pub(super) const FENCING_TOKEN: &str = "tenure.fencing_token";
-/// Seconds that were left of the Lease when the workload led, was proved gone, or a renewal failed. Negative if it was too late.
-pub(super) const MARGIN_LEFT: &str = "tenure.margin_left";
+/// Seconds for which the Lease was still valid when the workload led, was proved gone, or a renewal failed. Negative if it was too late.
+pub(super) const LEASE_LEFT: &str = "tenure.lease_left";
 /// The exit code of the workload or of the hook; on a start, that of the workload before it.
 pub(super) const EXIT_CODE: &str = "process.exit.code";
 /// The signal, if a signal ended it.

@@ -82,7 +82,7 @@ impl Spans {
         whole.attributes.push(KeyValue::new(names::SLOT, i64::from(transition.slot.0)));
         whole.attributes.push(KeyValue::new(names::TERM, i64::from(transition.term)));
         whole.attributes.push(KeyValue::new(names::FENCING_TOKEN, transition.token.clone()));
-        whole.attributes.extend(transition.margin.map(|margin| KeyValue::new(names::MARGIN_LEFT, margin.0)));
+        whole.attributes.extend(transition.margin.map(|margin| KeyValue::new(names::LEASE_LEFT, margin.0)));
         whole.attributes.extend(transition.exit.map(exit_attribute));
         whole.attributes.extend(transition.release.map(|how| KeyValue::new(names::RELEASE, how.as_str())));
         whole.status = match transition.outcome {
@@ -137,7 +137,7 @@ impl Spans {
             PhaseKind::Renew { operation, margin, error } => {
                 span.span_kind = SpanKind::Client;
                 span.attributes.push(KeyValue::new(names::OPERATION, operation.as_str()));
-                span.attributes.push(KeyValue::new(names::MARGIN_LEFT, margin.0));
+                span.attributes.push(KeyValue::new(names::LEASE_LEFT, margin.0));
                 span.status = Status::error(error.to_string());
             }
         }

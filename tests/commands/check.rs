@@ -11,9 +11,9 @@ fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
     let parts = [
         "name: x",
         "ok    the workload is /",
-        "9s850ms  S: ",
-        "13s850ms  H: ",
-        "14s850ms  E: ",
+        "9s850ms  stop deadline (S): ",
+        "13s850ms  kill deadline (H): ",
+        "14s850ms  end (E): ",
         "15s150ms  a standby that watched all the time may take over",
         "terminationGracePeriodSeconds: 27 or more",
         "\nclock\n",

@@ -119,7 +119,7 @@ async fn handover(stage: Stage, wire: Wire) {
     assert_eq!((stopped.attributes["tenure.reason"].as_str(), led.attributes["tenure.reason"].as_str()), ("signal", "released"));
     assert_eq!(parts_of_stop, ["workload.stop", "workload.proof", "release"]);
     assert_eq!(parts_of_start, ["campaign", "acquire", "workload.start"]);
-    assert!(stopped.attributes["tenure.margin_left"].parse::<f64>().is_ok_and(|margin| margin > 0.0));
+    assert!(stopped.attributes["tenure.lease_left"].parse::<f64>().is_ok_and(|margin| margin > 0.0));
     let said = ["service.name", "k8s.pod.name", "telemetry.sdk.language"].map(|name| stopped.resource[name].as_str());
     assert_eq!(said, ["tenure", "web-0", "rust"]);
     drop(two);
@@ -369,7 +369,7 @@ async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage
     let text = |line: &Value, field: &str| line[field].as_str().expect(field).to_owned();
     assert_eq!(format!("00-{}-{}-01", text(led, "trace_id"), text(led, "span_id")), start.variable("TRACEPARENT"));
     assert_eq!(stopped["term"].to_string(), start.variable("TENURE_TERM"));
-    assert!(stopped["margin_left"].as_f64().is_some_and(|margin| margin > 0.0));
+    assert!(stopped["lease_left"].as_f64().is_some_and(|margin| margin > 0.0));
     assert!(["seconds", "stop", "proof", "release"].iter().all(|field| stopped[field].is_f64()), "{stopped}");
 }
 

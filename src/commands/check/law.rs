@@ -20,11 +20,11 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     let nobody = config.lease.creation_wait.unwrap_or(timing.duration);
     report.section("timing, counted from the send of the last renewal that is confirmed");
     report.text(&format!(
-        "{} renewal due (R), and {} attempts of up to {} and a pause of {} fit before S\n\
+        "{} renewal due (R), and {} attempts of up to {} and a pause of {} fit before the stop deadline (S)\n\
          {} of an outage of the API server go unnoticed\n\
-         {} S: stop signal, if no renewal was confirmed\n\
-         {} H: SIGKILL to every process\n\
-         {} E: every process is gone, the Lease no longer valid\n\
+         {} stop deadline (S): the stop signal, if no renewal was confirmed\n\
+         {} kill deadline (H): SIGKILL to every process\n\
+         {} end (E): every process is gone, and the Lease is no longer valid\n\
          {} a standby that watched all the time may take over; {} if its watch is dead\n\
          {} a Lease that no holder gave back is taken, once nobody has held it for {}",
         column(&duration::format(timing.renew_period)),
@@ -120,9 +120,9 @@ mod tests {
         let mut report = Report::default();
         check(&Config::default(), &mut report);
         for number in [
-            "9s850ms  S:",
-            "13s850ms  H:",
-            "14s850ms  E:",
+            "9s850ms  stop deadline (S):",
+            "13s850ms  kill deadline (H):",
+            "14s850ms  end (E):",
             "15s150ms  a standby",
             "18s150ms if its watch",
             "3 attempts",

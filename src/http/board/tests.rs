@@ -83,7 +83,7 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
     assert_eq!(status["transitions"][0]["time"], "2027-01-15T08:00:01.500Z");
     let expected = json!(["leader", "a_1", 7, "42", 6.0, 10.0, 2.0, false]);
     let keys =
-        ["role", "holder", "term", "fencingToken", "softDeadlineSeconds", "hardDeadlineSeconds", "renewedSecondsAgo", "stopping"];
+        ["role", "holder", "term", "fencingToken", "marginSeconds", "killDeadlineSeconds", "renewedSecondsAgo", "stopping"];
     assert_eq!(Value::from(keys.map(|key| status[key].clone()).to_vec()), expected);
 }
 

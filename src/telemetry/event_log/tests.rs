@@ -79,7 +79,7 @@ fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let said = ["level", "role", "reason", "lease"].map(|name| line[name].as_str().unwrap());
     assert_eq!(said, ["INFO", "standby", "step-down", "billing"]);
-    assert_eq!((line["term"].as_i64(), line["margin_left"].as_f64()), (Some(7), Some(13.5)));
+    assert_eq!((line["term"].as_i64(), line["lease_left"].as_f64()), (Some(7), Some(13.5)));
     let took = ["seconds", "stop", "release"].map(|name| line[name].as_f64().unwrap());
     assert_eq!(took, [0.03, 0.02, 0.005]);
     assert_eq!(line["exit"], "exit code 3");

@@ -92,7 +92,7 @@ fn a_transition_says_why_and_with_how_much_margin() {
         ("tenure.slot", "1"),
         ("tenure.term", "7"),
         ("tenure.fencing_token", "42"),
-        ("tenure.margin_left", "13.5"),
+        ("tenure.lease_left", "13.5"),
         ("process.exit.code", "3"),
         ("tenure.release", "unknown"),
     ];
@@ -133,7 +133,7 @@ fn what_fails_within_a_term_is_a_span_of_it_with_its_error() {
     };
     let hook = PhaseKind::Hook { hook: HookKind::AfterLead, exit: Exit::Signal(9) };
     for (kind, name, error, fact) in [
-        (renewal, "renew", "the API server answered 503: busy", ("tenure.margin_left", "9.5")),
+        (renewal, "renew", "the API server answered 503: busy", ("tenure.lease_left", "9.5")),
         (hook, "hook", "the hook failed", ("tenure.exit_signal", "9")),
     ] {
         let within = TermPhase { context: CONTEXT, term: 7, anchor: anchor(), phase: phase(kind, 1, 2) };
