@@ -219,6 +219,8 @@ pub enum ToElector {
         kind: ProbeKind,
         /// When the probe began. The answer names it, so that no answer is taken for that of another probe.
         began: Instant,
+        /// When the program that is asked was started.
+        since: Instant,
     },
     /// The health of the workload. After a change of readiness init sends no further Health before the next message of the
     /// elector, which comes at once.

@@ -31,7 +31,7 @@ pub struct Probe {
     pub http: HttpProbe,
     /// A connection, which has to be accepted.
     pub tcp: TcpProbe,
-    /// A file, which has to exist.
+    /// A file, which has to exist. For readiness it must have been written since the program was started.
     pub file: FileProbe,
     /// The time before the workload is asked for the first time.
     #[serde(with = "Span")]

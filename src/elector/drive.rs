@@ -195,10 +195,10 @@ impl Process for Running {
         self.edges.telemetry.heard(&message);
         self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.edges.events.iter_mut().for_each(|events| events.heard(&message));
-        if let ToElector::Probe { kind, began } = message {
+        if let ToElector::Probe { kind, began, since } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             spawn(async move {
-                let failure = workload_probe::ask(kind, probe).await;
+                let failure = workload_probe::ask(kind, probe, since).await;
                 let _ = arrive.send(Handed::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
             });
         }

@@ -14,6 +14,7 @@ use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout
 use crate::{
     clock,
     config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind},
+    time::Instant,
     words::one_line,
 };
 
@@ -30,13 +31,16 @@ const fn looking(kind: ProbeKind) -> &'static Semaphore {
     }
 }
 
-/// Asks once. Returns why the probe failed, if it did.
-pub(super) async fn ask(kind: ProbeKind, probe: Probe) -> Option<String> {
+/// The time of a file lags behind the clock by up to one tick of the kernel, of which there are at least 100 a second.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Asks once, about a program that was started at `since`. Returns why the probe failed, if it did.
+pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Instant) -> Option<String> {
     let answer = async {
         match probe.handler() {
             Some(ProbeHandler::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
             Some(ProbeHandler::Http) => get(&probe.http).await,
-            Some(ProbeHandler::File) => look(kind, probe.file.clone()).await,
+            Some(ProbeHandler::File) => look(kind, probe.file.clone(), since).await,
             Some(ProbeHandler::Notify | ProbeHandler::Exec) | None => Err("init asks".into()),
         }
     };
@@ -54,7 +58,7 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 
-async fn look(kind: ProbeKind, probe: FileProbe) -> Result<(), String> {
+async fn look(kind: ProbeKind, probe: FileProbe, since: Instant) -> Result<(), String> {
     let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
     let written = spawn_blocking(move || {
         let _permit = permit;
@@ -63,7 +67,15 @@ async fn look(kind: ProbeKind, probe: FileProbe) -> Result<(), String> {
     let written =
         written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
     let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
-    if probe.max_age.is_some_and(|max| age > max) { Err(format!("it was written {age:?} ago")) } else { Ok(()) }
+    match kind {
+        ProbeKind::Readiness if age > clock::boot().since(since) + TICK => {
+            Err("it was written before this start of the program".into())
+        }
+        ProbeKind::Readiness | ProbeKind::Liveness if probe.max_age.is_some_and(|max| age > max) => {
+            Err(format!("it was written {age:?} ago"))
+        }
+        ProbeKind::Readiness | ProbeKind::Liveness => Ok(()),
+    }
 }
 
 fn words(error: impl std::error::Error + 'static) -> String {
@@ -88,6 +100,11 @@ mod tests {
         probe
     }
 
+    /// The answer about a program that runs since the boot.
+    async fn asked(kind: ProbeKind, probe: Probe) -> Option<String> {
+        ask(kind, probe, Instant::BOOT).await
+    }
+
     fn address(stub: &Stub) -> SocketAddr {
         stub.url.strip_prefix("http://").unwrap().parse().unwrap()
     }
@@ -107,7 +124,7 @@ mod tests {
         });
         let mut answers = Vec::new();
         for _ in 0..4 {
-            answers.push(ask(ProbeKind::Readiness, healthz.clone()).await);
+            answers.push(asked(ProbeKind::Readiness, healthz.clone()).await);
         }
         assert_eq!(answers, [None, None, Some("HTTP 404".into()), Some("HTTP 503".into())]);
         let seen = stub.seen.try_recv().unwrap();
@@ -120,21 +137,21 @@ mod tests {
         let fields: String = (0..300).map(|n| format!("x-field-{n}: {n}\r\n")).collect();
         let stub = Stub::start([with_headers(200, &fields, "")]).await;
         let healthz = probe(address(&stub), |probe| probe.http.path = "/healthz".into());
-        assert_eq!(ask(ProbeKind::Readiness, healthz).await, None);
+        assert_eq!(asked(ProbeKind::Readiness, healthz).await, None);
     }
 
     #[tokio::test]
     async fn a_server_that_takes_the_connection_and_says_nothing_has_failed_when_the_time_is_up() {
         let stub = Stub::start([Say::Silence]).await;
         let hung = probe(address(&stub), |probe| probe.timeout = Duration::from_millis(50));
-        assert_eq!(ask(ProbeKind::Readiness, hung).await, Some("no answer within 50ms".into()));
+        assert_eq!(asked(ProbeKind::Readiness, hung).await, Some("no answer within 50ms".into()));
     }
 
     #[tokio::test]
     async fn over_https_no_certificate_is_checked() {
         let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
         let https = probe(server.address(), |probe| probe.http.scheme = Scheme::Https);
-        assert_eq!(ask(ProbeKind::Readiness, https).await, Some("HTTP 401".into()), "its authority is unknown here");
+        assert_eq!(asked(ProbeKind::Readiness, https).await, Some("HTTP 401".into()), "its authority is unknown here");
     }
 
     #[tokio::test]
@@ -142,9 +159,9 @@ mod tests {
         let stub = Stub::start([]).await;
         for (address, fails) in [(address(&stub), false), (nowhere().await, true)] {
             let tcp = probe(address, |probe| (probe.http, probe.tcp.port) = (HttpProbe::default(), address.port()));
-            assert_eq!(ask(ProbeKind::Readiness, tcp).await.is_some(), fails);
+            assert_eq!(asked(ProbeKind::Readiness, tcp).await.is_some(), fails);
         }
-        assert!(ask(ProbeKind::Readiness, probe(nowhere().await, |_| {})).await.is_some());
+        assert!(asked(ProbeKind::Readiness, probe(nowhere().await, |_| {})).await.is_some());
     }
 
     #[tokio::test]
@@ -155,13 +172,20 @@ mod tests {
             timeout: Duration::from_secs(20),
             ..Probe::default()
         };
-        assert!(ask(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
+        assert!(asked(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
         let written = fs::File::create(&path).unwrap();
-        assert_eq!(ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
+        assert_eq!(asked(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
+        let now = clock::boot();
+        assert_eq!(ask(ProbeKind::Readiness, file(None), now).await, None, "it is of this start");
+        written.set_modified(std::time::SystemTime::from(clock::timestamp()) - Duration::from_secs(1)).unwrap();
+        let stale = Some("it was written before this start of the program".to_owned());
+        assert_eq!(ask(ProbeKind::Readiness, file(None), now).await, stale);
+        assert_eq!(ask(ProbeKind::Liveness, file(None), now).await, None, "what the program does not write any more has its age");
         written.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(ask(ProbeKind::Readiness, file(None)).await, None);
         assert!(
-            ask(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await.is_some_and(|failure| failure.contains("ago"))
+            asked(ProbeKind::Liveness, file(Some(Duration::from_secs(3600))))
+                .await
+                .is_some_and(|failure| failure.contains("ago"))
         );
         fs::remove_file(path).unwrap();
     }
@@ -170,9 +194,9 @@ mod tests {
     async fn a_file_system_that_hangs_holds_up_one_thread_and_no_more() {
         let file = || Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
         let hangs = looking(ProbeKind::Liveness).acquire().await.unwrap();
-        assert_eq!(ask(ProbeKind::Liveness, file()).await, Some("its file system does not answer".into()));
+        assert_eq!(asked(ProbeKind::Liveness, file()).await, Some("its file system does not answer".into()));
         drop(hangs);
-        let both = tokio::join!(ask(ProbeKind::Readiness, file()), ask(ProbeKind::Liveness, file()));
+        let both = tokio::join!(asked(ProbeKind::Readiness, file()), asked(ProbeKind::Liveness, file()));
         assert_eq!(both, (None, None), "neither is in the other's way");
     }
 }

@@ -48,6 +48,8 @@ struct Check {
     attempt: Option<Attempt>,
     /// The longest time between two WATCHDOG=1.
     watchdog: Duration,
+    /// When this run of the workload was started.
+    since: Instant,
 }
 
 /// A probe that has not answered yet.
@@ -76,6 +78,7 @@ impl HealthChecks {
                 at: Instant::NEVER,
                 attempt: None,
                 watchdog,
+                since: Instant::BOOT,
             }
         };
         let (readiness, liveness) = (check(ProbeKind::Readiness), check(ProbeKind::Liveness));
@@ -86,9 +89,10 @@ impl HealthChecks {
         [&mut self.readiness, &mut self.liveness]
     }
 
-    /// Starts over for a new run of the workload.
-    pub(crate) fn forget(&mut self) {
+    /// Starts over for a new run of the workload, which is started now.
+    pub(crate) fn forget(&mut self, now: Instant) {
         *self = Self::new(Arc::clone(&self.policy));
+        self.checks().into_iter().for_each(|check| check.since = now);
     }
 
     /// Starts the checks, now that the workload runs.
@@ -265,7 +269,7 @@ impl Check {
             }
             (Some(ProbeHandler::Http | ProbeHandler::Tcp | ProbeHandler::File), None, Some(_)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: Instant::NEVER });
-                out.push_back(Action::Tell(ToElector::Probe { kind: self.kind, began: now }));
+                out.push_back(Action::Tell(ToElector::Probe { kind: self.kind, began: now, since: self.since }));
             }
             (Some(_) | None, _, _) => {}
         }

@@ -210,7 +210,7 @@ async fn it_asks_the_workload_and_answers_the_very_question_although_no_request_
 
     for (kind, fails) in [(ProbeKind::Liveness, false), (ProbeKind::Readiness, true)] {
         let began = clock::boot();
-        replica.say(&ToElector::Probe { kind, began });
+        replica.say(&ToElector::Probe { kind, began, since: began });
         let ToInit::Probed { kind: of, began: then, failure } = replica.hears().await else { panic!("no answer") };
         assert_eq!((of, then, failure.is_some()), (kind, began, fails), "{failure:?}");
     }

@@ -24,7 +24,7 @@ impl Workload {
         let launch = self.launch().cloned();
         self.leads = launch.is_some();
         self.has_led |= self.leads;
-        self.health.forget();
+        self.health.forget(now);
         let role = if self.leads { Role::Leader } else { Role::Standby };
         let late = (!self.policy.plain).then(|| now + self.policy.start_timeout());
         self.state = State::Starting { role, kill_at: None, late };

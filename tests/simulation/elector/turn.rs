@@ -170,7 +170,7 @@ impl Process for Running<'_> {
         let elector = self.elector();
         let Some(message) = elector.to_elector.pop_front() else { return Ok(None) };
         elector.guard.armed.told(&message);
-        if let ToElector::Probe { kind, began } = message {
+        if let ToElector::Probe { kind, began, .. } = message {
             elector.inbox.push_back(Arrived::ForInit(ToInit::Probed { kind, began, failure }));
         }
         let (who, now) = (self.container.who, self.e.now);

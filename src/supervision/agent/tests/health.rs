@@ -77,7 +77,7 @@ impl World {
     /// What was asked since the last look, by a process or by the elector, and when.
     fn asks(&mut self) -> Vec<(ProbeKind, Instant)> {
         let ask = |action| {
-            let (Action::Probe { kind, began, .. } | Action::Tell(ToElector::Probe { kind, began })) = action else {
+            let (Action::Probe { kind, began, .. } | Action::Tell(ToElector::Probe { kind, began, .. })) = action else {
                 return None;
             };
             Some((kind, began))
@@ -105,6 +105,21 @@ impl World {
         };
         self.actions.iter().rev().find_map(known)
     }
+}
+
+#[test]
+fn the_elector_is_told_since_when_the_program_that_it_asks_runs() {
+    let mut world = World::new(ready(http));
+    world.lead(1);
+    let started = world.now;
+    world.sleep_until(started + Duration::from_millis(300));
+    world.run();
+
+    world.live_until(started + Duration::from_secs(3));
+
+    let since = |action: &Action| if let Action::Tell(ToElector::Probe { since, .. }) = action { Some(*since) } else { None };
+    let since = world.actions.iter().find_map(since);
+    assert_eq!(since, Some(started), "not when the start was over: a program may write its file before that");
 }
 
 #[test]
