@@ -1,12 +1,12 @@
 //! Parses the command line: the faces of the one binary and their flags. Other rooms give them a meaning.
 //!
-//! A flag's value is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
-//! parsed at all exits with 64 instead of clap's 2.
+//! The value of a key is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
+//! parsed exits with 64 instead of clap's 2.
 
 use std::{ffi::OsString, path::Path};
 
 use clap::{Parser, Subcommand};
-use workload::NamedRun;
+use workload::{NamedRun, without};
 
 pub use commands::{
     Check, Command, ConfigCommand, ConfirmDead, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown, Witness,
@@ -94,12 +94,12 @@ enum Named {
     ///
     /// Exit codes: the command's; 75 another holds the lock; 76 the lock was lost, and the command was stopped; 69 the API
     /// server could not be read in time; 77 not permitted; 128 + N signal N ended the wait.
-    #[command(verbatim_doc_comment)]
+    #[command(verbatim_doc_comment, mut_args(without(&["leader_election"])))]
     Lock(NamedRun<Lock>),
     /// Run a command at most once per interval over all replicas, and never two at once
     ///
     /// It reads the same keys of a configuration file and the environment as a lock, and task.
-    #[command(verbatim_doc_comment)]
+    #[command(verbatim_doc_comment, mut_args(without(&["leader_election", "slots"])))]
     Task(NamedRun<Task>),
     #[command(flatten)]
     Command(Command),
@@ -108,7 +108,7 @@ enum Named {
 const EXIT_CODES: &str = "\
 Exit codes:
   the workload's own; 128 + N if signal N killed it; 126 it cannot be executed; 127 it is not found
-  64 the command line cannot be parsed; 69 the API server is unavailable; 70 internal error
+  64 the command line is wrong; 69 the API server is unavailable; 70 internal error
   75 another holds the lock; 76 the Lease was lost (workload.onLoss: exit, or in a lock)
   77 not permitted; 78 invalid configuration
 
@@ -116,6 +116,8 @@ Every key of the configuration: tenure config default";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::CommandFactory as _;
 
     use super::*;
@@ -160,8 +162,11 @@ mod tests {
             lock(&["lock", "--log-level", "warn", "backup", "--", "sleep", "1"]),
             (Some("backup".into()), Some("warn".into()), command.clone(), forever.clone())
         );
-        let exact = lock(&["lock", "--lease", "x", "--timeout", "5", "-E", "3", "--", "sleep", "1"]);
-        assert_eq!(exact, (None, None, command, Lock { timeout: Some("5".into()), conflict_exit_code: 3, ..forever }));
+        let exact = lock(&["lock", "--lease", "x", "--timeout", "5s", "-E", "3", "--", "sleep", "1"]);
+        assert_eq!(
+            exact,
+            (None, None, command, Lock { timeout: Some(Duration::from_secs(5)), conflict_exit_code: 3, ..forever })
+        );
     }
 
     #[test]
@@ -181,7 +186,7 @@ mod tests {
         ] {
             assert_eq!((refused(line), parsed(line).unwrap_err().is_of_run()), (64, true), "{line:?}");
         }
-        assert_eq!(refused(&["lock", "x", "-E", "256", "--", "true"]), 78);
+        assert_eq!(refused(&["lock", "x", "-E", "256", "--", "true"]), 64);
     }
 
     #[test]
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_flag_is_64_and_an_invalid_value_78() {
-        assert_eq!((refused(&["--leese", "x"]), refused(&["status", "-o", "xml"])), (64, 78));
+    fn an_unknown_flag_and_an_invalid_value_are_64() {
+        assert_eq!((refused(&["--leese", "x"]), refused(&["status", "-o", "xml"])), (64, 64));
     }
 }

@@ -37,6 +37,9 @@ const VERSION: u32 = 1;
 /// Bytes of the file: the smallest page of all machines.
 const SIZE: i64 = 4096;
 
+/// Init writes for some nanoseconds, but it may be frozen meanwhile.
+const ATTEMPTS: u32 = 1000;
+
 /// uapi/linux/memfd.h: since Linux 6.3 the kernel may insist on it.
 const MFD_NOEXEC_SEAL: u32 = 8;
 
@@ -157,6 +160,18 @@ impl Reader {
     pub fn hard(&self) -> Instant {
         Instant::from_nanos(self.0.hard.load(Acquire))
     }
+
+    /// The fencing token, and H of the same term. None if init was frozen while it wrote them.
+    #[must_use]
+    pub fn token(&self) -> Option<(u64, Instant)> {
+        let Layout { sequence, hard, token, .. } = self.0;
+        (0..ATTEMPTS).find_map(|_| {
+            let before = sequence.load(Acquire);
+            let read = (token.load(Relaxed), Instant::from_nanos(hard.load(Relaxed)));
+            fence(Acquire);
+            (before % 2 == 0 && sequence.load(Relaxed) == before).then_some(read)
+        })
+    }
 }
 
 /// Stays as long as the process.
@@ -231,12 +246,17 @@ mod tests {
         let mut page = TermPage::create().unwrap();
         let reader = reader(&page);
         assert_eq!((read(&reader), reader.hard()), (Some((0, 0, [0; 4])), Instant::BOOT));
+        assert_eq!(reader.token(), Some((0, Instant::BOOT)));
 
         page.say(status(7));
         let after = page.layout.sequence.load(Relaxed);
         page.say(status(7));
 
         assert_eq!((read(&reader), reader.hard()), (Some((1, 7, [7; 4])), Instant::from_nanos(7)));
+        assert_eq!(reader.token(), Some((7, Instant::from_nanos(7))));
+        page.layout.sequence.store(3, Relaxed);
+        assert_eq!(reader.token(), None, "while it is written");
+        page.layout.sequence.store(2, Relaxed);
         assert_eq!((after, page.layout.sequence.load(Relaxed)), (2, 2), "what is said already is not written again");
         page.say(TermStatus::NONE);
         assert_eq!(read(&reader), Some((0, 0, [0; 4])));

@@ -358,17 +358,17 @@ fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
     assert!(shown("Z").contains("\x1b[H\x1b[?7l20"), "from the top");
     shown("HOLDER");
     shown("held, 14s left");
-    shown("   acquired   keys");
+    shown("   now        keys");
     shown("held, 13s left");
     assert!(shown("\x1b[J").contains("\x1b[?7h\x1b[J\x1b[H\x1b[?7l20"), "nothing below, and from the top again");
     kill(init, Signal::SIGTERM).unwrap();
     shown("keys    free");
     shown("   released   keys");
-    assert!(shown("keys").contains("   acquired   "), "the latest event is first");
+    assert!(shown("keys").contains("   now        "), "the latest event is first");
     terminal.press(CTRL_C);
     while !terminal.line().ends_with("code 0") {}
     terminal.run(&format!("{watch} | cat"));
-    assert!(terminal.line().contains("   released   keys   free"));
+    assert!(terminal.line().contains("   now        keys   free"));
 }
 
 /// An API server, and a shell whose tenure uses it.

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use clap_complete::Shell;
 
-use super::{Apply, ConfigFlags, Demote, Promote, Recover, Run};
+use super::{
+    Apply, ConfigFlags, Demote, Promote, Recover, Run,
+    workload::{OF_A_REPLICA, without},
+};
 use crate::config::{duration, is_socket};
 
 /// A command for people.
@@ -15,7 +18,8 @@ pub enum Command {
     Check(Check),
     /// Say who holds a Lease, since when, and how old the last renewal is
     ///
-    /// Exit codes: 0 held; 1 free, resting, expired, or held by nobody (not released, and waited for); 2 no such Lease.
+    /// Exit codes: 0 held; 1 free, resting, expired, or held by nobody (not released, and waited for); 2 no such Lease. With several
+    /// Leases: 0 only if all are held, 2 if there is none.
     ///
     /// This machine's wall clock decides between held and expired, because a command that looks once has no other clock. If this
     /// clock is wrong, so is the answer, by the same amount. A replica never relies on it: a replica acquires a Lease only after it
@@ -83,7 +87,8 @@ pub enum Command {
     /// readable once no process of that container is left. The witness then releases the Leases that still name this replica. It needs
     /// the service account of the replicas, and no configuration file. SIGTERM ends it once it waits for no replica.
     ///
-    /// Exit codes: 0 told to end, and nothing is left to do; 78 --socket is no socket, or is taken or cannot be made.
+    /// Exit codes: 0 told to end, and nothing is left to do; 64 --socket is no socket; 78 it is taken or cannot be
+    /// made.
     #[command(verbatim_doc_comment)]
     Witness(Witness),
     /// Let no replica acquire a Lease: its holder keeps it, but a replica that restarts is another holder
@@ -93,7 +98,7 @@ pub enum Command {
     /// In a workload: say whether it may act; reads memory, and asks no network
     ///
     /// Exit codes: 0 the Lease is held, and for that long unless it is lost meanwhile; 1 it is not held; 2 there is no page of the term.
-    /// Prints nothing but errors. A workload that may be stopped between this answer and its act needs the fencing token.
+    /// Prints nothing but errors, unless --token is given. A workload that may be stopped between this answer and its act needs the fencing token.
     #[command(verbatim_doc_comment)]
     Held(Held),
     /// Copy this program to a file, for a container whose image does not have it
@@ -151,20 +156,22 @@ pub struct Check {
 
 /// Says who holds a Lease.
 #[derive(Args, Clone, Debug, Default)]
+#[command(mut_args(without(&["identity", "lease_duration", "log_level", "log_format", "leader_election"])))]
+#[command(mut_arg("slots", |slots| slots.help("Show the Lease of each of N slots (lease.slots)")))]
 pub struct Status {
     /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
     pub name: Option<String>,
     /// Each Lease of the namespace with these labels, in place of one by its name
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "lease")]
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["lease", "slots"])]
     pub selector: Option<String>,
     /// Exit with 0 only if exactly this identity holds it, such as $TENURE_IDENTITY
-    #[arg(long, value_name = "ID", conflicts_with = "selector")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["selector", "slots"])]
     pub holder: Option<String>,
     /// Use no wall clock: exit with 0 once a renewal is seen, with 1 after the Lease's whole duration without one
-    #[arg(long, conflicts_with = "selector")]
+    #[arg(long, conflicts_with_all = ["selector", "slots"])]
     pub observe: bool,
-    /// Print a line for each Lease, and then for each event: acquired, expired, released or deleted. On a terminal, keep one screen current. SIGINT ends it with 0
+    /// Print a line for each Lease (now), and then for each event: acquired, expired, released or deleted. On a terminal, keep one screen current. SIGINT ends it with 0
     #[arg(long, conflicts_with_all = ["holder", "observe"])]
     pub watch: bool,
     /// With --watch: print the event renewed too
@@ -180,6 +187,7 @@ pub struct Status {
 
 /// Deletes Leases that nobody uses.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(without(OF_A_REPLICA)), mut_args(without(&["lease"])))]
 pub struct Prune {
     /// Only Leases with these labels; a selector that names tenure.dev/kind decides on the kind itself ('!tenure.dev/kind': those of `run`)
     #[arg(short = 'l', long, value_name = "SELECTOR")]
@@ -200,6 +208,7 @@ pub struct Prune {
 
 /// Names a Lease whose leadership is changed.
 #[derive(Args, Clone, Debug, Default)]
+#[command(mut_args(without(OF_A_REPLICA)))]
 pub struct Steered {
     /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with = "lease")]
@@ -248,6 +257,9 @@ pub struct Held {
     /// Ask whether it is held for this long from now, such as 2s
     #[arg(long = "for", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub span: Duration,
+    /// Print the fencing token of the term if it is held, as in: token=$(tenure held --token) || exit
+    #[arg(long)]
+    pub token: bool,
 }
 
 /// Copies this program.

@@ -73,13 +73,7 @@ impl Refused {
     }
 
     pub(super) fn code(&self) -> u8 {
-        if !self.error.use_stderr() {
-            return 0;
-        }
-        // A flag at the end of the line lacks its value, which clap reports as an empty invalid one.
-        let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
-        let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value && !missing { exit::INVALID } else { exit::USAGE }
+        if self.error.use_stderr() { exit::USAGE } else { 0 }
     }
 }
 

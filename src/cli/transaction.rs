@@ -4,11 +4,15 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{ConfigFlags, Lock, Output};
+use super::{
+    ConfigFlags, Lock, Output,
+    workload::{OF_A_REPLICA, without},
+};
 use crate::config::duration;
 
 /// Changes several objects.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(without(&["leader_election", "slots"])))]
 pub struct Apply {
     /// Name of the transaction; its Lease is txn-NAME, after lease.prefix [default: metadata.name of the Transaction]
     #[arg(value_name = "NAME", conflicts_with = "lease")]
@@ -38,6 +42,7 @@ pub struct Apply {
 
 /// Undoes a transaction.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(without(&["leader_election", "slots"])))]
 pub struct Recover {
     /// Action
     #[arg(value_enum, value_name = "ACTION")]
@@ -67,6 +72,7 @@ pub struct Recover {
 
 /// Changes several objects for as long as this replica leads.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(without(OF_A_REPLICA)))]
 pub struct Promote {
     /// A Transaction with changes of type Patch
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
@@ -84,6 +90,7 @@ pub struct Promote {
 
 /// Undoes a promotion.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(without(OF_A_REPLICA)))]
 pub struct Demote {
     /// Stop after this long
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
@@ -144,7 +151,7 @@ impl Lock {
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let Self { wait: _, timeout, at_once, conflict_exit_code, of_transaction: _ } = self;
-        let timeout = timeout.iter().map(|limit| format!("--timeout={limit}"));
+        let timeout = timeout.iter().map(|limit| format!("--timeout={}", duration::format(*limit)));
         let code = format!("--conflict-exit-code={conflict_exit_code}");
         timeout.chain(at_once.then(|| "--try".to_owned())).chain([code]).collect()
     }

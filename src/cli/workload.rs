@@ -2,11 +2,14 @@
 //!
 //! All three are a [`Run`] with a [`Preset`]: there is no second way to hold a Lease.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Arg, Args};
 
-use crate::exit;
+use crate::{
+    config::{duration, interval, run_limit},
+    exit,
+};
 
 /// Runs the workload; the face without a name.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,15 @@ pub struct ConfigFlags {
     pub set: Vec<String>,
 }
 
+/// The flags of a configuration without effect on a command that only looks at Leases or edits them.
+pub(super) const OF_A_REPLICA: &[&str] = &["slots", "identity", "lease_duration", "log_level", "log_format", "leader_election"];
+
+/// Withdraws from a command the flags that have no effect on it: its help does not show them, and its line may not have them.
+pub(super) fn without(flags: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
+    let refuse = |_: &str| Err::<String, _>("this command does not use it: remove it");
+    move |arg| if flags.contains(&arg.get_id().as_str()) { arg.hide(true).value_parser(refuse) } else { arg }
+}
+
 /// The commands that run a workload: all of them are `run` with other defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
@@ -79,8 +91,8 @@ pub struct Lock {
     #[arg(long, conflicts_with_all = ["timeout", "at_once"])]
     pub wait: bool,
     /// Wait this long for a live holder, such as 30s; a Lease that looks abandoned is watched for its whole duration
-    #[arg(long, value_name = "DURATION", conflicts_with = "at_once")]
-    pub timeout: Option<String>,
+    #[arg(long, value_name = "DURATION", conflicts_with = "at_once", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
     /// Do not wait for a live holder: --timeout 0s
     #[arg(long = "try")]
     pub at_once: bool,
@@ -96,8 +108,8 @@ pub struct Lock {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// Time between the starts of two runs, in whole seconds, such as 1h
-    #[arg(long, value_name = "INTERVAL", conflicts_with_all = ["schedule", "time_zone"])]
-    pub every: Option<String>,
+    #[arg(long, value_name = "INTERVAL", conflicts_with_all = ["schedule", "time_zone"], value_parser = interval)]
+    pub every: Option<Duration>,
     /// In its place: the five fields of cron, such as "0 2 * * *" (task.schedule)
     #[arg(long, value_name = "FIELDS")]
     pub schedule: Option<String>,
@@ -108,8 +120,8 @@ pub struct Task {
     #[arg(long)]
     pub once: bool,
     /// Stop a run that takes longer, such as 10m
-    #[arg(long, value_name = "DURATION")]
-    pub limit: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = run_limit)]
+    pub limit: Option<Duration>,
     /// Exit code if the run is not due, or another replica runs it
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD, requires = "once")]
     pub conflict_exit_code: u8,

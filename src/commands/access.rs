@@ -77,10 +77,11 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     })
 }
 
-/// For a command about the Lease `name`. Inside a workload it is by default the one under which that runs, named as it is.
+/// For a command about the Lease `name`. Inside a workload it is by default the one under which that runs, named as it is: that of
+/// one slot.
 pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags {
     let mut flags = ConfigFlags { lease_argument: name, ..flags.clone() };
-    let is_named = flags.lease_argument.is_some() || flags.lease.is_some();
+    let is_named = flags.lease_argument.is_some() || flags.lease.is_some() || flags.slots.is_some();
     if let (false, Ok(name), Ok(namespace)) = (is_named, env::var(LEASE), env::var(NAMESPACE)) {
         flags.lease_argument = Some(name);
         flags.namespace.get_or_insert(namespace);

@@ -1,6 +1,13 @@
 //! `tenure held`: the same look at the page as a program's own, for scripts (docs/term.md).
 
-use crate::{cli, clock, console::complain, environment::TERM_FD, term_page::Reader, time::Instant, words::one_line};
+use crate::{
+    cli, clock,
+    console::{answer, complain},
+    environment::TERM_FD,
+    term_page::Reader,
+    time::Instant,
+    words::one_line,
+};
 
 const NOT_HELD: u8 = 1;
 /// There is no page to look at.
@@ -14,10 +21,21 @@ pub(super) fn run(held: &cli::Held) -> u8 {
     let Some(number) = number.to_str().and_then(|number| number.parse().ok()) else {
         return refuse("is not the number of a descriptor");
     };
-    match Reader::open(number) {
-        // The clock last: whatever comes between the two is time that has passed.
-        Ok(page) => held_through(page.hard(), clock::boot() + held.span),
-        Err(error) => refuse(&one_line(&error)),
+    let page = match Reader::open(number) {
+        Ok(page) => page,
+        Err(error) => return refuse(&one_line(&error)),
+    };
+    // The clock last: whatever comes between the two is time that has passed.
+    if !held.token {
+        return held_through(page.hard(), clock::boot() + held.span);
+    }
+    match page.token() {
+        Some((token, hard)) => match held_through(hard, clock::boot() + held.span) {
+            0 if token == 0 => refuse("the fencing token of this term is no number of 64 bits"),
+            0 => answer(&format!("{token}\n"), 0),
+            code => code,
+        },
+        None => NOT_HELD,
     }
 }
 

@@ -40,8 +40,19 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.without_snippet().render_with_formatter(&UserMessageFormatter);
         let message = message.split(" at line ").next().unwrap_or_default();
-        Malformed { line: error.location().map(|at| at.line()), message: message.to_owned() }
+        let line = error.location().map(|at| at.line());
+        if !message.contains("tab") {
+            return Malformed { line, message: message.to_owned() };
+        }
+        Malformed { line: line.map(|line| tab_from(text, line)), message: format!("{message}: indent with spaces") }
     })
+}
+
+/// The first line from this one on that is indented with a tab. A tab after a value is reported at the value's line.
+fn tab_from(text: &str, line: u64) -> u64 {
+    let is_tab = |line: &str| line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t');
+    let lines = text.lines().zip(1..).skip_while(|(_, number)| *number < line);
+    lines.filter(|(line, _)| is_tab(line)).map(|(_, number)| number).next().unwrap_or(line)
 }
 
 impl Content {

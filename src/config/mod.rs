@@ -54,6 +54,7 @@ pub use schema::{DEFAULTS, schema};
 pub use service::{Events, Protocol, Service, ServicePort};
 pub use shared::SharedConfig;
 pub use task::{AfterCrash, Missed, OnFailure, Task, TaskConfig, Trigger};
+pub(crate) use task::{interval, run_limit};
 pub use workload::{Acknowledge, KillMode, NotifyAccess, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
 /// Everything that a user can set.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Config, LeaseConfig, OnLoss, Task, duration,
+    Config, LeaseConfig, OnLoss, Task,
     keys::{self, Found},
     load::Problem,
     rules::{Validation, dashed},
@@ -120,7 +120,7 @@ pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, validation: &mu
         cli::Preset::Run => return Preset::Run,
         cli::Preset::Lock(lock) => {
             config.workload.on_loss = OnLoss::Exit;
-            Preset::Lock { wait_limit: wait_limit(lock, validation) }
+            Preset::Lock { wait_limit: wait_limit(lock) }
         }
         cli::Preset::Task(said) => Preset::Task(Task::of(said, &config.task, &mut config.workload, validation)),
     };
@@ -162,15 +162,7 @@ fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, validation: &mut
     }
 }
 
-fn wait_limit(lock: &cli::Lock, validation: &mut Validation) -> Option<WaitLimit> {
-    let limit = match lock.timeout.as_deref().map(duration::parse) {
-        Some(Ok(limit)) => limit,
-        Some(Err(message)) => {
-            validation.refuse(&["--timeout"], message);
-            return None;
-        }
-        None if lock.at_once => Duration::ZERO,
-        None => return None,
-    };
+fn wait_limit(lock: &cli::Lock) -> Option<WaitLimit> {
+    let limit = lock.timeout.or_else(|| lock.at_once.then_some(Duration::ZERO))?;
     Some(WaitLimit { limit, code: lock.conflict_exit_code })
 }

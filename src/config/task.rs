@@ -105,22 +105,8 @@ impl Task {
     ) -> Self {
         (workload.on_exit, workload.on_loss) =
             if said.once { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };
-        let mut span = |flag: &str, written: &str| {
-            let span = duration::parse(written).unwrap_or_else(|message| {
-                validation.refuse(&[flag], message);
-                Duration::from_secs(1)
-            });
-            let (parts, what) =
-                if flag == "--every" { (span.subsec_nanos(), "a whole number of seconds") } else { (0, "a duration") };
-            if span.as_secs() == 0 || span.as_secs() >= TOO_LONG || parts > 0 {
-                let most = TOO_LONG - 1;
-                validation.refuse(&[flag], format!("{written:?} is not {what} from 1s to {most}s: write one such as 1h"));
-            }
-            span
-        };
-        let every = said.every.as_ref().map(|every| span("--every", every));
-        let limit = said.limit.as_ref().map(|limit| span("--limit", limit));
-        let trigger = match (every, schedule) {
+        let limit = said.limit;
+        let trigger = match (said.every, schedule) {
             (Some(every), None) => Trigger::Every(every),
             (None, Some(cron)) => {
                 let shortest = Duration::from_micros(cron.shortest().unsigned_abs());
@@ -145,4 +131,19 @@ impl Task {
         };
         Self { trigger, limit, once: said.once.then_some(said.conflict_exit_code) }
     }
+}
+
+/// Reads the interval of a task.
+pub(crate) fn interval(written: &str) -> Result<Duration, String> {
+    Some(run_limit(written)?)
+        .filter(|span| span.subsec_nanos() == 0)
+        .ok_or_else(|| format!("{written:?} is not a whole number of seconds: write one such as 1h"))
+}
+
+/// Reads the longest time that a run may take.
+pub(crate) fn run_limit(written: &str) -> Result<Duration, String> {
+    let most = TOO_LONG - 1;
+    Some(duration::parse(written)?)
+        .filter(|span| (1..TOO_LONG).contains(&span.as_secs()))
+        .ok_or_else(|| format!("{written:?} is not a duration from 1s to {most}s: write one such as 1h"))
 }

@@ -65,7 +65,7 @@ async fn every_event_is_a_line(stage: Stage) {
     desk.lease("other", &json!({}), &held("me", 600)).await;
     let mut running = desk.starts(WATCH);
 
-    let initial = [("acquired", "a"), ("acquired", "main"), ("expired", "b"), ("released", "c")];
+    let initial = [("now", "a"), ("now", "b"), ("now", "c"), ("now", "main")];
     assert_said(&next(&mut running, 4).await, &initial);
     let expired = running.json().await;
     assert_eq!((&expired["event"], &expired["name"], &expired["state"]), (&json!("expired"), &json!("main"), &json!("expired")));
@@ -91,7 +91,7 @@ async fn the_end_of_a_rest_is_no_event(stage: Stage) {
     desk.create(&json!({ "metadata": metadata, "spec": rest })).await;
     let mut running = desk.starts(WATCH);
     let rests = running.json().await;
-    assert_eq!((&rests["event"], &rests["state"]), (&json!("released"), &json!("resting")));
+    assert_eq!((&rests["event"], &rests["state"]), (&json!("now"), &json!("resting")));
     while desk.ends(&["status", "main"]).await.out.contains("resting") {}
 
     // The watch shows it again.
@@ -105,7 +105,7 @@ async fn renewals_are_shown_if_asked_for(stage: Stage) {
     desk.lease("main", &labels(), &held("me", 600)).await;
     let mut running = desk.starts(&["status", "-l", "team=x", "--watch", "-v"]);
     let first = running.line().await;
-    assert!(first.contains("acquired") && first.contains("main   held   me"), "{first}");
+    assert!(first.contains("now") && first.contains("main   held   me"), "{first}");
 
     // An edit that is no renewal is none.
     stage.lease.edit(|object| object["metadata"]["labels"]["more"] = json!("x")).await;
@@ -135,7 +135,7 @@ async fn nothing_is_missed_when_the_version_is_gone(stage: Stage) {
     let answer = Canned { status: 410, body: gone.to_owned(), ..Canned::default() };
     desk.proxy.on(is_watch, Times::Only(1), Fault::answered(answer));
     let mut running = desk.starts(WATCH);
-    assert_said(&next(&mut running, 2).await, &[("acquired", "a"), ("acquired", "main")]);
+    assert_said(&next(&mut running, 2).await, &[("now", "a"), ("now", "main")]);
 
     desk.proxy.log.first("a watch", |e| is_watch(&e.request)).await;
     stage.lease.delete().await;

@@ -40,29 +40,15 @@ fn outside_a_container_the_weaker_guarantee_is_said_once() {
 fn all_that_is_wrong_with_a_lock_is_said_at_once() {
     let place = Scratch::new();
     let file = place.file("tenure.yaml", "lease: {duration: 1s}\nworkload: {stop: {graze: 1s}, onExit: nonsense}\n");
-    let line = [
-        "lock",
-        "--config",
-        &file,
-        "--timeout",
-        "5",
-        "--leader-election",
-        "off",
-        "--set",
-        "workload.runs=always",
-        "",
-        "--",
-        "true",
-    ];
+    let line = ["lock", "--config", &file, "--set", "lease.enabled=false", "--set", "workload.runs=always", "", "--", "true"];
     let ended = tenure(&line, &[("TENURE_HTTP__LISTEN", "nonsense")]);
     ended.says(
         78,
         &[
-            "refused for 6 reasons",
+            "refused for 5 reasons",
             ":2: workload.stop.graze: there is no such key",
             "--set workload.runs: workload.runs: this key does not apply",
-            "--timeout: \"5\" is not a duration",
-            "--leader-election: lease.enabled: without leader election there is no lock",
+            "--set lease.enabled: lease.enabled: without leader election there is no lock",
             "lease.name: the Lease needs a name",
             ":1: lease.duration: 1s is too short",
         ],
@@ -75,6 +61,20 @@ fn a_line_that_is_no_lock_is_64() {
         (&["lock", "a"][..], "required"),
         (&["lock", "a", "--try", "--timeout", "5s", "--", "true"], "cannot be used with"),
         (&["lock", "a", "true"], "the workload goes after --"),
+        (
+            &["lock", "a", "--timeout", "3", "--", "true"],
+            "'3' for '--timeout <DURATION>': \"3\" is not a duration: write a number and a unit",
+        ),
+        (&["lock", "a", "--timeout=-1s", "--", "true"], "\"-1s\" is not a duration: write a number and a unit"),
+        (
+            &["task", "a", "--every", "60", "--", "true"],
+            "'60' for '--every <INTERVAL>': \"60\" is not a duration: write a number and a unit",
+        ),
+        (&["task", "a", "--every", "0s", "--", "true"], "\"0s\" is not a duration from 1s to 2147483647s"),
+        (&["task", "a", "--every", "1500ms", "--", "true"], "\"1500ms\" is not a whole number of seconds"),
+        (&["task", "a", "--every", "2147483648s", "--", "true"], "is not a duration from 1s to 2147483647s"),
+        (&["task", "a", "--every", "1s", "--limit", "0s", "--", "true"], "\"0s\" is not a duration from 1s to 2147483647s"),
+        (&["task", "a", "--every", "1s", "--limit", "10", "--", "true"], "\"10\" is not a duration: write a number and a unit"),
     ] {
         tenure(line, &[]).says(64, &[said]);
     }

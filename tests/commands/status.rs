@@ -235,6 +235,38 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
 }
 
 #[test]
+fn every_slot_is_shown_and_is_0_only_if_all_are_held() {
+    let place = Scratch::new();
+    let held = |name, holder| -> &'static str { lease(name, holder, NOW).to_string().leak() };
+    let answers = vec![
+        ("/leases/worker ", 200, held("worker", "pod-1")),
+        ("/leases/worker-slot-1 ", 200, held("worker-slot-1", "pod-2")),
+        ("/leases/worker-slot-2 ", 404, &*absent("worker-slot-2").leak()),
+        ("/leases/none ", 404, &*absent("none").leak()),
+        ("/leases/none-slot-1 ", 404, &*absent("none-slot-1").leak()),
+    ];
+    let path = scripted(&place, answers.leak());
+    let kubeconfig = ("KUBECONFIG", path.as_str());
+    let both = ["\nworker          held    pod-1", "\nworker-slot-1   held    pod-2"];
+
+    tenure(&["status", "worker", "--slots", "2"], &[kubeconfig]).says(0, &both);
+    let said: Value =
+        serde_json::from_str(&tenure(&["status", "worker", "--slots", "2", "-o", "json"], &[kubeconfig]).out).unwrap();
+    assert_eq!((&said[0]["name"], &said[1]["name"], &said[2]), (&json!("worker"), &json!("worker-slot-1"), &Value::Null));
+    let lacking = tenure(&["status", "worker", "--slots", "3"], &[kubeconfig]);
+    lacking.says(1, &[both[0], both[1], "there is no Lease worker-slot-2 in namespace default"]);
+    tenure(&["status", "none", "--slots", "2"], &[kubeconfig]).says(2, &["no Lease none in", "no Lease none-slot-1 in"]);
+
+    let configured = [kubeconfig, ("TENURE_LEASE__NAME", "worker"), ("TENURE_LEASE__SLOTS", "2")];
+    tenure(&["status"], &configured).says(0, &both);
+    assert!(!tenure(&["status", "worker"], &configured).out.contains("slot-1"), "a name is that of one Lease");
+    let inside = [&configured[..], &[("TENURE_LEASE", "worker-slot-1"), ("TENURE_NAMESPACE", "default")]].concat();
+    let own = tenure(&["status"], &inside);
+    own.says(0, &["worker-slot-1   held"]);
+    assert!(!own.out.contains("pod-1"), "a workload asks for its own slot: {own:?}");
+}
+
+#[test]
 fn a_list_that_comes_in_pages_is_shown_whole() {
     let place = Scratch::new();
     let page = |lease: Value, next: &str| json!({ "metadata": { "continue": next }, "items": [lease] }).to_string();
@@ -271,6 +303,9 @@ fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
         &["status", "-l", "a=b", "--observe"],
         &["status", "x", "--observe", "--watch"],
         &["status", "x", "--holder", "y", "--watch"],
+        &["status", "x", "--holder", "y", "--slots", "2"],
+        &["status", "x", "--observe", "--slots", "2"],
+        &["status", "-l", "a=b", "--slots", "2"],
     ] {
         tenure(line, &[]).says(64, &["cannot be used with"]);
     }

@@ -43,8 +43,8 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure status billing-writer", Ends("billing-writer")),
     ("kubectl tenure status billing-writer", Ends("billing-writer")),
     ("tenure status billing-writer --observe", Ends("held")),
-    ("tenure status billing-writer --watch", Stays("acquired")),
-    ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("acquired")),
+    ("tenure status billing-writer --watch", Stays("now")),
+    ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("now")),
     ("tenure prune --dry-run", Ends("")),
     ("tenure prune", Ends("")),
     ("kubectl apply -k deploy/prune", Ends("cronjob.batch/tenure-prune created")),
@@ -65,11 +65,11 @@ const COMMANDS: &[(&str, How)] = &[
     (
         "tenure check --offline --lease billing-writer --set lease.duration=8s --set lease.renewPeriod=1s --s\
          et lease.attemptTimeout=1s --set workload.stop.lossGrace=2s -- billing-writer",
-        Ends("4s920ms  S:"),
+        Ends("4s920ms  stop deadline (S):"),
     ),
     (
         "tenure check --offline --lease billing-writer --set lease.duration=60s --set lease.renewPeriod=10s -- billing-writer",
-        Ends("54s400ms  S:"),
+        Ends("54s400ms  stop deadline (S):"),
     ),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),
@@ -85,6 +85,10 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure --leader-election=off -- echo runs", Ends("runs")),
     ("tenure lock --timeout 10m billing-export -- echo exports", Ends("exports")),
     ("tenure lock --timeout 10m billing-export -- sh -c 'tenure held --for 2s && echo writes'", Ends("writes")),
+    (
+        "tenure lock --timeout 10m billing-export -- sh -c 'token=$(tenure held --token) && echo \"writes with $token\"'",
+        Ends("writes with "),
+    ),
     ("tenure task nightly-report --every 24h --limit 1h -- echo reports", Stays("reports")),
     (
         "tenure task nightly-report --schedule \"0 2 * * *\" --time-zone Europe/Berlin --limit 1h -- echo reports",

@@ -26,7 +26,11 @@ const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 const PAGE: &str = include_str!("../../docs/term.md");
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![the_examples_say_what_init_knows, a_replica_that_is_cut_off_holds_no_longer_than_h];
+    let cases = cases![
+        the_examples_say_what_init_knows,
+        a_shell_gets_the_token_while_the_lease_is_held,
+        a_replica_that_is_cut_off_holds_no_longer_than_h,
+    ];
     cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
 }
 
@@ -114,6 +118,21 @@ async fn the_examples_say_what_init_knows(stage: Stage) {
         let last = lines.iter().rposition(|line| line.starts_with("writes")).expect("it wrote");
         assert!(lines.get(last + 1).is_some_and(|next| next == "waits"), "{language}: {lines:?}");
     }
+}
+
+async fn a_shell_gets_the_token_while_the_lease_is_held(stage: Stage) {
+    let said = Said(stage.directory().join("said"));
+    let script = format!(
+        "trap '' TERM; echo token $TENURE_FENCING_TOKEN
+        while :; do token=$('{TENURE}' held --token); echo held $? \"$token\"; done"
+    );
+    let _me = run(&stage, &script, &said).await;
+    let token = said.line("a start", |line| line.starts_with("token ")).await.replace("token ", "");
+    said.line("the token", |line| line == format!("held 0 {token}")).await;
+
+    stage.lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("")).await;
+
+    said.line("no token", |line| line == "held 1 ").await;
 }
 
 /// The clock when `held` was asked, its answer, the clock after that, and the answer for 3 s; and which S and H the page had

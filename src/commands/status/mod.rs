@@ -1,12 +1,14 @@
 //! `tenure status`: who holds a Lease, as it looks from here.
 //!
-//! Owns its exit codes. `observe` asks no wall clock, `watch` goes on.
+//! Owns its exit codes, and which Leases are meant. `observe` asks no wall clock, `watch` goes on.
+
+use serde_json::Value;
 
 use super::{
     access::{self, Access, Which, on_lease},
     seen::{self, Seen, State},
 };
-use crate::{cli, clock, config::Config, console};
+use crate::{api::CallError, cli, clock, config::Config, console, election::writes::SLOTS};
 
 mod observe;
 mod watch;
@@ -20,23 +22,35 @@ pub(super) fn run(status: &cli::Status) -> u8 {
         None => on_lease(status.name.clone(), &status.flags),
         Some(_) => status.flags.clone(),
     };
+    // A name that is typed is that of one Lease, whatever the configuration says of another one.
+    let is_typed = flags.lease.is_some() || flags.lease_argument.is_some() || status.holder.is_some() || status.observe;
+    let all_slots = status.selector.is_none() && (status.flags.slots.is_some() || !is_typed);
     access::look(&flags, status.selector.is_none(), async |config, access, namespace| {
+        let all_slots = all_slots && config.lease.slots > 1;
         if status.watch {
-            watch::run(status, config, access, namespace).await
+            let selector = all_slots.then(|| format!("{SLOTS}={}", config.lease.name)).or_else(|| status.selector.clone());
+            watch::run(status, selector.as_deref(), config, access, namespace).await
         } else {
-            ask(status, config, access, namespace).await
+            ask(status, all_slots, config, access, namespace).await
         }
     })
 }
 
-async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: &str) -> u8 {
+async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Access, namespace: &str) -> u8 {
     let name = &config.lease.name;
+    let is_list = all_slots || status.selector.is_some();
     let seen = |lease| Seen::at(clock::timestamp(), &lease, config.lease.duration);
+    let mut absent = 0;
     let found = match &status.selector {
         Some(selector) => {
             access.leases(namespace, Which::Selected(selector)).await.map(|(leases, _)| leases.into_iter().map(seen).collect())
         }
         None if status.observe => observe::observe(status, config, access, namespace).await,
+        None if all_slots => slots(config, access, namespace).await.map(|(leases, missing)| {
+            absent = missing.len();
+            missing.iter().for_each(|name| console::complain(&format!("there is no Lease {name} in namespace {namespace}")));
+            leases.into_iter().map(seen).collect()
+        }),
         None => access.lease(namespace, name).await.map(|lease| lease.into_iter().map(seen).collect()),
     };
     let leases: Vec<Seen> = match found {
@@ -45,9 +59,9 @@ async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: 
     };
     let shown = || {
         let lines: Vec<_> = leases.iter().map(|lease| (lease.row(), lease.document())).collect();
-        seen::shown(status.output, status.selector.is_some(), seen::HEAD, &lines)
+        seen::shown(status.output, is_list, seen::HEAD, &lines)
     };
-    if leases.is_empty() {
+    if leases.is_empty() && !all_slots {
         let which = status.selector.as_ref().map_or_else(|| name.clone(), |selector| format!("with {selector}"));
         console::complain(&match access.lacks_namespace(namespace).await {
             true => format!("there is no namespace {namespace}"),
@@ -58,10 +72,24 @@ async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: 
                 console::complain(&format!("there is {kind}-{name}: write {command}:{name}"));
             }
         }
+    }
+    if leases.is_empty() {
         // For programs that read it, a list of none is a list.
-        return console::answer(&if status.selector.is_some() { shown() } else { String::new() }, ABSENT);
+        return console::answer(&if is_list { shown() } else { String::new() }, ABSENT);
     }
     let is_wanted = |lease: &Seen| status.holder.is_none() || lease.holder == status.holder;
-    let held = leases.iter().all(|lease| lease.state == State::Held && is_wanted(lease));
+    let held = absent == 0 && leases.iter().all(|lease| lease.state == State::Held && is_wanted(lease));
     console::answer(&shown(), if held { HELD } else { FREE })
+}
+
+/// The Leases of all slots, and the names of those that are not there. The right to read each by its name suffices.
+async fn slots(config: &Config, access: &Access, namespace: &str) -> Result<(Vec<Value>, Vec<String>), CallError> {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for name in config.lease.names() {
+        match access.lease(namespace, &name).await? {
+            Some(lease) => found.push(lease),
+            None => absent.push(name),
+        }
+    }
+    Ok((found, absent))
 }

@@ -1,7 +1,7 @@
 //! `tenure status --watch`: a line for each thing that happens to Leases; on a terminal, one screen that is kept current.
 //!
-//! Owns the rule by which two versions of a Lease are an event. A list is the truth, and is asked for again whenever the watch
-//! ends, whyever: what it missed is a difference then.
+//! Owns the rule by which two versions of a Lease are an event. A list is the truth. It is asked for again when the watch ends for any
+//! reason, and compared with the last one, so nothing is lost.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -40,12 +40,12 @@ const REDRAW: Duration = Duration::from_millis(200);
 const RECENT: usize = 12;
 
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
-pub(super) async fn run(status: &Status, config: &Config, access: &Access, namespace: &str) -> u8 {
-    let which = status.selector.as_deref().map_or(Which::Named(&config.lease.name), Which::Selected);
+pub(super) async fn run(status: &Status, selector: Option<&str>, config: &Config, access: &Access, namespace: &str) -> u8 {
+    let which = selector.map_or(Which::Named(&config.lease.name), Which::Selected);
     let is_screen =
         status.output == Output::Table && io::stdout().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
     let screen = is_screen.then(|| Screen { recent: VecDeque::new(), next: clock::boot() });
-    let mut board = Board { status, own: config.lease.duration, seen: BTreeMap::new(), screen };
+    let mut board = Board { status, own: config.lease.duration, seen: BTreeMap::new(), is_known: false, screen };
     let ended = async {
         let mut interrupts = Interrupts::catch()?;
         tokio::select! {
@@ -56,7 +56,7 @@ pub(super) async fn run(status: &Status, config: &Config, access: &Access, names
     ended.await.unwrap_or_else(|error| printed(heard(Err(error)), 0))
 }
 
-/// An event between two looks at a Lease. Before the first look the Lease did not exist.
+/// An event between two looks at a Lease. A Lease that was not seen before did not exist.
 fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
     let is_due = |before: &Seen| before.state == State::Resting && after.state == State::Free && before.renewed == after.renewed;
     if before.is_some_and(is_due) {
@@ -78,6 +78,8 @@ struct Board<'a> {
     status: &'a Status,
     own: Duration,
     seen: BTreeMap<String, Seen>,
+    /// Whether the first list was shown.
+    is_known: bool,
     screen: Option<Screen>,
 }
 
@@ -119,7 +121,9 @@ impl Board<'_> {
         let is_gone = |name: &String, _: &mut Seen| !listed.iter().any(|lease| lease.name == *name);
         let gone: Vec<_> = self.seen.extract_if(.., is_gone).collect();
         gone.iter().try_for_each(|(_, lease)| self.say("deleted", lease))?;
-        listed.into_iter().try_for_each(|lease| self.put(lease))
+        listed.into_iter().try_for_each(|lease| self.put(lease))?;
+        self.is_known = true;
+        Ok(())
     }
 
     async fn follow(&mut self, mut events: Pin<&mut impl Stream<Item = Event>>) -> io::Result<()> {
@@ -145,7 +149,9 @@ impl Board<'_> {
     }
 
     fn put(&mut self, lease: Seen) -> io::Result<()> {
-        let event = event(self.seen.get(&lease.name), &lease).filter(|event| *event != "renewed" || self.status.verbose);
+        // The first list shows what was there before.
+        let event = if self.is_known { event(self.seen.get(&lease.name), &lease) } else { Some("now") };
+        let event = event.filter(|event| *event != "renewed" || self.status.verbose);
         event.map_or(Ok(()), |event| self.say(event, &lease))?;
         self.seen.insert(lease.name.clone(), lease);
         Ok(())
