@@ -83,7 +83,7 @@
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
 //! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |
-//! | [`words`] | what errors and outsiders say, put on one line |
+//! | [`words`], [`svg`] | what errors and outsiders say, put on one line; the look of pictures |
 //!
 //! `src/main.ld`, which `build.rs` passes to the linker, groups the code of each process in the static binary.
 
@@ -111,6 +111,7 @@ pub mod process;
 pub mod role;
 pub mod stderr;
 pub mod supervision;
+pub mod svg;
 pub mod telemetry;
 pub mod term_page;
 pub mod time;

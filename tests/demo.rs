@@ -16,8 +16,9 @@ use wait::wait_until;
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
+    let picture = std::env::temp_dir().join(format!("tenure-demo-picture-{}.svg", std::process::id()));
     let mut command = Command::new("timeout");
-    command.args(["120", env!("CARGO_BIN_EXE_tenure"), "demo"]).stdin(Stdio::null());
+    command.args(["120", env!("CARGO_BIN_EXE_tenure"), "demo", "--picture"]).arg(&picture).stdin(Stdio::null());
 
     let output = command.output().expect("the demo runs");
 
@@ -32,6 +33,20 @@ fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
     let is_seen = shown.lines().next().is_some_and(|line| line.ends_with("with a witness beside it."));
     let next = shown.lines().skip_while(|line| !line.contains("is killed")).nth(1).expect("a leader after it");
     assert_eq!(next.contains(" ms after"), is_seen, "{shown}");
+    let drawn = fs::read_to_string(&picture).expect("a picture");
+    fs::remove_file(&picture).expect("nobody else removes it");
+    let (runs, marks) = (drawn.matches("<title>ran from ").count(), drawn.matches("class=\"line dash\"").count());
+    assert!(shown.contains(&format!("\n{runs} runs of the workload")) && marks == 6, "{shown}\n{drawn}");
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_refused_before_the_demo() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure")).args(["demo", "--picture", "/nowhere/demo.svg"]).output();
+
+    let output = output.expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(64), &b""[..]), "{said}");
+    assert!(said.contains("--picture: /nowhere/demo.svg cannot be written: No such file or directory"), "{said}");
 }
 
 #[test]

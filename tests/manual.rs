@@ -51,6 +51,58 @@ fn every_name_of_tenures_own_is_in_the_reference() {
 }
 
 #[test]
+fn readers_meet_no_law_by_its_number_and_no_deadline_by_its_letter_alone() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wrong = String::new();
+    let mut judge = |path: &Path, text: &str| {
+        let mut in_code = false;
+        for (at, line) in text.lines().enumerate() {
+            in_code ^= line.trim_start().starts_with("```");
+            let prose: String = line.split('`').step_by(2).collect();
+            let words: Vec<_> = prose.split(|c: char| !c.is_alphanumeric()).collect();
+            let is_law = words
+                .windows(2)
+                .any(|two| two[0].eq_ignore_ascii_case("law") && two[1].starts_with(|c: char| c.is_ascii_digit()));
+            let alone = |letter: &str| {
+                words.iter().filter(|word| **word == letter).count() > prose.matches(&format!("({letter})")).count()
+            };
+            if is_law || !in_code && (alone("S") || alone("H")) {
+                wrong += &format!("{}:{}: {line}\n", path.display(), at + 1);
+            }
+        }
+    };
+    files(&top.join("docs"), ".md", &mut judge);
+    for name in ["README.md", "CHANGELOG.md", "SECURITY.md", "config/tenure.yaml"] {
+        judge(Path::new(name), &fs::read_to_string(top.join(name)).unwrap());
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_picture_is_shown_with_words_is_small_and_can_be_read_on_dark_and_light() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut shown, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut look = |path: &Path, text: &str| {
+        for (words, file) in text.split("![").skip(1).filter_map(|rest| rest.split_once(')')?.0.split_once("](")) {
+            let picture = path.with_file_name(file);
+            shown.insert(picture.file_name().unwrap().to_owned(), words.len());
+            let drawn = fs::read_to_string(&picture).unwrap_or_default();
+            let is_whole =
+                ["<title id=", "<desc id=", "prefers-color-scheme:dark", "</svg>"].iter().all(|part| drawn.contains(part));
+            if words.len() < 20 || drawn.len() > 30_000 || !is_whole {
+                wrong.push(picture);
+            }
+        }
+    };
+    files(&top.join("docs"), ".md", &mut look);
+    look(&top.join("README.md"), &fs::read_to_string(top.join("README.md")).unwrap());
+    files(&top.join("docs/pictures"), ".svg", &mut |path, _| {
+        assert!(shown.contains_key(path.file_name().unwrap()), "no page shows {}", path.display());
+    });
+    assert!(wrong.is_empty() && !shown.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn every_table_of_the_documentation_begins_with_a_head() {
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"), ".md", &mut |path, text| {
         let lines: Vec<_> = text.lines().collect();

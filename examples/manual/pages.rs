@@ -10,6 +10,9 @@ use tenure::{
     telemetry::names::{self, Kind, Metric},
 };
 
+#[path = "pictures.rs"]
+mod pictures;
+
 /// The schema for editors. The first line of the file of defaults beside it names it.
 const SCHEMA: &str = "tenure.schema.json";
 
@@ -19,6 +22,8 @@ pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
         ("docs/reference.md".into(), reference().into_bytes()),
         (format!("config/{SCHEMA}"), config::schema().into_bytes()),
         ("deploy/helm/tenure/values.schema.json".into(), values().into_bytes()),
+        ("docs/pictures/timing.svg".into(), pictures::timing().into_bytes()),
+        ("docs/pictures/processes.svg".into(), pictures::processes().into_bytes()),
     ]
 }
 
@@ -96,7 +101,7 @@ fn values() -> String {
 /// The text of docs/reference.md.
 fn reference() -> String {
     let mut page = "# Reference\n\n`cargo run --example manual` writes this page from the code. [`config/tenure.yaml`](../config/tenure.yaml) has every\n\
-        key of the configuration. Law 14 is rule 14 of [`src/law.rs`](../src/law.rs). The [glossary](glossary.md) defines the words.\n"
+        key of the configuration. The [glossary](glossary.md) defines the words.\n"
         .to_owned();
     page.push_str("\n## Exit codes\n\n[Signals and exit codes](signals-and-exit-codes.md) says how they arise.\n");
     let codes = constants(include_str!("../../src/exit.rs"));
@@ -150,7 +155,8 @@ const NAMES: &str = include_str!("../../src/telemetry/names.rs");
 const REASONS: &str = "
 ## Reasons
 
-A reason says why a term began or ended: `reason` in logs and metrics, `tenure.reason` in spans, `TENURE_REASON` in hooks.
+A reason says why a term began or ended: `reason` in logs and metrics, `tenure.reason` in spans. The hooks
+beforeFollow and afterFollow get the reason of the end as `TENURE_REASON`.
 ";
 const METRICS: &str = "
 ## Metrics
@@ -207,11 +213,21 @@ fn constants(source: &str) -> Vec<(String, &str)> {
         } else {
             let constant = line.strip_prefix("pub const ").or_else(|| line.strip_prefix("pub(super) const "));
             let value = constant.and_then(|rest| rest.split_once(" = "));
-            found.extend(value.map(|(_, value)| (says.join(" "), value.trim_end_matches(';'))));
+            found.extend(value.map(|(_, value)| (joined(&says), value.trim_end_matches(';'))));
             says.clear();
         }
     }
     found
+}
+
+/// The lines of a documentation as one, without the numbers of laws, which are for those who read the source.
+fn joined(says: &[&str]) -> String {
+    let mut text = says.join(" ");
+    while let Some((before, rest)) = text.split_once(" (law ") {
+        let (_, after) = rest.split_once(')').unwrap_or_default();
+        text = format!("{before}{after}");
+    }
+    text
 }
 
 /// The rows of the constants that are texts.
@@ -239,7 +255,7 @@ fn words(source: &str, name: &str) -> Vec<[String; 2]> {
         let rest = arms.lines().filter_map(|line| line.trim().strip_prefix(&arm)).find(|rest| rest.starts_with([' ', '(']));
         // The word is beside the variant (`worded!`), or in a match.
         let word = line.split('"').nth(1).or_else(|| rest?.split('"').nth(1));
-        found.extend(word.map(|word| [format!("`{word}`"), says.join(" ")]));
+        found.extend(word.map(|word| [format!("`{word}`"), joined(&says)]));
         says.clear();
     }
     found

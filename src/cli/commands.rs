@@ -115,6 +115,9 @@ pub enum Command {
     DevServer(DevServer),
     /// Watch three replicas on this machine hand over and fail over, without a cluster
     Demo {
+        /// Draw the timeline into this file too, as SVG
+        #[arg(long, value_name = "FILE")]
+        picture: Option<PathBuf>,
         /// Which part in it this process plays.
         #[command(subcommand)]
         part: Option<Demo>,

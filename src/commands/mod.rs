@@ -44,7 +44,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Held(arguments) => held::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
-        Command::Demo { part } => demo::run(part.as_ref()),
+        Command::Demo { picture, part } => demo::run(picture.as_deref(), part.as_ref()),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { command } => manual::page(command),
     }

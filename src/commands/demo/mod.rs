@@ -3,7 +3,13 @@
 //! Owns the show: an embedded API server in this process, three real `tenure run` processes beside it, and what is done to them.
 //! Its claims rest on the workloads' stamps, not on what the replicas say.
 
-use std::{error::Error, fs, io, net::Ipv4Addr, path::Path};
+use std::{
+    error::Error,
+    fs::{self, File},
+    io,
+    net::Ipv4Addr,
+    path::Path,
+};
 
 use super::{block_on, interrupts::Interrupts};
 use crate::{
@@ -15,6 +21,7 @@ use crate::{
     words::one_line,
 };
 
+mod picture;
 mod relay;
 mod replica;
 mod script;
@@ -27,9 +34,9 @@ use script::Script;
 use timeline::Drawn;
 
 /// Runs the demo or one of its parts, and returns the exit code.
-pub(super) fn run(part: Option<&Demo>) -> u8 {
+pub(super) fn run(picture: Option<&Path>, part: Option<&Demo>) -> u8 {
     match part {
-        None => show(),
+        None => show(picture),
         Some(Demo::Workload { directory, name }) => workload::run(directory, name),
     }
 }
@@ -37,10 +44,17 @@ pub(super) fn run(part: Option<&Demo>) -> u8 {
 /// Why the demo cannot go on.
 type Stuck = Box<dyn Error>;
 
-fn show() -> u8 {
+fn show(picture: Option<&Path>) -> u8 {
+    // Before the demo, which takes half a minute.
+    if let Some(file) = picture
+        && let Err(error) = File::create(file)
+    {
+        complain(&format!("--picture: {} cannot be written: {error}", file.display()));
+        return exit::USAGE;
+    }
     // In a container the pid is often the same as in the previous demo.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-    match play(&directory) {
+    match play(&directory, picture) {
         Ok(Some(drawn)) if drawn.holds => {
             drop(fs::remove_dir_all(&directory));
             answer(&drawn.text, 0)
@@ -63,7 +77,7 @@ fn show() -> u8 {
 }
 
 /// The verdict by the workloads' stamps. None if the demo was interrupted.
-fn play(directory: &Path) -> Result<Option<Drawn>, Stuck> {
+fn play(directory: &Path, picture: Option<&Path>) -> Result<Option<Drawn>, Stuck> {
     make(directory).map_err(|error| format!("no directory for the demo's files: {error}"))?;
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into())?;
     block_on(async {
@@ -84,6 +98,9 @@ fn play(directory: &Path) -> Result<Option<Drawn>, Stuck> {
         tokio::select! {
             played = script.play() => played?,
             () = interrupts.next() => return Ok(None),
+        }
+        if let Some(file) = picture {
+            fs::write(file, script.picture()?)?;
         }
         Ok(Some(script.verdict()?))
     })?

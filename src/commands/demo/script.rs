@@ -13,7 +13,7 @@ use nix::{
 use tokio::time::{Instant as Deadline, sleep, timeout};
 
 use super::{
-    Stuck,
+    Stuck, picture,
     replica::Replica,
     timeline::{self, Drawn, Mark},
     workload::{self, Run},
@@ -90,6 +90,15 @@ impl Script {
         let runs = workload::runs(&self.stamps)?;
         let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
         Ok(timeline::draw(&names, &runs, &self.marks, self.begin))
+    }
+
+    /// Draws the same as a picture.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn picture(&self) -> io::Result<String> {
+        let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
+        Ok(picture::draw(&names, &workload::runs(&self.stamps)?, &self.marks, self.begin))
     }
 
     async fn perform(&mut self, act: Act) -> Result<(), Stuck> {
@@ -200,6 +209,6 @@ fn nobody() -> Stuck {
     format!("nobody has led for {}s, which the law does not allow", PATIENCE.as_secs()).into()
 }
 
-fn span(span: Duration) -> String {
+pub(super) fn span(span: Duration) -> String {
     if span < Duration::from_secs(1) { format!("{} ms", span.as_millis()) } else { format!("{:.2} s", span.as_secs_f64()) }
 }
