@@ -38,7 +38,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{election::RequestError, exit};
+use crate::{election::RequestError, exit, words::worded};
 
 pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
@@ -89,19 +89,21 @@ pub struct Change {
     pub require: Option<Value>,
 }
 
-/// How an object is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Verb {
-    /// Server-side apply decides the result; what is not mentioned stays.
-    Patch,
-    /// All but metadata and status becomes the content; labels and annotations merge.
-    Update,
-    /// The object must not exist.
-    Create,
-    /// An absent object is done.
-    Delete,
-    /// A plain manifest: Create where the object is absent, else Patch.
-    Manifest,
+worded! {
+    /// How an object is changed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum Verb {
+        /// Server-side apply decides the result; what is not mentioned stays.
+        Patch = "patch",
+        /// All but metadata and status becomes the content; labels and annotations merge.
+        Update = "update",
+        /// The object must not exist.
+        Create = "create",
+        /// An absent object is done.
+        Delete = "delete",
+        /// A plain manifest: Create where the object is absent, else Patch.
+        Manifest = "apply",
+    }
 }
 
 /// Who drives, and how long.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     beside::Desk,
+    collector::{Collector, Manner, Seen, Wire},
     support::{
         PATIENCE,
         api::Verbs,
@@ -84,9 +85,22 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
     for name in ["a", "b", "shared"] {
         before.push(create(&stage, name).await);
     }
-    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+    let mut a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    a.launch.env.extend(collector.environment());
+    let a = a.start();
     stage.witness.start("a", 0).await;
     leads(&stage, "a", "b").await;
+    let is_part = |seen: &[Seen]| {
+        let is_whole = |span: &Seen, whole: &Seen| whole.name == "transition" && span.is_part_of(whole);
+        seen.iter().any(|span| span.name == "transaction" && seen.iter().any(|whole| is_whole(span, whole)))
+    };
+    within(PATIENCE, "the promotion is a part of its transition", async {
+        while !is_part(&collector.seen()) {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    })
+    .await;
     let b = promoted(&stage, "b").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
     b.said("ready").await;
 

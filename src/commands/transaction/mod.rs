@@ -61,7 +61,7 @@ pub(super) fn apply(asked: &cli::Apply) -> u8 {
         };
         let account = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
         let settings = settings(place, term.as_ref(), asked.user.clone().or(account), limit);
-        let server = match ApiServer::new(access, term, config.lease.attempt_timeout, output::tell) {
+        let server = match ApiServer::new(access, term, config.lease.attempt_timeout) {
             Ok(server) => server,
             Err(error) => return refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
         };
@@ -78,7 +78,7 @@ pub(super) fn recover(asked: &cli::Recover) -> u8 {
     let flags = asked.name.as_ref().map_or_else(|| asked.flags.clone(), |name| of_transaction(name, &asked.flags));
     under_lease(&flags, &asked.how, asked.action != Recovery::Plan, &[], async |config, access, namespace, term| {
         let settings = settings(journal(config, namespace), term.as_ref(), asked.user.clone(), asked.limit);
-        let server = match ApiServer::new(access, term, config.lease.attempt_timeout, output::tell) {
+        let server = match ApiServer::new(access, term, config.lease.attempt_timeout) {
             Ok(server) => server,
             Err(error) => return refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
         };
@@ -139,7 +139,7 @@ fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(&Access, 
     };
     access::look(&access::on_lease(None, flags), true, async |config, access, namespace| {
         let settings = settings(journal(config, namespace), Some(&term), None, limit);
-        match ApiServer::new(access, Some(term), config.lease.attempt_timeout, output::tell) {
+        match ApiServer::new(access, Some(term), config.lease.attempt_timeout) {
             Ok(server) => act(access, namespace, &server, settings).await,
             Err(error) => refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
         }

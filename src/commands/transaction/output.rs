@@ -10,7 +10,7 @@ use crate::{
     commands::seen::{self, Document, Line},
     console::{answer, complain},
     time::Instant,
-    transaction::{Change, Entry, Event, Fate, Field, Journal, Outcome, Target, Verb},
+    transaction::{Change, Entry, Event, Fate, Field, Journal, Outcome, Target},
     words::{bounded, squeezed},
 };
 
@@ -38,7 +38,7 @@ pub(super) fn tell(event: &Event) {
 /// Says how it ended: a table of the objects, and the outcome; returns the exit code.
 pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
     let mut rows: Vec<(&Target, &str, String)> =
-        changes.iter().map(|change| (&change.target, verb(change.verb), "unchanged".to_owned())).collect();
+        changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
     for (_, event) in events {
         let Event::Object { target, fate, .. } = event else { continue };
         let state = match fate {
@@ -125,14 +125,4 @@ fn line(target: &Target, change: &str, state: &str) -> Line<4> {
     ];
     let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), bounded(state).into_owned()];
     (cells, Document(document.into()))
-}
-
-const fn verb(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Patch => "patch",
-        Verb::Update => "update",
-        Verb::Create => "create",
-        Verb::Delete => "delete",
-        Verb::Manifest => "apply",
-    }
 }

@@ -16,7 +16,7 @@ use form_urlencoded::byte_serialize;
 use http::{Request as Http, StatusCode, header::CONTENT_TYPE, request::Builder};
 use serde_json::{Value, json};
 
-use super::{discovery::version_path, files::group, lock::Term};
+use super::{discovery::version_path, files::group, lock::Term, output};
 use crate::{
     api::{ExchangeError, Reply},
     clock,
@@ -40,23 +40,22 @@ pub(super) struct ApiServer<'a> {
     /// `lease.attemptTimeout`, which an answer may take before H.
     margin: Duration,
     interrupted: Arc<AtomicBool>,
-    tell: fn(&Event),
     told: RefCell<Vec<(Instant, Event)>>,
 }
 
 impl<'a> ApiServer<'a> {
-    /// Catches SIGTERM and SIGINT from now on; needs a runtime. `tell` gets each event as it happens.
+    /// Catches SIGTERM and SIGINT from now on; needs a runtime.
     ///
     /// # Errors
     /// The signals cannot be caught.
-    pub(super) fn new(access: &'a Access, term: Option<Term>, margin: Duration, tell: fn(&Event)) -> std::io::Result<Self> {
+    pub(super) fn new(access: &'a Access, term: Option<Term>, margin: Duration) -> std::io::Result<Self> {
         let interrupted = Arc::<AtomicBool>::default();
         let (mut interrupts, flag) = (Interrupts::catch()?, interrupted.clone());
         drop(tokio::spawn(async move {
             interrupts.next().await;
             flag.store(true, Relaxed);
         }));
-        Ok(Self { access, term, margin, interrupted, tell, told: RefCell::default() })
+        Ok(Self { access, term, margin, interrupted, told: RefCell::default() })
     }
 
     /// The events so far, each with its instant.
@@ -108,7 +107,7 @@ impl Server for ApiServer<'_> {
     }
 
     fn report(&self, event: Event) {
-        (self.tell)(&event);
+        output::tell(&event);
         self.told.borrow_mut().push((clock::boot(), event));
     }
 }
