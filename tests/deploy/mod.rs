@@ -1,10 +1,20 @@
 //! deploy/ against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can be repeated.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Output},
+    sync::{Mutex, PoisonError},
+};
 
 use serde_json::{Value, json};
 
-use crate::support::case::{Case, REAL};
+use crate::support::{
+    PATIENCE,
+    case::{Case, REAL},
+    programs,
+};
 
 pub(crate) mod namespace;
 
@@ -49,6 +59,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else,
         the_examples_have_the_leases_that_their_commands_take,
         the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
+        a_pod_of_the_example_makes_only_itself_the_leader,
     ]
 }
 
@@ -242,49 +253,100 @@ struct Example {
     account: &'static str,
     workloads: &'static [&'static str],
     leases: &'static [&'static str],
+    /// What its transaction or promotion changes.
+    targets: &'static [&'static str],
 }
 
 const ALL_EXAMPLES: &[Example] = &[
-    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
-    Example { file: "job.yaml", account: "billing-import", workloads: &["job/billing-import"], leases: &["lock-billing-import"] },
+    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"], targets: &[] },
+    Example {
+        file: "job.yaml",
+        account: "billing-import",
+        workloads: &["job/billing-import"],
+        leases: &["lock-billing-import"],
+        targets: &[],
+    },
     Example {
         file: "transaction.yaml",
         account: "billing-release",
         workloads: &["job/billing-release"],
         leases: &["txn-billing-release"],
+        targets: &["configmaps/billing", "deployments.apps/billing", "services/billing"],
     },
-    Example { file: "sidecar.yaml", account: "billing-mail", workloads: &["deployment/billing-mail"], leases: &["billing-mail"] },
+    Example {
+        file: "blue-green.yaml",
+        account: "billing-web-switch",
+        workloads: &["job/billing-web-switch"],
+        leases: &["txn-billing-web-switch"],
+        targets: &["deployments.apps/billing-web-green", "services/billing-web", "services/billing-web-preview"],
+    },
+    Example {
+        file: "role-label.yaml",
+        account: "billing-role",
+        workloads: &["deployment/billing-role"],
+        leases: &["billing-role"],
+        targets: &["pods"],
+    },
+    Example {
+        file: "selector.yaml",
+        account: "billing-store",
+        workloads: &["statefulset/billing-store"],
+        leases: &["billing-store"],
+        targets: &["services/billing-store"],
+    },
+    Example {
+        file: "sidecar.yaml",
+        account: "billing-mail",
+        workloads: &["deployment/billing-mail"],
+        leases: &["billing-mail"],
+        targets: &[],
+    },
     Example {
         file: "statefulset.yaml",
         account: "billing-ledger",
         workloads: &["statefulset/billing-ledger"],
         leases: &["billing-ledger"],
+        targets: &[],
     },
     Example {
         file: "migration.yaml",
         account: "billing-server",
         workloads: &["deployment/billing-server"],
         leases: &["lock-billing-migration"],
+        targets: &[],
     },
     Example {
         file: "nightly.yaml",
         account: "billing-nightly",
         workloads: &["cronjob/billing-nightly", "cronjob/billing-nightly-again"],
         leases: &["tasklock-billing-nightly"],
+        targets: &[],
     },
     Example {
         file: "periodic.yaml",
         account: "billing-refresh",
         workloads: &["deployment/billing-refresh"],
         leases: &["tasklock-billing-refresh"],
+        targets: &[],
     },
     Example {
         file: "pool.yaml",
         account: "billing-worker",
         workloads: &["deployment/billing-worker"],
         leases: &["billing-worker", "billing-worker-slot-1"],
+        targets: &[],
     },
 ];
+
+/// Workloads of the examples in whose pods tenure does not run.
+const BESIDE: &[&str] = &["deployment/billing-web-blue", "deployment/billing-web-green"];
+
+/// Applies all examples. One after the other: some objects belong to the whole cluster.
+fn apply_examples(cluster: &Namespace) -> Output {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    cluster.kubectl(&["apply", "-f", EXAMPLES]).success()
+}
 
 /// The template of a workload's pods, with the volumes that a StatefulSet's controller adds to it.
 fn template(workload: &Value) -> Value {
@@ -305,18 +367,20 @@ fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluste
     let files: BTreeSet<_> =
         fs::read_dir(EXAMPLES).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(files, ALL_EXAMPLES.iter().map(|example| example.file.to_owned()).collect(), "what is there, and what is tested");
-    let warnings = cluster.kubectl(&["apply", "-f", EXAMPLES]).success().stderr;
+    // What a controller makes in each namespace.
+    cluster.kubectl(&["create", "serviceaccount", "default"]).success();
+    let warnings = apply_examples(cluster).stderr;
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
-    for workload in ALL_EXAMPLES.iter().flat_map(|example| example.workloads) {
+    for workload in ALL_EXAMPLES.iter().flat_map(|example| example.workloads).chain(BESIDE) {
         cluster.admits(&template(&cluster.get(workload)));
     }
 }
 
 fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else(cluster: &Namespace) {
-    cluster.kubectl(&["apply", "-f", EXAMPLES]).success();
+    apply_examples(cluster);
 
-    for Example { file, account, leases, .. } in ALL_EXAMPLES {
+    for Example { file, account, leases, targets, .. } in ALL_EXAMPLES {
         let is_pool = leases.len() > 1;
         let account = cluster.account(account, "update", leases[0]);
         let may = |verb, lease: &str| account.may(verb, &format!("leases.coordination.k8s.io/{lease}"));
@@ -334,12 +398,23 @@ fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else
         for verb in ["list", "watch"] {
             assert_eq!(account.may(verb, "leases.coordination.k8s.io"), Some(is_pool), "{file}: {verb} Leases");
         }
-        assert_eq!((account.may("get", "secrets"), account.may("get", "pods")), (Some(false), Some(false)), "{file}");
+        let journal = format!("secrets/{}-journal", leases[0]);
+        for verb in ["get", "update"] {
+            assert_eq!(account.may(verb, &journal), Some(!targets.is_empty()), "{file}: {verb} {journal}");
+        }
+        for (verbs, may) in [(["get", "patch"], true), (["update", "delete"], false)] {
+            for (verb, target) in verbs.iter().flat_map(|verb| targets.iter().map(move |target| (verb, target))) {
+                assert_eq!(account.may(verb, target), Some(may), "{file}: {verb} {target}");
+            }
+        }
+        assert_eq!(account.may("get", "secrets"), Some(false), "{file}");
+        assert_eq!(account.may("get", "pods"), Some(targets.contains(&"pods")), "{file}");
+        assert_eq!((account.may("patch", "services"), account.may("patch", "configmaps")), (Some(false), Some(false)), "{file}");
     }
 }
 
 fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
-    cluster.kubectl(&["apply", "-f", EXAMPLES]).success();
+    apply_examples(cluster);
 
     let there = cluster.get("leases")["items"].take();
     let there: BTreeSet<&str> =
@@ -397,5 +472,70 @@ fn the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply
     let after = cluster.get("endpointslice/billing-leader");
     for part in ["/endpoints", "/ports", "/metadata/annotations/tenure.dev~1fencing-token"] {
         assert_eq!(after.pointer(part), before.pointer(part), "{part}");
+    }
+}
+
+/// What a leader may do to pods: its own, one beside it, and one of another program.
+fn a_pod_of_the_example_makes_only_itself_the_leader(cluster: &Namespace) {
+    apply_examples(cluster);
+    let account = cluster.account("billing-role", "update", "billing-role");
+    let template = cluster.get("deployment/billing-role")["spec"]["template"].take();
+    for (name, program) in [("own", "billing-role"), ("beside", "billing-role"), ("foreign", "other")] {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["labels"]["app.kubernetes.io/name"] = json!(program);
+        cluster.create(&pod).success();
+    }
+    let own = account.kubeconfig_with(&["--bound-object-kind=Pod", "--bound-object-name=own"]);
+    let bare = account.kubeconfig();
+    let patch = |kubeconfig: &Path, pod: &str, patch: &Value| {
+        let kind = if patch.is_array() { "--type=json" } else { "--type=merge" };
+        let mut kubectl = Command::new(programs::path("kubectl"));
+        kubectl.arg("--kubeconfig").arg(kubeconfig).args(["--namespace", &cluster.name, "patch", "pod", pod, kind, "--patch"]);
+        kubectl.arg(patch.to_string()).output().unwrap()
+    };
+    let label = |value: &Value| json!({ "metadata": { "labels": { "role": value } } });
+    let annotation = |key: &str, value: &Value| json!({ "metadata": { "annotations": { key: value } } });
+    let cost = |value: &Value| annotation("controller.kubernetes.io/pod-deletion-cost", value);
+    // The policy is in force a little later.
+    let deadline = tenure::clock::boot() + PATIENCE;
+    while patch(&own, "beside", &label(&json!("leader"))).status.success() {
+        assert!(tenure::clock::boot() < deadline, "the policy is not in force");
+    }
+    for pod in ["beside", "foreign"] {
+        cluster.kubectl(&["label", "--overwrite", "pod", pod, "role=leader"]).success();
+    }
+
+    let denied = |kubeconfig: &Path, pod: &str, change: &Value, why: &str| {
+        let said = patch(kubeconfig, pod, change).failure();
+        assert!(said.contains(&format!("denied request: {why}")), "{pod} {change}: {said}");
+    };
+    let elsewhere = "a pod makes only itself the leader";
+    denied(&own, "beside", &label(&json!("other")), elsewhere);
+    denied(&own, "beside", &cost(&json!("1")), elsewhere);
+    denied(&bare, "own", &label(&json!("leader")), elsewhere);
+    denied(&own, "foreign", &label(&Value::Null), "this account changes pods of the program billing-role only");
+    let more = "this account changes the label and the annotations of the leader only";
+    denied(&own, "own", &annotation("other", &json!("x")), more);
+    for metadata in [
+        json!({ "labels": { "other": "x" } }),
+        json!({ "labels": { "app.kubernetes.io/name": "x" } }),
+        json!({ "labels": { "app.kubernetes.io/name": null } }),
+        json!({ "finalizers": ["example.com/x"] }),
+        json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x" }] }),
+    ] {
+        denied(&own, "own", &json!({ "metadata": metadata }), more);
+    }
+    denied(&own, "own", &json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": "other" }]), more);
+    for (pod, change) in [
+        ("own", label(&json!("leader"))),
+        ("own", cost(&json!("1000"))),
+        ("own", annotation("tenure.dev/change", &json!("x"))),
+        ("beside", annotation("tenure.dev/change", &json!("x"))),
+        ("beside", label(&Value::Null)),
+        ("own", cost(&Value::Null)),
+        ("own", label(&Value::Null)),
+    ] {
+        patch(&own, pod, &change).success();
     }
 }

@@ -98,11 +98,17 @@ impl Account<'_> {
 
     /// A kubeconfig with a token of its own.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        let token = self.namespace.kubectl(&["create", "token", self.name]).success().stdout;
+        self.kubeconfig_with(&[])
+    }
+
+    /// The same with these flags of `kubectl create token`.
+    pub(crate) fn kubeconfig_with(&self, flags: &[&str]) -> PathBuf {
+        let token = self.namespace.kubectl(&[&["create", "token", self.name], flags].concat()).success().stdout;
         let text = fs::read_to_string(&self.namespace.kubeconfig).unwrap();
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
         kubeconfig["users"][0]["user"] = json!({ "token": String::from_utf8(token).unwrap().trim() });
-        let file = self.namespace.kubeconfig.with_file_name(format!("{}-{}", self.namespace.name, self.name));
+        let name = format!("{}-{}-{}", self.namespace.name, self.name, flags.len());
+        let file = self.namespace.kubeconfig.with_file_name(name);
         fs::write(&file, kubeconfig.to_string()).unwrap();
         file
     }

@@ -1,6 +1,7 @@
 //! `tenure apply` and `recover` on a real kube-apiserver: all changes are made, or everything is as before, whoever dies in between.
 
 mod deaths;
+mod failovers;
 mod input;
 mod others;
 mod promotions;
@@ -47,7 +48,7 @@ pub(crate) fn all() -> Vec<Case> {
         whoever_may_not_undo_a_deletion_changes_nothing,
         what_was_done_reaches_the_collector_in_the_trace_of_its_term,
     ];
-    let others = [deaths::all(), input::all(), others::all(), promotions::all()].into_iter().flatten();
+    let others = [deaths::all(), failovers::all(), input::all(), others::all(), promotions::all()].into_iter().flatten();
     cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
 }
 

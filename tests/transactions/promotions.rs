@@ -27,7 +27,7 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+pub(super) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Labels the leader's own object, as a pod is labelled, and names the leader in a shared one.
 const PROMOTION: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {target: {apiVersion: v1, kind: ConfigMap, name: \
