@@ -103,6 +103,12 @@ const COMMANDS: &[(&str, How)] = &[
         "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set-json 'args=[\"/usr/bin/billing-writer\"]'",
         By("tests/chart.rs", "\"install\", \"billing\", CHART"),
     ),
+    ("kubectl scale deployment/shop-billing --replicas=0", By("tests/node/existing.rs", "fences::commands(PAGE)")),
+    (
+        "kubectl wait --for=delete pod --selector=app.kubernetes.io/instance=shop --timeout=2m",
+        By("tests/node/existing.rs", "fences::commands(PAGE)"),
+    ),
+    ("kubectl apply -k .", By("tests/node/existing.rs", "fences::commands(PAGE)")),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/page.rs", "\"kubectl exec deploy/tenure -- /tenure check\"")),
     ("kubectl rollout status deployment/tenure", By("tests/node/page.rs", "\"kubectl rollout status\"")),

@@ -42,9 +42,10 @@ pub(crate) fn run() -> ExitCode {
     }
     lines("cluster/binaries/build", PROGRAMS);
     let begin = clock::boot();
-    let images = lines("image/build", &[]);
+    let mut images = lines("image/build", &[]);
     println!("node: both images are built after {:.0} s", clock::boot().since(begin).as_secs_f64());
     let directory = Directory::new();
+    images.extend(lines("node/stand-ins", &[directory.0.join("stand-ins").to_str().expect("text")]));
     let status = apart()
         .arg(env::current_exe().expect("this program"))
         .env(DIRECTORY, &directory.0)

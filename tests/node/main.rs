@@ -2,7 +2,7 @@
 //! its witness makes of that, the chart, traffic to the leader, the examples, and the page that begins with all this.
 //!
 //! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`,
-//! `traffic`, `page`). It builds what it needs, prints a table of measured gaps and cleans up after itself.
+//! `traffic`, `changes`, `existing`, `database`, `release`, `page`). It builds what it needs, prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,6 +16,9 @@ use std::{env, path::Path, process::ExitCode};
 use crate::{node::Node, show::Show, stamps::Stamps};
 
 mod apart;
+mod changes;
+mod database;
+mod existing;
 #[path = "../support/fences.rs"]
 mod fences;
 #[path = "../support/incomplete.rs"]
@@ -23,6 +26,7 @@ mod incomplete;
 mod node;
 mod page;
 mod patterns;
+mod release;
 mod shipped;
 mod show;
 mod stamps;
@@ -59,6 +63,18 @@ fn inside(directory: &Path) -> ExitCode {
     }
     if wants("examples") {
         patterns::run(&node, &stamps, directory);
+    }
+    if wants("changes") {
+        changes::run(&node, &stamps, directory);
+    }
+    if wants("existing") {
+        existing::run(&node, &stamps, directory);
+    }
+    if wants("database") {
+        database::run(&node, directory);
+    }
+    if wants("release") {
+        release::run(&node, directory);
     }
     if wants("page") {
         page::run(&node, directory);

@@ -80,6 +80,13 @@ impl Node {
         assert!(output.status.success(), "helm {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Runs a command of tenure beside the cluster, as an administrator.
+    pub(crate) fn tenure(&self, words: &[&str]) -> Output {
+        let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        tenure.args(words).args(["--namespace", NAMESPACE]).env("KUBECONFIG", &self.kubeconfig);
+        tenure.output().expect("tenure starts")
+    }
+
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -103,6 +110,26 @@ impl Node {
         let pods = &pods["items"];
         let pods = pods.as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         pods.cloned().map(Pod).collect()
+    }
+
+    /// Gives an image of the node another name.
+    pub(crate) fn tag(&self, image: &str, name: &str) {
+        self.images(&["tag", "--force", image, name]);
+    }
+
+    /// Brings an archive to the node, as docs/first-failover.md says.
+    pub(crate) fn import(&self, archive: &Path) {
+        self.images(&["import", archive.to_str().expect("text")]);
+    }
+
+    pub(crate) fn has_image(&self, name: &str) -> bool {
+        self.images(&["list", "--quiet"]).lines().any(|image| image == name)
+    }
+
+    fn images(&self, words: &[&str]) -> String {
+        let output = Command::new(&self.ctr).args(["--namespace", "k8s.io", "images"]).args(words).output().expect("ctr starts");
+        assert!(output.status.success(), "ctr images {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Sends a signal to PID 1 of a pod's container, from outside the container.
@@ -148,6 +175,10 @@ impl Pod {
         let terminated = &self.container()["lastState"]["terminated"];
         let text = |field: &str| terminated[field].as_str().unwrap_or_default().to_owned();
         Some((text("reason"), terminated["exitCode"].as_i64()?, text("message")))
+    }
+
+    pub(crate) fn metadata(&self) -> &Value {
+        &self.0["metadata"]
     }
 
     pub(crate) fn uid(&self) -> &str {

@@ -122,7 +122,7 @@ impl Node {
 }
 
 /// The name of the pod that answers.
-fn ask(address: SocketAddr) -> Option<String> {
+pub(crate) fn ask(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;

@@ -70,7 +70,7 @@ impl Drop for Stamps {
 }
 
 impl Run {
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let seconds = |time: u64| format!("{}.{:02}", time / 100, time % 100);
         format!("{} with token {} from {} to {}", self.pod, self.token, seconds(self.first), seconds(self.last))
     }

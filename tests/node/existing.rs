@@ -1,0 +1,88 @@
+//! docs/existing-charts.md on the node: a Deployment and a StatefulSet that run get tenure as the page says. No two programs run at once,
+//! not even in the first rollout: its old program takes its time to stop, and Kubernetes would start another of it.
+
+use std::{fs, path::Path};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    fences,
+    node::{Node, PATIENCE, Pod, await_some},
+    stamps::{Run, Stamps, now},
+};
+
+const PAGE: &str = include_str!("../../docs/existing-charts.md");
+const PODS: &str = "app.kubernetes.io/name=billing,app.kubernetes.io/instance=shop";
+
+/// Runs everything in order; panics where something does not hold.
+pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
+    let begin = tenure::clock::boot();
+    node.tag("docker.io/library/tenure:latest", "registry.example/tenure:0.1.0");
+    for kind in ["Deployment", "StatefulSet"] {
+        let directory = directory.join(format!("existing-{kind}"));
+        write(&directory, kind);
+        Existing { node, stamps, kind, since: now() }.gets_tenure(&directory);
+    }
+    println!("node: what exists took {:.0} s", tenure::clock::boot().since(begin).as_secs_f64());
+}
+
+struct Existing<'a> {
+    node: &'a Node,
+    stamps: &'a Stamps,
+    kind: &'static str,
+    since: u64,
+}
+
+impl Existing<'_> {
+    fn gets_tenure(&self, directory: &Path) {
+        let workload = format!("{}/shop-billing", self.kind.to_lowercase());
+        self.node.kubectl(&["apply", "-f", directory.join("before.yaml").to_str().unwrap()]);
+        await_some("the program without tenure", PATIENCE, || self.running(0, 1));
+
+        for command in fences::commands(PAGE) {
+            let command =
+                command.replace("deployment/shop-billing", &workload).replace("-k .", &format!("-k {}", directory.display()));
+            let words: Vec<&str> = command.split(' ').collect();
+            assert_eq!(words[0], "kubectl", "the page says {command}");
+            self.node.kubectl(&words[1..]);
+        }
+        self.node.kubectl(&["rollout", "status", &workload, "--timeout=90s"]);
+        let (mut leader, mut run) = await_some("a leader", PATIENCE, || self.running(1, 2));
+        for _ in 0..2 {
+            self.node.signal(&leader, Signal::SIGKILL);
+            let (next, after) = await_some("another leader", PATIENCE, || self.running(run.token + 1, 2));
+            let gap = after.first - run.last;
+            let what = format!("{}, its leader killed", self.kind);
+            println!("{what:<34} {:>5}.{:02} s  then {} runs", gap / 100, gap % 100, next.name());
+            (leader, run) = (next, after);
+        }
+        self.node.kubectl(&["exec", leader.name(), "--container=billing", "--", "/opt/tenure/tenure", "check"]);
+        self.node.kubectl(&["delete", &workload, "lease/shop-billing", "--timeout=60s"]);
+    }
+
+    /// The pod whose program alone runs, with at least this token, among so many that are ready.
+    fn running(&self, token: u64, replicas: usize) -> Option<(Pod, Run)> {
+        let is_ours = |run: &Run| run.pod.starts_with("shop-billing-") && run.first >= self.since;
+        let runs: Vec<Run> = self.stamps.runs().into_iter().filter(is_ours).collect();
+        for pair in runs.windows(2) {
+            assert!(pair[0].last <= pair[1].first, "{}: two at once: {} and {}", self.kind, pair[0].summary(), pair[1].summary());
+        }
+        let run = runs.last().filter(|run| run.last + 200 > now() && run.token >= token)?;
+        let pods = self.node.pods(PODS);
+        let pod = pods.iter().find(|pod| pod.name() == run.pod)?;
+        (pods.len() == replicas && pods.iter().all(Pod::is_ready)).then(|| (pod.clone(), run.clone()))
+    }
+}
+
+/// Writes the files of the page for this kind.
+fn write(directory: &Path, kind: &str) {
+    fs::create_dir(directory).unwrap();
+    for name in ["before.yaml", "tenure.yaml", "deployment.yaml", "kustomization.yaml"] {
+        let text = fences::file(PAGE, name)
+            .replace("kind: Deployment", &format!("kind: {kind}"))
+            .replace("REGISTRY", "registry.example");
+        let is_taken = |line: &&str| kind == "Deployment" || !line.contains("strategy:");
+        let text: String = text.lines().filter(is_taken).map(|line| format!("{line}\n")).collect();
+        fs::write(directory.join(name), text).unwrap();
+    }
+}
