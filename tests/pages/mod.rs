@@ -3,10 +3,12 @@
 use std::{
     fs,
     net::SocketAddr,
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -71,6 +73,7 @@ async fn failover(stage: Stage) {
                  window.last = now, fell && rose";
     browser.until(watch).await;
     browser.until("window.sameness === 1").await;
+    browser.take_picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.webp")).await;
 
     standby.signal(Signal::SIGKILL).await;
     browser.until("!document.getElementById('gone').hidden").await;
@@ -207,6 +210,15 @@ impl<'a> Browser<'a> {
         let answer = self.stage.ask(self.driver, "POST", path, &body.to_string()).await;
         let body = answer.split_once("\r\n\r\n").expect("a head").1;
         serde_json::from_str::<Value>(body).unwrap_or_else(|error| panic!("{error}: {answer}"))["value"].take()
+    }
+
+    /// Writes the page as a picture, as WebP.
+    async fn take_picture(&self, file: &Path) {
+        self.post(&format!("/session/{}/window/rect", self.session), &json!({ "width": 1060, "height": 520 })).await;
+        let order = json!({ "cmd": "Page.captureScreenshot", "params": { "format": "webp", "quality": 35 } });
+        let answer = self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await;
+        let picture = STANDARD.decode(answer["data"].as_str().expect("a picture")).expect("base64");
+        fs::write(file, picture).expect("a file");
     }
 
     async fn open(&self, url: &str) {
