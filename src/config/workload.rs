@@ -161,7 +161,8 @@ pub struct Stop {
     /// `tenure check` says by how much.
     #[serde(with = "Span")]
     pub grace: Duration,
-    /// The time from the stop signal to SIGKILL when the Lease is lost. It is a part of `lease.duration`.
+    /// The time from the stop signal to SIGKILL when the Lease is lost. The kill deadline (H) is this long after the stop deadline
+    /// (S).
     #[serde(with = "Span")]
     pub loss_grace: Duration,
     /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those

@@ -3,7 +3,10 @@ use serde_json::Value;
 use super::*;
 use crate::{
     config::{Log, LogFormat, LogLevel},
-    election::transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
+    election::{
+        AcquireReason,
+        transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
+    },
     link::{Exit, Reason, Slot, Term},
     telemetry::log::captured,
     time::Now,
@@ -62,6 +65,19 @@ fn stood_by() -> Transition {
         release: Some(ReleaseResult::Clear),
         outcome: Outcome::Complete,
     }
+}
+
+#[test]
+fn a_campaign_that_another_replica_won_is_no_line_for_operators() {
+    let lost = LostCampaign {
+        reason: AcquireReason::Released,
+        context: CONTEXT,
+        origin: Origin::None,
+        anchor: Anchor(Now { boot: ms(0), wall: 0 }),
+        until: ms(1),
+    };
+
+    assert!(logged(|lines| reported(lines, 1, &Event::CampaignLost(Box::new(lost)))).is_empty());
 }
 
 /// The lines about these transitions.
