@@ -11,7 +11,7 @@ use super::Line;
 #[must_use]
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "tenure", &mut script);
+    clap_complete::generate(shell, &mut offered(&Line::command()), "tenure", &mut script);
     script
 }
 
@@ -46,6 +46,18 @@ pub fn page(face: &Command) -> io::Result<Vec<u8>> {
         .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
         .render(&mut text)?;
     Ok(text)
+}
+
+/// The command without what is hidden, which scripts would offer.
+fn offered(command: &Command) -> Command {
+    let parts = command.get_subcommands().filter(|part| !part.is_hide_set()).map(offered);
+    // A name has to be there as long as the process, which prints a script and ends.
+    Command::new(&*command.get_name().to_owned().leak())
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(command.get_version().map_or("", |_| env!("CARGO_PKG_VERSION")))
+        .disable_version_flag(command.get_version().is_none())
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()))
+        .subcommands(parts)
 }
 
 fn command() -> Command {

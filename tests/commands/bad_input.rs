@@ -151,6 +151,7 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_of_a_key_78() {
 
 #[test]
 fn a_flag_that_a_command_has_no_use_for_is_neither_in_its_help_nor_taken() {
+    let scripts = tenure(&["completions", "fish"], &[]).out;
     let of_a_replica = "--slots --identity --lease-duration --log-level --log-format --leader-election";
     for (command, unused) in [
         ("status", "--identity --lease-duration --log-level --log-format --leader-election"),
@@ -167,10 +168,15 @@ fn a_flag_that_a_command_has_no_use_for_is_neither_in_its_help_nor_taken() {
         ("recover", "--leader-election --slots"),
     ] {
         let help = tenure(&[command, "--help"], &[]).out;
-        let completions = tenure(&["man", command], &[]).out.replace('\\', "");
+        let page = tenure(&["man", command], &[]).out.replace('\\', "");
+        let (here, flags) =
+            (format!("using_subcommand {command}\""), |line: &str, flag: &str| line.contains(&format!(" -l {flag} ")));
+        let completes = |flag: &str| scripts.lines().any(|line| line.contains(&here) && flags(line, &flag[2..]));
+        assert!(completes("--set"), "{command}");
         for flag in unused.split(' ') {
             let is_shown = |text: &str| text.split([' ', '\n']).any(|word| word == flag);
-            assert!(help.contains("--set") && !is_shown(&help) && !is_shown(&completions), "{command} {flag}: {help}");
+            assert!(help.contains("--set") && !is_shown(&help) && !is_shown(&page), "{command} {flag}: {help}");
+            assert!(!completes(flag), "{command} {flag} is completed");
             tenure(&[command, flag, "x"], &[]).says(64, &[&format!("'{flag} <"), "this command does not use it: remove it"]);
         }
     }
