@@ -18,7 +18,7 @@ use super::{
     register,
     remains::Init,
     slew::Slew,
-    workload_probe,
+    workload_probe::{self, ProgramStart},
 };
 use crate::{
     alarm::Alarm,
@@ -74,6 +74,7 @@ struct Running {
     watches: u64,
     /// The probes.
     workload: WorkloadConfig,
+    start: ProgramStart,
 }
 
 /// A message of a task to the loop.
@@ -120,6 +121,7 @@ impl EventLoop {
                 watch: None,
                 watches: 0,
                 workload: initial.config.workload.clone(),
+                start: ProgramStart::default(),
             },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
@@ -197,6 +199,7 @@ impl Process for Running {
         self.edges.events.iter_mut().for_each(|events| events.heard(&message));
         if let ToElector::Probe { kind, began, since } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
+            let since = self.start.wall(since, clock::now());
             spawn(async move {
                 let failure = workload_probe::ask(kind, probe, since).await;
                 let _ = arrive.send(Handed::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;

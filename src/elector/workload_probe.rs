@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout
 use crate::{
     clock,
     config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind},
-    time::Instant,
+    time::{Instant, Now},
     words::one_line,
 };
 
@@ -34,8 +34,24 @@ const fn looking(kind: ProbeKind) -> &'static Semaphore {
 /// The time of a file lags behind the clock by up to one tick of the kernel, of which there are at least 100 a second.
 const TICK: Duration = Duration::from_millis(20);
 
+/// The time of the program's start on the wall clock, worked out once a start: no file becomes older by a clock that is set later.
+#[derive(Debug, Default)]
+pub(super) struct ProgramStart(Option<(Instant, Timestamp)>);
+
+impl ProgramStart {
+    pub(super) fn wall(&mut self, since: Instant, now: Now) -> Timestamp {
+        if let Some((_, wall)) = self.0.filter(|(known, _)| *known == since) {
+            return wall;
+        }
+        let age = i64::try_from(now.boot.since(since).as_micros()).unwrap_or(i64::MAX);
+        let wall = Timestamp::from_microsecond(now.wall.saturating_sub(age)).unwrap_or(Timestamp::MIN);
+        self.0 = Some((since, wall));
+        wall
+    }
+}
+
 /// Asks once, about a program that was started at `since`. Returns why the probe failed, if it did.
-pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Instant) -> Option<String> {
+pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Timestamp) -> Option<String> {
     let answer = async {
         match probe.handler() {
             Some(ProbeHandler::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
@@ -58,7 +74,7 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 
-async fn look(kind: ProbeKind, probe: FileProbe, since: Instant) -> Result<(), String> {
+async fn look(kind: ProbeKind, probe: FileProbe, since: Timestamp) -> Result<(), String> {
     let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
     let written = spawn_blocking(move || {
         let _permit = permit;
@@ -68,9 +84,7 @@ async fn look(kind: ProbeKind, probe: FileProbe, since: Instant) -> Result<(), S
         written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
     let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
     match kind {
-        ProbeKind::Readiness if age > clock::boot().since(since) + TICK => {
-            Err("it was written before this start of the program".into())
-        }
+        ProbeKind::Readiness if written + TICK < since => Err("it was written before this start of the program".into()),
         ProbeKind::Readiness | ProbeKind::Liveness if probe.max_age.is_some_and(|max| age > max) => {
             Err(format!("it was written {age:?} ago"))
         }
@@ -102,7 +116,7 @@ mod tests {
 
     /// The answer about a program that runs since the boot.
     async fn asked(kind: ProbeKind, probe: Probe) -> Option<String> {
-        ask(kind, probe, Instant::BOOT).await
+        ask(kind, probe, Timestamp::UNIX_EPOCH).await
     }
 
     fn address(stub: &Stub) -> SocketAddr {
@@ -175,7 +189,7 @@ mod tests {
         assert!(asked(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
         let written = fs::File::create(&path).unwrap();
         assert_eq!(asked(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
-        let now = clock::boot();
+        let now = clock::timestamp();
         assert_eq!(ask(ProbeKind::Readiness, file(None), now).await, None, "it is of this start");
         written.set_modified(std::time::SystemTime::from(clock::timestamp()) - Duration::from_secs(1)).unwrap();
         let stale = Some("it was written before this start of the program".to_owned());
@@ -188,6 +202,16 @@ mod tests {
                 .is_some_and(|failure| failure.contains("ago"))
         );
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_no_file_older_than_the_start() {
+        let now = |seconds, wall| Now { boot: Instant::BOOT + Duration::from_secs(seconds), wall };
+        let (mut start, first) = (ProgramStart::default(), Instant::BOOT + Duration::from_secs(5));
+        assert_eq!(start.wall(first, now(7, 50_000_000)).as_microsecond(), 48_000_000);
+        assert_eq!(start.wall(first, now(8, 3_651_000_000)).as_microsecond(), 48_000_000);
+        let second = first + Duration::from_secs(4);
+        assert_eq!(start.wall(second, now(9, 3_652_000_000)).as_microsecond(), 3_652_000_000);
     }
 
     #[tokio::test]

@@ -152,7 +152,10 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         }
     }
     let mut inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
-    inherited.sent = sent(&config);
+    // A plain init changes nothing of what it was started with.
+    if config.lease.enabled {
+        inherited.sent = sent(&config);
+    }
     let pid1 = Pid::this().as_raw() == 1;
     act()?;
     if !pid1 {

@@ -153,8 +153,9 @@ async fn a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is(stage: S
     pool.witness.start("a", 0).await;
     assert_eq!(pool.probe(address, "/readyz").await, 503);
 
-    fs::write(ready("b"), "").unwrap();
     let b = start("b").await;
+    pool.witness.start("b", 0).await;
+    fs::write(ready("b"), "").unwrap();
     let is_held_by_b = |lease: Option<&Value>| lease.is_some_and(|lease| is_held_by(&lease["spec"], "b"));
     let lease = pool.lease.wait("b has it", is_held_by_b).await.unwrap();
     let transitions = released()["leaseTransitions"].as_i64().unwrap();

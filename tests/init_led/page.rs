@@ -174,7 +174,7 @@ pub(crate) fn a_frozen_init_lets_nobody_believe_that_it_is_held_past_h() {
 pub(crate) fn hooks_read_until_when_they_may_act() {
     let scratch = Scratch::new();
     let log = scratch.join("log");
-    let ask = |name: &str| format!("{TENURE} held; echo {name} $? >>{}", log.display());
+    let ask = |name: &str| format!("'{TENURE}' held; echo {name} $? >>{}", log.display());
     let hooks = ["beforeLead", "afterLead", "beforeFollow", "afterFollow"].map(ask);
     let workload = format!("echo starts >>{}; exec sleep infinity", log.display());
     let (world, _) = World::contained(&hooks::hooked(&workload, hooks.each_ref().map(String::as_str)));

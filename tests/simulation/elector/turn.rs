@@ -45,6 +45,12 @@ impl Container {
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
+        // Only messages of earlier turns count: a turn after a long freeze may send many at once. An init that is stopped reads
+        // nothing, and what was seen of the Lease goes on to the next elector.
+        let waiting = elector.to_init.len();
+        if waiting > 2 * ROOM && !self.is_stopped() {
+            e.judge.fail(format!("{}: {waiting} messages wait for init", self.who));
+        }
         let Some(turn) = self.go_on(pid, e) else { return };
         let (clock, latency) = (self.clock(), e.latency(self.node.wake));
         if self.runner(pid).is_some_and(|elector| !elector.to_init.is_empty()) {
@@ -246,13 +252,7 @@ impl Process for Running<'_> {
             let Some(elector) = self.container.runner(self.pid) else { return Ok(()) };
             elector.wake(span, self.e);
         }
-        let elector = self.elector();
-        elector.to_init.push_back(message.clone());
-        let waiting = elector.to_init.len();
-        // An init that is stopped reads nothing, and what was seen of the Lease goes on to the next elector.
-        if waiting > 2 * ROOM && !self.container.is_stopped() {
-            self.e.judge.fail(format!("{}: {waiting} messages wait for init", self.container.who));
-        }
+        self.elector().to_init.push_back(message.clone());
         self.container.wake(self.e);
         if is_step {
             self.container.step(self.e);
