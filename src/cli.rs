@@ -108,7 +108,7 @@ enum Named {
 const EXIT_CODES: &str = "\
 Exit codes:
   the workload's own; 128 + N if signal N killed it; 126 it cannot be executed; 127 it is not found
-  64 the command line is wrong; 69 the API server is unavailable; 70 internal error
+  64 the command line cannot be parsed; 69 the API server is unavailable; 70 internal error
   75 another holds the lock; 76 the Lease was lost (workload.onLoss: exit, or in a lock)
   77 not permitted; 78 invalid configuration
 
@@ -186,7 +186,8 @@ mod tests {
         ] {
             assert_eq!((refused(line), parsed(line).unwrap_err().is_of_run()), (64, true), "{line:?}");
         }
-        assert_eq!(refused(&["lock", "x", "-E", "256", "--", "true"]), 64);
+        assert_eq!(refused(&["lock", "x", "-E", "256", "--", "true"]), 78);
+        assert_eq!(refused(&["lock", "x", "--leader-election", "off", "--", "true"]), 78);
     }
 
     #[test]
@@ -259,7 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_flag_and_an_invalid_value_are_64() {
-        assert_eq!((refused(&["--leese", "x"]), refused(&["status", "-o", "xml"])), (64, 64));
+    fn an_unknown_flag_and_a_time_without_a_unit_are_64_and_another_invalid_value_78() {
+        assert_eq!(
+            (refused(&["--leese", "x"]), refused(&["held", "--for", "2"]), refused(&["status", "-o", "xml"])),
+            (64, 64, 78)
+        );
     }
 }

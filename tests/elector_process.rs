@@ -214,7 +214,9 @@ fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
     let mut elector = Elector::start("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait", Some(&kubeconfig));
     let left = elector.pid();
     elector.receives(initial_state());
-    elector.tell(&ToElector::Heartbeat);
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
+    // A change of readiness is answered at once, by an elector that has looked.
+    elector.tell(&ToElector::Health { unready: Some("it starts".into()), status: String::new() });
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
     elector.child.kill().unwrap();

@@ -87,8 +87,7 @@ pub enum Command {
     /// readable once no process of that container is left. The witness then releases the Leases that still name this replica. It needs
     /// the service account of the replicas, and no configuration file. SIGTERM ends it once it waits for no replica.
     ///
-    /// Exit codes: 0 told to end, and nothing is left to do; 64 --socket is no socket; 78 it is taken or cannot be
-    /// made.
+    /// Exit codes: 0 told to end, and nothing is left to do; 78 --socket is no socket, or is taken or cannot be made.
     #[command(verbatim_doc_comment)]
     Witness(Witness),
     /// Let no replica acquire a Lease: its holder keeps it, but a replica that restarts is another holder

@@ -73,9 +73,24 @@ impl Refused {
     }
 
     pub(super) fn code(&self) -> u8 {
-        if self.error.use_stderr() { exit::USAGE } else { 0 }
+        if !self.error.use_stderr() {
+            return 0;
+        }
+        // A flag at the end of the line lacks its value, which clap reports as an empty invalid one.
+        let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+        let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+        if of_a_value && !missing && !self.is_of_a_span() { exit::INVALID } else { exit::USAGE }
+    }
+
+    /// True if a time is wrong, such as one without a unit.
+    fn is_of_a_span(&self) -> bool {
+        let Some(ContextValue::String(flag)) = self.error.get(ContextKind::InvalidArg) else { return false };
+        SPANS.iter().any(|span| flag.split(' ').next() == Some(span))
     }
 }
+
+/// The flags whose value is a time.
+const SPANS: [&str; 5] = ["--every", "--for", "--limit", "--older-than", "--timeout"];
 
 /// The names of the commands.
 fn names() -> impl Iterator<Item = String> {

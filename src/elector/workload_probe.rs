@@ -7,7 +7,7 @@ use std::{fs, io, time::Duration};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::client::ConfigExt as _;
 use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout};
 
@@ -32,7 +32,7 @@ const fn looking(kind: ProbeKind) -> &'static Semaphore {
 }
 
 /// The time of a file lags behind the clock by up to one tick of the kernel, of which there are at least 100 a second.
-const TICK: Duration = Duration::from_millis(20);
+const TICK: SignedDuration = SignedDuration::from_millis(20);
 
 /// The time of the program's start on the wall clock, worked out once a start: no file becomes older by a clock that is set later.
 #[derive(Debug, Default)]
@@ -74,6 +74,12 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 
+/// Tells whether a file was written before `since`. A file system may keep whole seconds only.
+fn is_older(written: Timestamp, since: Timestamp) -> bool {
+    let lag = if written.subsec_nanosecond() == 0 { SignedDuration::from_secs(1) } else { TICK };
+    since.duration_since(written) > lag
+}
+
 async fn look(kind: ProbeKind, probe: FileProbe, since: Timestamp) -> Result<(), String> {
     let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
     let written = spawn_blocking(move || {
@@ -84,7 +90,7 @@ async fn look(kind: ProbeKind, probe: FileProbe, since: Timestamp) -> Result<(),
         written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
     let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
     match kind {
-        ProbeKind::Readiness if written + TICK < since => Err("it was written before this start of the program".into()),
+        ProbeKind::Readiness if is_older(written, since) => Err("it was written before this start of the program".into()),
         ProbeKind::Readiness | ProbeKind::Liveness if probe.max_age.is_some_and(|max| age > max) => {
             Err(format!("it was written {age:?} ago"))
         }
@@ -202,6 +208,15 @@ mod tests {
                 .is_some_and(|failure| failure.contains("ago"))
         );
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_system_that_keeps_whole_seconds_makes_no_file_older_than_the_start() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let start = at("2026-01-01T00:00:10.9Z");
+        assert!(!is_older(at("2026-01-01T00:00:10Z"), start) && is_older(at("2026-01-01T00:00:09Z"), start));
+        assert!(!is_older(at("2026-01-01T00:00:10.89Z"), start) && is_older(at("2026-01-01T00:00:10.5Z"), start));
+        assert!(!is_older(Timestamp::MAX, start) && is_older(Timestamp::MIN, start));
     }
 
     #[test]

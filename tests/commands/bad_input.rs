@@ -137,14 +137,14 @@ fn a_dotted_key_in_a_file_is_answered_with_how_to_write_it() {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_of_a_key_78() {
+fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
     tenure(&["--leese", "x"], &[]).says(64, &["unexpected argument '--leese'", "--lease"]);
     tenure(&["sleep", "10"], &[]).says(64, &["unexpected argument 'sleep'", "the workload goes after --"]);
     tenure(&["--lease", "a", "status"], &[])
         .says(64, &["unexpected argument 'status'", "the command status goes first, before all options"]);
     tenure(&["--lease", "x", "--leader-election=maybe", "--", "true"], &[])
         .says(78, &["--leader-election: \"maybe\" is neither on nor off"]);
-    tenure(&["status", "x", "-o", "xml"], &[]).says(64, &["invalid value 'xml'"]);
+    tenure(&["status", "x", "-o", "xml"], &[]).says(78, &["invalid value 'xml'"]);
     tenure(&["--help"], &[]).says(0, &["Usage: tenure", "Exit codes:"]);
     tenure(&["--version"], &[]).says(0, &["tenure "]);
 }
@@ -177,7 +177,7 @@ fn a_flag_that_a_command_has_no_use_for_is_neither_in_its_help_nor_taken() {
             let is_shown = |text: &str| text.split([' ', '\n']).any(|word| word == flag);
             assert!(help.contains("--set") && !is_shown(&help) && !is_shown(&page), "{command} {flag}: {help}");
             assert!(!completes(flag), "{command} {flag} is completed");
-            tenure(&[command, flag, "x"], &[]).says(64, &[&format!("'{flag} <"), "this command does not use it: remove it"]);
+            tenure(&[command, flag, "x"], &[]).says(78, &[&format!("'{flag} <"), "this command does not use it: remove it"]);
         }
     }
 }

@@ -11,6 +11,6 @@ fn a_shell_and_man_get_what_a_release_has_as_files() {
 
 #[test]
 fn what_there_is_not_is_refused_and_names_what_there_is() {
-    tenure(&["completions", "tcsh"], &[]).says(64, &["bash", "fish", "zsh"]);
+    tenure(&["completions", "tcsh"], &[]).says(78, &["bash", "fish", "zsh"]);
     tenure(&["man", "statsu"], &[]).says(78, &["there is no page tenure-statsu; there are tenure, tenure-run"]);
 }

@@ -135,5 +135,5 @@ fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
     tenure(&["apply", "x", "-f", &file, "--try", "--wait"], &[]).says(64, &["cannot be used with"]);
     tenure(&["apply", "x", "-f", &file, "--limit", "5"], &[]).says(64, &["5"]);
     tenure(&["recover", "apply"], &[]).says(64, &["required"]);
-    tenure(&["recover", "undo", "x"], &[]).says(64, &["plan, apply, forget"]);
+    tenure(&["recover", "undo", "x"], &[]).says(78, &["plan, apply, forget"]);
 }

@@ -35,7 +35,7 @@ fn a_socket_at_which_no_witness_can_listen_is_78_and_says_why() {
     let nowhere = place.join("nowhere/socket");
     witness(nowhere.to_str().unwrap()).says(78, &["cannot listen at", "nowhere/socket", "No such file or directory"]);
     for wrong in ["relative", "@", &format!("/{}", "x".repeat(107)), &format!("@{}", "x".repeat(107))] {
-        witness(wrong).says(64, &["--socket <@NAME>", "write @NAME or an absolute path, of at most 107 bytes"]);
+        witness(wrong).says(78, &["--socket <@NAME>", "write @NAME or an absolute path, of at most 107 bytes"]);
     }
     assert_eq!(first.end(), Some(0));
 }
