@@ -156,23 +156,20 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
 
 #[test]
 fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
-    let always = ["always", "--set=workload.acknowledge=none", "--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"];
-    for runs in [&always[..], &["frozen"]] {
-        let kubeconfig = Kubeconfig::of_nobody();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-        command.args(["--lease=writer", "--namespace=billing", &format!("--set=workload.runs={}", runs[0])]).args(&runs[1..]);
-        command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", kubeconfig.path());
-        let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
-        let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
-        wait_until("it is frozen", || runs[0] != "frozen" || procfs::state(left) == Some('T'));
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=always", "--set=workload.acknowledge=none"]);
+    command.args(["--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"]);
+    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", kubeconfig.path());
+    let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
+    let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
 
-        init.kill().unwrap();
-        init.wait().unwrap();
+    init.kill().unwrap();
+    init.wait().unwrap();
 
-        for pid in [left, elector] {
-            wait_until("nobody is left", || is_dead(pid));
-        }
+    for pid in [left, elector] {
+        wait_until("nobody is left", || is_dead(pid));
     }
 }
 
