@@ -173,6 +173,29 @@ fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
     }
 }
 
+#[test]
+fn a_frozen_standby_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let scratch = Scratch::new();
+    let ready = scratch.join("ready");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=frozen", "--set=workload.readiness.period=1s"]);
+    command.arg(format!("--set=workload.readiness.exec.command=[test, -e, '{}']", ready.display()));
+    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; touch \"$0\"; wait"]).arg(&ready);
+    command.env("KUBECONFIG", kubeconfig.path());
+    let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
+    let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
+    wait_until("it is frozen", || procfs::state(left) == Some('T'));
+
+    init.kill().unwrap();
+    init.wait().unwrap();
+
+    for pid in [left, elector] {
+        wait_until("nobody is left", || is_dead(pid));
+    }
+}
+
 /// No longer a descendant of init, and its environment does not name the replica.
 const ANONYMOUS: &str = "\"$0\" elector & (setsid env -i sleep 60 & echo $!); wait";
 
