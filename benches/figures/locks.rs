@@ -88,7 +88,7 @@ fn lock(programs: &Programs, stage: &Stage, options: &[&str], command: &[&str]) 
     line
 }
 
-fn time(mut command: impl std::borrow::BorrowMut<Command>) -> f64 {
+pub fn time(mut command: impl std::borrow::BorrowMut<Command>) -> f64 {
     let began = tenure::clock::boot();
     let command = command.borrow_mut().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = command.status().expect("it runs");

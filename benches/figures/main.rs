@@ -39,6 +39,7 @@ mod start;
 mod storm;
 mod table;
 mod takeover;
+mod transactions;
 
 use contestant::Programs;
 
@@ -69,6 +70,8 @@ enum Figure {
     Start,
     /// How long a program takes to ask whether the Lease is held.
     Page,
+    /// A transaction of 32 patches beside kubectl: requests and wall time.
+    Transactions,
 }
 
 #[derive(Parser)]
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
             Figure::Locks => runtime.block_on(locks::show(&server, &programs, rounds(100))),
             Figure::Page => page::show(rounds(20)),
             Figure::Scale => runtime.block_on(scale::show(&programs, rounds(300))),
+            Figure::Transactions => runtime.block_on(transactions::show(&server, &programs, rounds(5))),
             Figure::Start => start::show(&programs, rounds(1_000)),
         }
     }
