@@ -12,7 +12,7 @@ pub use commands::{
     Check, Command, ConfigCommand, ConfirmDead, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown, Witness,
 };
 pub use refused::Refused;
-pub use transaction::{Apply, Demote, Promote, Recover, Recovery};
+pub use transaction::{Apply, Demote, Promote, Recover, Recovery, TransactionFlags};
 pub use workload::{ConfigFlags, Lock, Preset, Run, Task};
 
 pub(crate) use commands::is_full_identity;

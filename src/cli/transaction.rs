@@ -23,21 +23,12 @@ pub struct Apply {
     /// Undo what takes longer than this, such as 90s [default: spec.timeout, else 5m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub limit: Option<Duration>,
-    /// The account that changes the objects (impersonation), such as system:serviceaccount:shop:deploy
-    #[arg(long = "as", value_name = "USER")]
-    pub user: Option<String>,
     /// Only show what would be changed; takes no Lease, and changes nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: Output,
-    /// The wait for the lock.
+    /// Of both.
     #[command(flatten)]
-    pub how: Lock,
-    /// Configuration.
-    #[command(flatten)]
-    pub flags: ConfigFlags,
+    pub common: TransactionFlags,
 }
 
 /// Undoes a transaction.
@@ -56,7 +47,15 @@ pub struct Recover {
     /// Stop after this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub limit: Duration,
-    /// The account that changes the objects (impersonation) [default: that of the transaction]
+    /// Of both.
+    #[command(flatten)]
+    pub common: TransactionFlags,
+}
+
+/// The flags of `apply` and of `recover`.
+#[derive(Args, Clone, Debug)]
+pub struct TransactionFlags {
+    /// The account that changes the objects, such as system:serviceaccount:shop:deploy [default: that of the transaction]
     #[arg(long = "as", value_name = "USER")]
     pub user: Option<String>,
     /// Form of the output
@@ -77,9 +76,9 @@ pub struct Promote {
     /// A Transaction with changes of type Patch
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Undo what takes longer than this
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
-    pub limit: Duration,
+    /// Undo what takes longer than this [default: spec.timeout, else 5s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub limit: Option<Duration>,
     /// Only show what would be changed
     #[arg(long)]
     pub dry_run: bool,

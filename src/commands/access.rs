@@ -22,7 +22,7 @@ use crate::{
     words::one_line,
 };
 
-/// For one request, and for credentials: people wait.
+/// For one request, and for credentials: people wait. A webhook may take as long.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Leases per page, because a reply's length is bounded; kubectl asks for as many.
@@ -203,16 +203,11 @@ impl Access {
         self.call(Request::get(path), Body::empty()).await
     }
 
-    /// Sends any request once, and returns the reply whatever its status. `limit` is at most that of every request.
-    pub(super) async fn exchange(
-        &self,
-        request: http::request::Builder,
-        body: Vec<u8>,
-        limit: Duration,
-    ) -> Result<Reply, ExchangeError> {
+    /// Sends any request once, and returns the reply whatever its status.
+    pub(super) async fn exchange(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Reply, ExchangeError> {
         let request = request.header(http::header::ACCEPT, "application/json").body(Body::from(body));
         let request = request.map_err(|error| ExchangeError::Transport(error.into()))?;
-        api::exchange(&self.client, request, limit.min(self.timeout)).await
+        api::exchange(&self.client, request, self.timeout).await
     }
 
     async fn call(&self, request: http::request::Builder, body: Body) -> Result<Value, CallError> {

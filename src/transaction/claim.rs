@@ -31,7 +31,7 @@ impl<S: Server> Driver<'_, S> {
                 break entries;
             }
         };
-        self.acting_as.clone_from(&self.journal.acting_as);
+        self.act_as_before();
         for entry in &mut entries {
             if let Err(why) = self.fence(entry).await {
                 return Err(if why.is_final() { why } else { Outcome::Stuck(vec![(entry.target.clone(), why.to_string())]) });
@@ -79,7 +79,8 @@ impl<S: Server> Driver<'_, S> {
         };
         let journal = self.of_kind(journal?)?;
         if later(&journal.token, &self.settings.token) {
-            return Err(Outcome::Superseded { by: journal.by });
+            let by = format!("{}, of a later term; if etcd was restored, `tenure recover forget` drops the journal", journal.by);
+            return Err(Outcome::Superseded { by });
         }
         (self.secret, self.journal) = (secret, journal);
         let mut entries = mem::take(&mut self.journal.entries);
@@ -91,7 +92,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Checks that the journal is of this driver's kind, or takes on its kind. An empty one is of any kind.
     pub(super) fn of_kind(&mut self, mut journal: Journal) -> Result<Journal, Outcome> {
-        if self.takes_any_kind {
+        if self.is_recovery {
             self.kind = journal.kind;
         } else if journal.kind != self.kind && (journal.is_unsettled() || !journal.entries.is_empty()) {
             let why = "the journal is of the other kind: apply and promote need a Lease each";
@@ -164,20 +165,7 @@ impl<S: Server> Driver<'_, S> {
 
 /// Returns the journal of a Secret that holds none yet.
 pub(super) fn fresh(kind: Kind, random: &mut fastrand::Rng) -> Journal {
-    Journal {
-        version: VERSION,
-        id: hex(random),
-        nonce: String::new(),
-        kind,
-        phase: Phase::Undone,
-        claim: 0,
-        token: String::new(),
-        by: String::new(),
-        acting_as: None,
-        intent: String::new(),
-        began: String::new(),
-        entries: Vec::new(),
-    }
+    Journal { version: VERSION, id: hex(random), kind, ..Journal::default() }
 }
 
 pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {

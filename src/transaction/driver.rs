@@ -21,8 +21,7 @@ pub async fn apply<S: Server>(server: &S, settings: Settings, changes: &[Change]
 /// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites also fields that somebody else has
 /// changed.
 pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> Outcome {
-    let mut driver = Driver { takes_any_kind: true, ..Driver::new(server, settings, Kind::Transaction) };
-    driver.recover(force).await.unwrap_or_else(|outcome| outcome)
+    Driver::recovery(server, settings).recover(force).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Makes the changes of a term in place of those of the term before. All are [`Verb::Patch`](super::Verb::Patch).
@@ -37,7 +36,7 @@ pub async fn demote<S: Server>(server: &S, settings: Settings) -> Outcome {
 
 /// Drops the journal and its marks, and restores nothing.
 pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
-    Driver::new(server, settings, Kind::Transaction).forget().await.unwrap_or_else(|outcome| outcome)
+    Driver::recovery(server, settings).forget().await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Returns the entries that an application would have now, and writes nothing.
@@ -46,8 +45,17 @@ pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
 /// The outcome that an application would have now.
 pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Result<Vec<Entry>, Outcome> {
     let mut driver = Driver::new(server, settings, Kind::Transaction);
-    driver.acting_as = driver.settings.acting_as.clone();
-    driver.plan(changes, &[]).await
+    driver.acting_as.clone_from(&driver.settings.acting_as);
+    // Its own marks keep it from nothing, and it would go on with its own changes.
+    let mut old = Vec::new();
+    if let Ok(Some((_, Ok(mut journal)))) = driver.fetch().await {
+        let entries = mem::take(&mut journal.entries);
+        if journal.phase == Phase::Prepared && journal.intent == fingerprint(changes) {
+            old = entries;
+        }
+        driver.journal = journal;
+    }
+    driver.plan(changes, &old).await
 }
 
 /// Returns the journal, in which the state of each entry is what an undo would make of it now; writes nothing. None: there is nothing to
@@ -56,15 +64,15 @@ pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Chang
 /// # Errors
 /// The journal or an object cannot be read.
 pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Option<Journal>, Outcome> {
-    Driver::new(server, settings, Kind::Transaction).survey().await
+    Driver::recovery(server, settings).survey().await
 }
 
 pub(super) struct Driver<'a, S> {
     pub(super) server: &'a S,
     pub(super) settings: Settings,
     pub(super) kind: Kind,
-    /// The kind is that of the journal.
-    pub(super) takes_any_kind: bool,
+    /// The kind is that of the journal, and so is the user unless another is asked for.
+    pub(super) is_recovery: bool,
     /// The Secret as it was read or written last.
     pub(super) secret: Value,
     /// Its journal, without the entries.
@@ -86,7 +94,7 @@ impl<'a, S: Server> Driver<'a, S> {
         Self {
             server,
             kind,
-            takes_any_kind: false,
+            is_recovery: false,
             secret: Value::Null,
             journal: fresh(kind, &mut random),
             claim: 0,
@@ -98,12 +106,24 @@ impl<'a, S: Server> Driver<'a, S> {
         }
     }
 
+    fn recovery(server: &'a S, settings: Settings) -> Self {
+        Self { is_recovery: true, ..Self::new(server, settings, Kind::Transaction) }
+    }
+
+    /// Acts from now on as the user who began what is in the journal.
+    pub(super) fn act_as_before(&mut self) {
+        let asked = self.settings.acting_as.clone().filter(|_| self.is_recovery);
+        self.acting_as = asked.or_else(|| self.journal.acting_as.clone());
+    }
+
     /// Makes the changes: rules 1 to 7, and 8 if they cannot all be made.
     async fn make(&mut self, changes: &[Change]) -> Result<Outcome, Outcome> {
         let intent = fingerprint(changes);
         let mut entries = loop {
             let old = self.claim().await?;
-            let marked = if self.journal.phase == Phase::Committed { old.clone() } else { Vec::new() };
+            // The marks of a promotion stay: they tell the next one what it may put back.
+            let is_over = (self.kind, self.journal.phase) == (Kind::Transaction, Phase::Committed);
+            let marked = if is_over { old.clone() } else { Vec::new() };
             let old = self.predecessor(old, &intent).await?;
             self.acting_as = self.settings.acting_as.clone();
             match self.prepare(changes, &old, &marked, &intent).await {
@@ -209,7 +229,7 @@ impl<'a, S: Server> Driver<'a, S> {
             };
             self.secret = secret;
             self.journal = journal;
-            self.acting_as.clone_from(&self.journal.acting_as);
+            self.act_as_before();
             self.claim = self.journal.claim + 1;
             let entries = mem::take(&mut self.journal.entries);
             if self.store(Phase::Undone, &[], true).await? {
@@ -225,8 +245,8 @@ impl<'a, S: Server> Driver<'a, S> {
         let Some((_, journal)) = self.fetch().await? else { return Ok(None) };
         let mut journal = journal?;
         let mut entries = mem::take(&mut journal.entries);
-        self.acting_as.clone_from(&journal.acting_as);
         self.journal = journal.clone();
+        self.act_as_before();
         for entry in &mut entries {
             let object = self.get(&entry.target).await?;
             entry.state = self.outlook(entry, object.as_ref()).await?;
@@ -238,7 +258,7 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn undo(&mut self, mut entries: Vec<Entry>, own: bool, force: bool) -> Result<Vec<Entry>, Outcome> {
         self.is_undoing = true;
         self.deadline = self.server.now() + self.settings.limit;
-        self.acting_as.clone_from(&self.journal.acting_as);
+        self.act_as_before();
         match self.back(&mut entries, own, force).await {
             Ok(()) => stuck(&entries).map_or(Ok(entries), Err),
             Err(why) if why.is_final() => Err(why),

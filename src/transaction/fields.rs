@@ -10,7 +10,15 @@ use serde_json::{Map, Value, json};
 use super::{MARK, journal::Field};
 
 /// Metadata that the API server sets.
-const SERVERS: [&str; 5] = ["uid", "resourceVersion", "generation", "managedFields", "creationTimestamp"];
+const SERVERS: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "managedFields",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
 
 /// The values of a field.
 #[derive(Clone, Copy, Debug)]

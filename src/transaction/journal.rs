@@ -22,7 +22,7 @@ pub(super) const UNDONE: &str = "undone";
 const CONFLICT: &str = "conflict: ";
 
 /// A journal, as stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
     /// 1.
@@ -53,17 +53,18 @@ pub struct Journal {
 }
 
 /// Which commands a journal belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// Of apply and recover.
+    #[default]
     Transaction,
     /// Of promote and demote.
     Promotion,
 }
 
 /// How far a journal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// Some changes may be made.
@@ -73,6 +74,7 @@ pub enum Phase {
     /// Some changes may be undone.
     Undoing,
     /// All changes are undone but those in conflict or doubt.
+    #[default]
     Undone,
 }
 

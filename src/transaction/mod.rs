@@ -15,7 +15,7 @@
 //! 3. Each target of an unsettled journal is looked at, and gets the mark with the new claim, on the version that was read. From then on
 //!    no write of an earlier driver can commit, except a POST.
 //! 4. An apply goes on with an unfinished transaction of the same changes, and first undoes any other. It takes off marks that a committed
-//!    one has left. A promotion takes on the entries of the last one, and those in conflict.
+//!    one has left. A promotion takes on the entries of the last one, and those in conflict. It takes no mark off.
 //! 5. The changes are planned by dry runs; no object with a live mark of another is changed. The value to put back is the one that was
 //!    found, or, where the taken-on entry knows the found value, its value to put back. Fields that only the taken-on entry names go back
 //!    to what they were before it, and so do objects that only it names if they bear the mark. An undo that is not allowed refuses the
@@ -91,7 +91,7 @@ pub struct Change {
 
 worded! {
     /// How an object is changed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Verb {
         /// Server-side apply decides the result; what is not mentioned stays.
         Patch = "patch",
@@ -102,6 +102,7 @@ worded! {
         /// An absent object is done.
         Delete = "delete",
         /// A plain manifest: Create where the object is absent, else Patch.
+        #[serde(skip_deserializing)]
         Manifest = "apply",
     }
 }
@@ -176,40 +177,36 @@ impl Display for Target {
 }
 
 impl Outcome {
+    /// The word for it in traces and metrics, and the exit code.
+    const fn told(&self) -> (&'static str, u8) {
+        match self {
+            Self::Committed(_) => ("committed", 0),
+            Self::Nothing => ("nothing", 0),
+            Self::Recovered(_) => ("recovered", 0),
+            Self::Refused(_) => ("refused", 1),
+            Self::Undone(_) => ("undone", 1),
+            Self::Stuck(_) => ("stuck", 2),
+            Self::JournalGone => ("journal-gone", 2),
+            Self::Held { .. } => ("held", exit::HELD),
+            Self::TermEnded => ("term-ended", exit::LEADERSHIP_LOST),
+            Self::Superseded { .. } => ("superseded", exit::LEADERSHIP_LOST),
+            Self::Stopped => ("stopped", 1),
+            Self::Unavailable(_) => ("unavailable", exit::UNAVAILABLE),
+            Self::NotPermitted(_) => ("not-permitted", exit::NOT_PERMITTED),
+            Self::Invalid(_) => ("invalid", exit::INVALID),
+        }
+    }
+
     /// The word for it in traces and metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Committed(_) => "committed",
-            Self::Nothing => "nothing",
-            Self::Recovered(_) => "recovered",
-            Self::Refused(_) => "refused",
-            Self::Undone(_) => "undone",
-            Self::Stuck(_) => "stuck",
-            Self::JournalGone => "journal-gone",
-            Self::Held { .. } => "held",
-            Self::TermEnded => "term-ended",
-            Self::Superseded { .. } => "superseded",
-            Self::Stopped => "stopped",
-            Self::Unavailable(_) => "unavailable",
-            Self::NotPermitted(_) => "not-permitted",
-            Self::Invalid(_) => "invalid",
-        }
+        self.told().0
     }
 
     /// The exit code.
     #[must_use]
     pub const fn code(&self) -> u8 {
-        match self {
-            Self::Committed(_) | Self::Nothing | Self::Recovered(_) => 0,
-            Self::Refused(_) | Self::Undone(_) | Self::Stopped => 1,
-            Self::Stuck(_) | Self::JournalGone => 2,
-            Self::Held { .. } => exit::HELD,
-            Self::TermEnded | Self::Superseded { .. } => exit::LEADERSHIP_LOST,
-            Self::Unavailable(_) => exit::UNAVAILABLE,
-            Self::NotPermitted(_) => exit::NOT_PERMITTED,
-            Self::Invalid(_) => exit::INVALID,
-        }
+        self.told().1
     }
 
     /// Returns whether nothing more may be written after it.

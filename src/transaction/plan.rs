@@ -7,8 +7,11 @@ use super::{
     driver::Driver,
     fields::{Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
     journal::{DONE, DOUBT, Field, Work, conflict},
-    requests::{refused, set_mark, uid},
+    requests::{PAUSE, refused, set_mark, uid},
 };
+
+/// The annotation in which kubectl keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl<S: Server> Driver<'_, S> {
     /// Plans the changes on top of an earlier driver's entries.
@@ -49,7 +52,7 @@ impl<S: Server> Driver<'_, S> {
                     self.server.report(Event::Waiting { target, mark });
                 }
                 is_waiting = true;
-                self.pause().await;
+                self.server.wait(PAUSE).await;
                 continue;
             }
             if let Some(require) = &change.require
@@ -67,13 +70,14 @@ impl<S: Server> Driver<'_, S> {
                 Verb::Manifest => Verb::Patch,
                 verb @ (Verb::Patch | Verb::Update | Verb::Create | Verb::Delete) => verb,
             };
+            let wanted = whole(change, &without_nulls(&change.content));
             let (kind, dry_run) = match (verb, &object) {
                 (Verb::Create, Some(_)) if !is_made => return Err(refuse("exists already")),
                 (Verb::Create, Some(object)) => {
                     let entry = self.entry(change, EntryType::Create, object, taken);
-                    return Ok(Some(Entry { state: DOUBT.into(), object: whole(change, &change.content), ..entry }));
+                    return Ok(Some(Entry { state: DOUBT.into(), object: wanted, ..entry }));
                 }
-                (Verb::Create, None) => (EntryType::Create, Write::Create(whole(change, &without_nulls(&change.content)))),
+                (Verb::Create, None) => (EntryType::Create, Write::Create(wanted.clone())),
                 (Verb::Delete, None) => {
                     let done = |entry: &Entry| Entry { state: DONE.into(), ..entry.clone() };
                     return Ok(taken.filter(|entry| entry.kind == EntryType::Delete).map(done));
@@ -81,10 +85,10 @@ impl<S: Server> Driver<'_, S> {
                 (Verb::Delete, Some(object)) => (EntryType::Delete, Write::Delete(preconditions(object, true))),
                 (Verb::Patch | Verb::Update | Verb::Manifest, None) => return Err(refuse("does not exist")),
                 (Verb::Patch | Verb::Manifest, Some(object)) => {
-                    (EntryType::Patch, Write::Apply(self.versioned(whole(change, &without_nulls(&change.content)), object)))
+                    (EntryType::Patch, Write::Apply(self.versioned(wanted.clone(), object)))
                 }
                 (Verb::Update, Some(object)) => {
-                    let next = self.versioned(updated(object, &whole(change, &without_nulls(&change.content))), object);
+                    let next = updated(object, &wanted);
                     (EntryType::Patch, Write::Merge(self.versioned(merge_patch(object, &next), object)))
                 }
             };
@@ -103,11 +107,14 @@ impl<S: Server> Driver<'_, S> {
                 }
             };
             let found = object.unwrap_or_default();
+            if waits && change.verb == Verb::Manifest {
+                self.warn_of_what_stays(change, &found);
+            }
             let mut entry = self.entry(change, kind, &found, taken);
             match kind {
                 EntryType::Create => {
                     self.review(target, "delete").await?;
-                    entry.object = whole(change, &without_nulls(&change.content));
+                    entry.object = wanted;
                     entry.work.is_unanswered = taken.is_some_and(|taken| taken.kind == EntryType::Create);
                 }
                 EntryType::Delete => {
@@ -124,6 +131,19 @@ impl<S: Server> Driver<'_, S> {
                 }
             }
             return Ok(Some(entry));
+        }
+    }
+
+    /// Warns of what kubectl applied last and a manifest no longer mentions.
+    fn warn_of_what_stays(&self, change: &Change, found: &Value) {
+        let last = found["metadata"]["annotations"][LAST_APPLIED].as_str().and_then(|text| serde_json::from_str(text).ok());
+        let wanted = whole(change, &change.content);
+        let gone = last.iter().flat_map(|last| differences(last, &wanted));
+        let gone = gone.filter(|field| field.found != Some(json!({})) && !names(&wanted, &field.path));
+        let gone: Vec<_> = gone.map(|field| field.name()).collect();
+        if !gone.is_empty() {
+            let what = format!("no longer in the manifest, and stays: {}", gone.join(", "));
+            self.server.report(Event::Warning { target: change.target.clone(), what });
         }
     }
 

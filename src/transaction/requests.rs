@@ -14,7 +14,7 @@ use super::{
 use crate::election::RequestError;
 
 /// The pause before a request is sent again.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
 impl<S: Server> Driver<'_, S> {
     /// Reads a target, and then whether the journal still shows this driver's claim. In this order: a later driver writes to the
     /// target after this read.
@@ -133,11 +133,6 @@ impl<S: Server> Driver<'_, S> {
                 Ok(())
             }
         }
-    }
-
-    /// Pauses before the next look at another transaction.
-    pub(super) async fn pause(&self) {
-        self.server.wait(PAUSE).await;
     }
 
     /// Returns whether the limit and the signals allow to go on.

@@ -78,6 +78,7 @@ impl<S: Server> Driver<'_, S> {
         let live = self.live(object).await?;
         Ok(match self.step(entry, object, live, false) {
             Step::Write(_) => String::new(),
+            Step::Done if entry.state == DOUBT => DOUBT.into(),
             Step::Done => UNDONE.into(),
             Step::Leave(why) => conflict(&why),
         })

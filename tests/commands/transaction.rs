@@ -38,6 +38,10 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
             "is not the target's",
         ),
         (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {namespace: b}}}",
+            "metadata.namespace in content is not the target's",
+        ),
+        (
             "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {kind: Secret}}",
             "another apiVersion or kind",
         ),
@@ -136,4 +140,18 @@ fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
     tenure(&["apply", "x", "-f", &file, "--limit", "5"], &[]).says(64, &["5"]);
     tenure(&["recover", "apply"], &[]).says(64, &["required"]);
     tenure(&["recover", "undo", "x"], &[]).says(78, &["plan, apply, forget"]);
+}
+
+#[test]
+fn a_promotion_that_is_refused_shows_no_value() {
+    let place = Scratch::new();
+    let secret = |value: &str| {
+        format!("{{target: {{apiVersion: v1, kind: Secret, name: a}}, type: Patch, content: {{stringData: {{a: {value}}}}}}}")
+    };
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP, &secret("sentinel-$(POD_NAME")]));
+
+    let ended = tenure(&["promote", "-f", &file], &[]);
+
+    ended.says(78, &["change 2: a text has a $( without )"]);
+    assert!(!ended.err.contains("sentinel"), "{ended:?}");
 }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use plan::run;
 use schedules::{
-    Leg::{Drive, Meanwhile},
+    Leg::{Drive, Meanwhile, Term},
     every_kind, opposed, relay, relayed, scripted, set,
 };
 use serde_json::json;
@@ -210,6 +210,38 @@ fn what_another_began_is_undone_as_its_user_where_the_new_plan_cannot_be_stored(
     assert!(!world.cluster.objects.contains_key("C0"));
     let users: Vec<_> = world.users.iter().filter(|(driver, _)| *driver == 1).map(|(_, user)| &**user).collect();
     assert!(users.len() > 3 && users.iter().all(|user| *user == "user 0"), "{users:?}");
+}
+
+#[test]
+fn a_recovery_acts_as_the_user_that_is_asked_for() {
+    let (outcomes, world) =
+        relayed(vec![Drive(Job::Apply(every_kind("first", Verb::Create)), Some(16)), Drive(Job::Recover, None)]);
+
+    assert!(matches!(outcomes[1], Some(Outcome::Recovered(_))), "{:?}", outcomes[1]);
+    let world = world.borrow();
+    let users: Vec<_> = world.users.iter().filter(|(driver, _)| *driver == 1).map(|(_, user)| &**user).collect();
+    assert!(users.len() > 3 && users.iter().all(|user| *user == "user 1"), "{users:?}");
+}
+
+#[test]
+fn a_promotion_that_cannot_be_planned_leaves_the_next_one_what_it_needs() {
+    let promotion = |name| Drive(Job::Promote(vec![change(name, Verb::Patch, json!({ "data": { "new": "one" } }))]), None);
+
+    let (outcomes, objects, _) = relay(vec![promotion("X0"), promotion("absent"), promotion("X1")]);
+
+    assert_eq!(outcomes[1], Some(Outcome::Refused("ConfigMap ns/absent does not exist".into())));
+    assert_eq!(outcomes[2], Some(Outcome::Committed(2)));
+    assert_eq!((&objects["X0"], &objects["X1"]), (&json!({ "a": "X0" }), &json!({ "a": "X1", "new": "one" })));
+}
+
+#[test]
+fn a_journal_of_a_later_term_is_left_alone_and_the_remedy_is_named() {
+    let first = || Drive(Job::Apply(every_kind("first", Verb::Create)), None);
+
+    let (outcomes, ..) = relay(vec![Term(2), first(), Term(1), first()]);
+
+    let Some(outcome @ Outcome::Superseded { .. }) = &outcomes[3] else { panic!("{:?}", outcomes[3]) };
+    assert!(outcome.to_string().contains("of a later term; if etcd was restored, `tenure recover forget`"), "{outcome}");
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub enum Leg {
     /// A driver runs, and may die at this request.
     Drive(Job, Option<u32>),
     Meanwhile(fn(&mut World)),
+    /// The drivers that follow have this token.
+    Term(u64),
 }
 
 /// Drivers that come one after another. Returns their outcomes, the data of all objects, and whether a mark is left.
@@ -109,15 +111,20 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
     for name in ["X0", "X1", "X2", "D0"] {
         world.borrow_mut().plant(name, json!({ "a": name }));
     }
+    let mut token = 1;
     let run = |leg| {
         let (job, dies_at) = match leg {
             Leg::Drive(job, dies_at) => (job, dies_at),
+            Leg::Term(next) => {
+                token = next;
+                return None;
+            }
             Leg::Meanwhile(happens) => {
                 happens(&mut world.borrow_mut());
                 return None;
             }
         };
-        let driver = world.borrow_mut().add("J1", 1, job, Faults::default());
+        let driver = world.borrow_mut().add("J1", token, job, Faults::default());
         world.borrow_mut().drivers[driver].dies_at = dies_at;
         world.borrow_mut().at(0, Happening::Start(driver));
         drain(&world, u64::MAX);

@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Case> {
         a_driver_that_is_killed_after_any_request_is_undone_before_another_file,
         a_recovery_that_is_killed_after_any_request_is_ended_by_another,
         a_write_that_arrives_after_the_next_driver_changes_nothing,
-        a_signal_undoes_what_is_not_committed,
+        a_signal_undoes_what_is_not_committed_and_comes_too_late_afterwards,
         a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_cannot_undo,
     ]
 }
@@ -175,13 +175,19 @@ async fn a_write_that_arrives_after_the_next_driver_changes_nothing(stage: Stage
     }
 }
 
-async fn a_signal_undoes_what_is_not_committed(stage: Stage) {
+async fn a_signal_undoes_what_is_not_committed_and_comes_too_late_afterwards(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    let is_before = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    let is_commit = |request: &Request| {
+        let text = request.body["stringData"]["journal"].as_str().unwrap_or_default();
+        is_of_driver(request) && text.contains(r#""phase":"committed""#)
+    };
+    let (stopped, late) = ("stopped by a signal", "the signal came too late");
+    for (signal, expected, words) in [(Signal::SIGTERM, 1, stopped), (Signal::SIGINT, 1, stopped), (Signal::SIGTERM, 0, late)] {
+        let is_it = move |request: &Request| if expected == 0 { is_commit(request) } else { is_before(request) };
         shop.stock().await;
         let before = shop.seen().await;
         let valve = Valve::closed();
-        let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
         shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_reply(&valve));
         let sent = shop.exchanges().len();
         let lock = shop.desk.starts(&APPLY);
@@ -195,9 +201,9 @@ async fn a_signal_undoes_what_is_not_committed(stage: Stage) {
         valve.open();
 
         let (code, err) = lock.exit().await;
-        assert_eq!(code, 1, "{err}");
-        assert!(err.contains("stopped by a signal"), "{err}");
-        assert_eq!(shop.seen().await, before);
+        assert_eq!(code, expected, "{err}");
+        assert!(err.contains(words), "{err}");
+        assert_eq!(shop.seen().await, if code == 0 { wanted(before) } else { before });
         shop.desk.proxy.clear();
     }
 }
@@ -221,7 +227,7 @@ async fn a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_ca
     assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undone");
 
     shop.desk.proxy.on(is_it, Times::Always, busy());
-    said(&shop.apply(EXAMPLE, &["--limit", "2s"]).await, 2, &["not undone in full; ", "; Deployment "]);
+    said(&shop.apply(EXAMPLE, &["--limit", "5s"]).await, 2, &["not undone in full; ", "; Deployment "]);
 
     assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undoing");
     shop.desk.proxy.clear();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -70,8 +70,8 @@ async fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten(sta
     }
 }
 
-/// Says nonsense to each request. Returns its URL, and the certificate that vouches for it.
-async fn nonsense() -> (String, String) {
+/// Answers what the API server asks of a webhook. Returns the URL, and the certificate that vouches for it.
+async fn answering(answer: fn(&Value) -> String) -> (String, String) {
     let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -82,38 +82,65 @@ async fn nonsense() -> (String, String) {
     drop(tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(mut stream) = tls.accept(stream).await else { continue };
-            let _ = stream.read(&mut [0; 1 << 16]).await;
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 8\r\n\r\nnonsense").await;
+            let mut request = Vec::new();
+            let asked = loop {
+                let read = stream.read_buf(&mut request).await;
+                let text = String::from_utf8_lossy(&request);
+                let body = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+                match (body, read) {
+                    (Some(asked), _) => break asked,
+                    (None, Ok(0) | Err(_)) => break Value::Null,
+                    (None, Ok(_)) => {}
+                }
+            };
+            let body = answer(&asked);
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length:";
+            let _ = stream.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).await;
             let _ = stream.shutdown().await;
         }
     }));
     (format!("https://{address}/"), BASE64_STANDARD.encode(issued.cert.pem()))
 }
 
-async fn a_webhook_that_answers_nonsense_changes_nothing_within_the_limit(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let before = shop.seen().await;
-    let (url, authority) = nonsense().await;
+/// Registers a webhook for the shop's Deployments. Returns the path of its configuration.
+pub(super) async fn webhook(shop: &Shop<'_>, answer: fn(&Value) -> String) -> String {
+    let (url, authority) = answering(answer).await;
     let hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-    let name = format!("{}.nonsense.example", stage.namespace);
+    let (namespace, name) = (&shop.stage.namespace, format!("{}.webhook.example", shop.stage.namespace));
     let hook = json!({
         "name": name, "clientConfig": { "url": url, "caBundle": authority }, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "rules": [{ "operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"] }],
-        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": stage.namespace } },
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
     });
-    stage.api.create(hooks, &json!({ "metadata": { "name": name }, "webhooks": [hook] })).await;
+    shop.stage.api.create(hooks, &json!({ "metadata": { "name": name }, "webhooks": [hook] })).await;
+    format!("{hooks}/{name}")
+}
+
+/// Waits until the API server asks the webhook, which refuses a Deployment of this form.
+pub(super) async fn asks(shop: &Shop<'_>, refused: impl Fn(&mut Value)) {
     within(PATIENCE, "the webhook is asked", async {
-        let (path, nothing) =
-            (format!("{}?dryRun=All", shop.objects[1]), shop.stage.api.call(Method::GET, &shop.objects[1], None).await.1);
-        while stage.api.call(Method::PUT, &path, Some(&nothing)).await.0 == 200 {
+        loop {
+            let (_, mut deployment) = shop.stage.api.call(Method::GET, &shop.objects[1], None).await;
+            refused(&mut deployment);
+            let path = format!("{}?dryRun=All", shop.objects[1]);
+            if ![200, 409].contains(&shop.stage.api.call(Method::PUT, &path, Some(&deployment)).await.0) {
+                return;
+            }
             tokio::task::yield_now().await;
         }
     })
     .await;
+}
+
+async fn a_webhook_that_answers_nonsense_changes_nothing_within_the_limit(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let hook = webhook(&shop, |_| "nonsense".to_owned()).await;
+    asks(&shop, |_| {}).await;
 
     said(&shop.apply(EXAMPLE, &["--limit", "1s"]).await, 69, &["no success within the limit", "failed calling webhook"]);
 
-    stage.api.call(Method::DELETE, &format!("{hooks}/{name}"), None).await;
+    stage.api.call(Method::DELETE, &hook, None).await;
     assert_eq!(shop.seen().await, before);
     assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
 }

@@ -3,6 +3,7 @@
 mod deaths;
 mod failovers;
 mod input;
+mod objects;
 mod others;
 mod promotions;
 
@@ -48,7 +49,8 @@ pub(crate) fn all() -> Vec<Case> {
         whoever_may_not_undo_a_deletion_changes_nothing,
         what_was_done_reaches_the_collector_in_the_trace_of_its_term,
     ];
-    let others = [deaths::all(), failovers::all(), input::all(), others::all(), promotions::all()].into_iter().flatten();
+    let others =
+        [deaths::all(), failovers::all(), input::all(), objects::all(), others::all(), promotions::all()].into_iter().flatten();
     cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
 }
 

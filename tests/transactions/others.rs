@@ -164,6 +164,8 @@ async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stag
     kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
     assert_eq!(lock.exit().await.0, 137);
     assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());
+    // Its own marks keep nobody waiting.
+    said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "1s"]).await, 0, &["data.version", "Secret/old-key"]);
 
     said(&shop.recover(&["forget", "release-2"]).await, 0, &[]);
 

@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Case> {
     cases![
         objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop,
         a_hook_that_cannot_promote_hands_over_and_leaves_nothing,
+        a_promotion_acts_as_the_account_that_its_file_names,
     ]
 }
 
@@ -103,6 +104,11 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
     .await;
     let b = promoted(&stage, "b").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
     b.said("ready").await;
+    // As GitOps would: the value is put back, the mark stays.
+    let path = format!("/api/v1/namespaces/{}/configmaps/shared", stage.namespace);
+    let (_, mut shared) = stage.api.call(Method::GET, &path, None).await;
+    shared["data"] = json!({ "leader": "none" });
+    assert_eq!(stage.api.call(Method::PUT, &path, Some(&shared)).await.0, 200);
 
     kill(a.init().await, Signal::SIGKILL).expect("init lives");
     a.exit().await;
@@ -148,4 +154,15 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
     let _b = unhurried(promoted(&stage, "b").await).start();
     stage.witness.start("b", 0).await;
     leads(&stage, "b", "a").await;
+}
+
+async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {
+    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let file = stage.directory().join("promotion.yaml");
+    std::fs::write(&file, PROMOTION.replace("spec:\n", "spec:\n  serviceAccountName: somebody\n")).expect("a file");
+
+    let a = a.start();
+
+    a.said("cannot impersonate").await;
+    a.said("hook-failed").await;
 }

@@ -24,40 +24,32 @@ pub(super) struct Resource {
     pub(super) namespaced: bool,
 }
 
-/// Why a target cannot be one.
-#[derive(Debug)]
-pub(super) struct Unserved {
-    pub(super) code: u8,
-    pub(super) why: String,
-}
+/// The exit code, and why a target cannot be one.
+pub(super) type Refusal = (u8, String);
 
 impl Kinds {
     /// Finds the resource of a target's kind.
     ///
     /// # Errors
     /// The server does not serve it, lets nobody patch it, or does not answer.
-    pub(super) async fn of(&mut self, access: &Access, target: &Target) -> Result<Resource, Unserved> {
+    pub(super) async fn of(&mut self, access: &Access, target: &Target) -> Result<Resource, Refusal> {
         let version = &target.api_version;
         if !self.0.contains_key(version) {
             let path = version_path(version);
             let served = match access.get(&path).await {
                 Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => Value::Null,
-                answer => answer.map_err(|error| Unserved { code: error.exit_code(), why: format!("GET {path}: {error}") })?,
+                answer => answer.map_err(|error| (error.exit_code(), format!("GET {path}: {error}")))?,
             };
             self.0.insert(version.clone(), served);
         }
         let served = self.0.get(version).unwrap_or(&Value::Null);
-        resource(served, &target.kind).map_err(|why| match why {
-            Some(verb) => {
-                Unserved { code: exit::INVALID, why: format!("the API server does not let anybody {verb} a {}", target.kind) }
+        let kind = &target.kind;
+        resource(served, kind).map_err(|lacks| match lacks {
+            Some(verb) => (exit::INVALID, format!("the API server does not let anybody {verb} a {kind}")),
+            None => {
+                let why = "apply its CustomResourceDefinition first";
+                (REFUSED, format!("the API server does not serve {kind} in {version}: {why}"))
             }
-            None => Unserved {
-                code: REFUSED,
-                why: format!(
-                    "the API server does not serve {} in {version}: apply its CustomResourceDefinition first",
-                    target.kind
-                ),
-            },
         })
     }
 }

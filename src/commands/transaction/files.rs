@@ -66,7 +66,7 @@ pub(super) struct Written {
     /// The object to change.
     pub(super) target: Target,
     /// How it is changed.
-    pub(super) action: Action,
+    pub(super) verb: Verb,
     /// Its new parts; empty for a Delete.
     pub(super) content: Map<String, Value>,
     /// The parts that it must have before.
@@ -83,18 +83,6 @@ pub(super) struct Target {
     pub(super) name: String,
 }
 
-/// How an object is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub(super) enum Action {
-    Create,
-    Update,
-    Patch,
-    Delete,
-    /// A manifest: Create where the object is absent, else Patch.
-    #[serde(skip)]
-    Apply,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Spec {
@@ -109,10 +97,8 @@ struct Spec {
 #[serde(deny_unknown_fields)]
 struct Item {
     target: Target,
-    r#type: Action,
-    #[serde(default)]
+    r#type: Verb,
     content: Option<Map<String, Value>>,
-    #[serde(default)]
     require: Option<Map<String, Value>>,
 }
 
@@ -124,8 +110,7 @@ impl Target {
 
     /// Says that both name one object, whatever the versions of its API. A namespace that is not named is that of the transaction.
     pub(super) fn is_same_object(&self, other: &Self) -> bool {
-        let names = |target: &Self| (target.kind.clone(), target.namespace.clone(), target.name.clone());
-        self.group() == other.group() && names(self) == names(other)
+        self.group() == other.group() && (&self.kind, &self.namespace, &self.name) == (&other.kind, &other.namespace, &other.name)
     }
 
     /// Kind and name, for people.
@@ -149,7 +134,7 @@ impl Files {
     /// The same, and a variable that is not set.
     pub(super) fn promotion<P: AsRef<Path>>(paths: &[P], variable: Lookup) -> Result<Self, Vec<String>> {
         let mut files = Self::read_with(paths, "", Self { variable: Some(variable), ..Self::default() })?;
-        let others = files.changes.iter().filter(|change| change.action != Action::Patch);
+        let others = files.changes.iter().filter(|change| change.verb != Verb::Patch);
         let others = others
             .map(|change| format!("{} ({}): a promotion has changes of type Patch only", change.place, change.target.shown()));
         files.refused = others.collect();
@@ -238,13 +223,14 @@ impl Files {
                 continue;
             }
             match serde_json::from_value(change) {
-                Ok(Item { target, r#type, content, require }) => {
-                    let (content, require) = (content.unwrap_or_default(), require.unwrap_or_default());
-                    if r#type == Action::Delete && !content.is_empty() {
+                Ok(Item { mut target, r#type: verb, content, require }) => {
+                    let (mut content, require) = (content.unwrap_or_default(), require.unwrap_or_default());
+                    target.namespace = target.namespace.or_else(|| self.namespace.clone());
+                    if verb == Verb::Delete && !content.is_empty() {
                         self.notes.push(format!("{place}: the content of a Delete is ignored"));
+                        content.clear();
                     }
-                    let content = if r#type == Action::Delete { Map::new() } else { content };
-                    self.change(Written { place, target, action: r#type, content, require });
+                    self.change(Written { place, target, verb, content, require });
                 }
                 Err(error) => self.refuse(&place, &error.to_string()),
             }
@@ -270,7 +256,7 @@ impl Files {
         }
         let Some(name) = text("name") else { return self.refuse(place, "this has no metadata.name") };
         let target = Target { api_version, kind, namespace: text("namespace"), name };
-        self.change(Written { place: place.into(), target, action: Action::Apply, content, require: Map::new() });
+        self.change(Written { place: place.into(), target, verb: Verb::Manifest, content, require: Map::new() });
     }
 
     fn change(&mut self, change: Written) {
@@ -298,9 +284,9 @@ impl Files {
         if size > LARGEST_TRANSACTION {
             self.refused.push(format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"));
         }
-        let mut deletes = self.changes.iter().skip_while(|change| change.action != Action::Delete);
+        let mut deletes = self.changes.iter().skip_while(|change| change.verb != Verb::Delete);
         if let Some(delete) = deletes.next()
-            && deletes.any(|after| after.action != Action::Delete)
+            && deletes.any(|after| after.verb != Verb::Delete)
         {
             self.notes.push(format!(
                 "{} ({}): undoing a Delete makes a new object: new uid, no status, nothing that was deleted with it; put it last",
@@ -324,17 +310,10 @@ impl Written {
         if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| key != "name" && key != "namespace");
         }
-        let verb = match self.action {
-            Action::Create => Verb::Create,
-            Action::Update => Verb::Update,
-            Action::Patch => Verb::Patch,
-            Action::Delete => Verb::Delete,
-            Action::Apply => Verb::Manifest,
-        };
         let namespace = resource.namespaced.then(|| named.unwrap_or_else(|| namespace.to_owned()));
         let target = transaction::Target { api_version, kind, resource: resource.name, namespace, name };
         let require = Some(self.require.clone()).filter(|require| !require.is_empty()).map(Value::Object);
-        Change { target, verb, content: content.into(), require }
+        Change { target, verb: self.verb, content: content.into(), require }
     }
 
     /// Why this change alone is refused.
@@ -355,12 +334,11 @@ impl Written {
             return Err("a Lease cannot be a target: locks rest on it".into());
         }
         let is_kind = |of, which| self.target.group() == of && kind == which;
-        if self.action == Action::Delete
-            && (is_kind("", "Namespace") || is_kind("apiextensions.k8s.io", "CustomResourceDefinition"))
+        if self.verb == Verb::Delete && (is_kind("", "Namespace") || is_kind("apiextensions.k8s.io", "CustomResourceDefinition"))
         {
             return Err(format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"));
         }
-        if self.action != Action::Delete && self.content.is_empty() {
+        if self.verb != Verb::Delete && self.content.is_empty() {
             return Err("content is missing".into());
         }
         let is_other = |key, expected: &str| self.content.get(key).is_some_and(|value| value.as_str() != Some(expected));
@@ -389,11 +367,11 @@ impl Written {
     fn judge_metadata(&self) -> Result<(), String> {
         let Some(metadata) = self.content.get("metadata") else { return Ok(()) };
         let Some(metadata) = metadata.as_object() else { return Err("metadata is no map".into()) };
-        let creates = matches!(self.action, Action::Create | Action::Apply);
+        let creates = matches!(self.verb, Verb::Create | Verb::Manifest);
         for (key, value) in metadata {
             match key.as_str() {
                 "name" if value.as_str() == Some(&self.target.name) => {}
-                "namespace" if self.target.namespace.as_deref().is_none_or(|named| value.as_str() == Some(named)) => {}
+                "namespace" if value.as_str() == self.target.namespace.as_deref() => {}
                 "name" | "namespace" => return Err(format!("metadata.{key} in content is not the target's")),
                 "labels" | "annotations" if value.get(MARK).is_some() => {
                     return Err(format!("metadata.{key}: {MARK} is how transactions mark what they change"));
@@ -453,7 +431,7 @@ fn substitute(value: &mut Value, variable: Lookup) -> Result<(), String> {
                     rest = after;
                     continue;
                 }
-                let (name, after) = after.split_once(')').ok_or_else(|| format!("{text:?} has a $( without )"))?;
+                let (name, after) = after.split_once(')').ok_or_else(|| "a text has a $( without )".to_owned())?;
                 let known = VARIABLES.contains(&name).then(|| variable(name)).flatten();
                 let known = known.ok_or_else(|| format!("$({name}) is not set; the variables are {}", VARIABLES.join(", ")))?;
                 put.extend([before, &known]);

@@ -6,7 +6,7 @@
 use std::{env, time::Duration};
 
 use self::{
-    discovery::{Kinds, Unserved},
+    discovery::{Kinds, Refusal},
     files::Files,
     lock::Term,
     server::ApiServer,
@@ -20,7 +20,7 @@ use crate::{
     exit,
     telemetry::Observer,
     time::Instant,
-    transaction::{self, Change, Event, Outcome, Place, Settings},
+    transaction::{self, Change, Event, Outcome, Place, Server as _, Settings},
 };
 
 mod discovery;
@@ -31,65 +31,62 @@ mod server;
 
 /// How long a transaction may take, unless somebody says so.
 const LIMIT: Duration = Duration::from_secs(300);
+/// The same for a promotion: a hook has 10 s.
+const HOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a command works with.
+struct Desk<'a> {
+    access: &'a Access,
+    namespace: &'a str,
+    server: ApiServer<'a>,
+    settings: Settings,
+}
 
 pub(super) fn apply(asked: &cli::Apply) -> u8 {
-    let mut standard_input = String::new();
-    match asked.files.iter().filter(|file| file.as_os_str() == "-").count() {
-        0 => {}
-        1 => match lock::standard_input() {
-            Ok(text) => standard_input = text,
-            Err(error) => return refuse(exit::INVALID, &format!("standard input: {error}")),
-        },
-        _ => return refuse(exit::INVALID, "standard input can be read only once: write -f - only once"),
-    }
-    let files = match Files::read(&asked.files, &standard_input) {
+    let common = &asked.common;
+    let pipes = asked.files.iter().filter(|file| file.as_os_str() == "-").count();
+    let standard_input = match pipes {
+        0 => Ok(String::new()),
+        1 => lock::standard_input().map_err(|error| vec![format!("standard input: {error}")]),
+        _ => Err(vec!["standard input can be read only once: write -f - only once".to_owned()]),
+    };
+    let files = match standard_input.and_then(|text| Files::read(&asked.files, &text)) {
         Ok(files) => files,
         Err(refused) => return refuse(exit::INVALID, &refused.join("\ntenure: ")),
     };
-    let flags = match (asked.name.as_ref().or(files.name.as_ref()), &asked.flags.lease) {
-        (_, Some(_)) => asked.flags.clone(),
-        (Some(name), None) => of_transaction(name, &asked.flags),
-        (None, None) => return refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE"),
-    };
+    let flags = of_transaction(asked.name.as_ref().or(files.name.as_ref()), &common.flags);
+    if flags.lease.is_none() {
+        return refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE");
+    }
     let limit = asked.limit.or(files.limit).unwrap_or(LIMIT);
-    under_lease(&flags, &asked.how, !asked.dry_run, &files.notes, async |config, access, namespace, term| {
-        let place = journal(config, namespace);
-        let namespace = files.namespace.as_deref().unwrap_or(namespace);
-        let changes = match changes(&files, access, namespace, &place).await {
+    under_lease(&flags, &common.how, !asked.dry_run, &files.notes, limit, async |mut desk| {
+        let changes = match desk.changes(&files).await {
             Ok(changes) => changes,
-            Err(Unserved { code, why }) => return refuse(code, &why),
+            Err((code, why)) => return refuse(code, &why),
         };
-        let account = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
-        let settings = settings(place, term.as_ref(), asked.user.clone().or(account), limit);
-        let server = match ApiServer::new(access, term, config.lease.attempt_timeout) {
-            Ok(server) => server,
-            Err(error) => return refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
-        };
-        if asked.dry_run {
-            return output::previewed(asked.output, transaction::preview(&server, settings, &changes).await);
+        if let Some(user) = &common.user {
+            desk.settings.acting_as = Some(user.clone());
         }
-        let apply = async |settings| transaction::apply(&server, settings, &changes).await;
-        let (outcome, events) = driven(&server, settings, apply).await;
-        output::ended(asked.output, &outcome, &changes, &events)
+        let settings = desk.settings.clone();
+        if asked.dry_run {
+            return output::previewed(common.output, transaction::preview(&desk.server, settings, &changes).await);
+        }
+        let (outcome, events) = desk.driven(transaction::apply(&desk.server, settings, &changes)).await;
+        output::ended(common.output, &outcome, &changes, &events)
     })
 }
 
 pub(super) fn recover(asked: &cli::Recover) -> u8 {
-    let flags = asked.name.as_ref().map_or_else(|| asked.flags.clone(), |name| of_transaction(name, &asked.flags));
-    under_lease(&flags, &asked.how, asked.action != Recovery::Plan, &[], async |config, access, namespace, term| {
-        let settings = settings(journal(config, namespace), term.as_ref(), asked.user.clone(), asked.limit);
-        let server = match ApiServer::new(access, term, config.lease.attempt_timeout) {
-            Ok(server) => server,
-            Err(error) => return refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
-        };
+    let common = &asked.common;
+    let flags = of_transaction(asked.name.as_ref(), &common.flags);
+    under_lease(&flags, &common.how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
+        let settings = Settings { acting_as: common.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
-            Recovery::Plan => return output::surveyed(asked.output, transaction::survey(&server, settings).await),
-            Recovery::Apply => {
-                driven(&server, settings, async |settings| transaction::recover(&server, settings, asked.force).await).await
-            }
-            Recovery::Forget => (transaction::forget(&server, settings).await, Vec::new()),
+            Recovery::Plan => return output::surveyed(common.output, transaction::survey(&desk.server, settings).await),
+            Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
+            Recovery::Forget => (transaction::forget(&desk.server, settings).await, Vec::new()),
         };
-        output::ended(asked.output, &outcome, &[], &events)
+        output::ended(common.output, &outcome, &[], &events)
     })
 }
 
@@ -98,52 +95,99 @@ pub(super) fn promote(asked: &cli::Promote) -> u8 {
         Ok(files) => files,
         Err(refused) => return refuse(exit::INVALID, &refused.join("\ntenure: ")),
     };
-    in_hook(&asked.flags, asked.limit, async |access, namespace, server, settings| {
+    in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&files.notes);
-        let changes = match changes(&files, access, files.namespace.as_deref().unwrap_or(namespace), &settings.journal).await {
+        let changes = match desk.changes(&files).await {
             Ok(changes) => changes,
-            Err(Unserved { code, why }) => return refuse(code, &why),
+            Err((code, why)) => return refuse(code, &why),
         };
+        let settings = desk.settings.clone();
         if asked.dry_run {
-            return output::previewed(cli::Output::Table, transaction::preview(server, settings, &changes).await);
+            return output::previewed(cli::Output::Table, transaction::preview(&desk.server, settings, &changes).await);
         }
-        let promote = async |settings| transaction::promote(server, settings, &changes).await;
-        output::concluded(&driven(server, settings, promote).await.0)
+        output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0)
     })
 }
 
 pub(super) fn demote(asked: &cli::Demote) -> u8 {
-    in_hook(&asked.flags, asked.limit, async |_, _, server, settings| {
-        output::concluded(&driven(server, settings, async |settings| transaction::demote(server, settings).await).await.0)
+    in_hook(&asked.flags, asked.limit, async |desk| {
+        output::concluded(&desk.driven(transaction::demote(&desk.server, desk.settings.clone())).await.0)
     })
 }
 
-/// Runs a driver, and exports what it did. Returns its outcome and events.
-async fn driven(
-    server: &ApiServer<'_>,
-    settings: Settings,
-    drive: impl AsyncFnOnce(Settings) -> Outcome,
-) -> (Outcome, Vec<(Instant, Event)>) {
-    let observer = Observer::start(&settings.by, &settings.journal, |name| env::var(name).ok());
-    let outcome = drive(settings).await;
-    let events = server.told();
-    observer.finish(&events, &outcome).await;
-    (outcome, events)
+impl<'a> Desk<'a> {
+    /// Prepares a driver, in this term if there is one. Says why it cannot, and returns the exit code.
+    fn open(config: &Config, access: &'a Access, namespace: &'a str, term: Option<Term>, limit: Duration) -> Result<Self, u8> {
+        let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
+        let settings = Settings {
+            journal: Place { namespace: namespace.into(), name: format!("{}-journal", config.lease.name) },
+            token,
+            by,
+            acting_as: None,
+            limit,
+            began: clock::timestamp().to_string(),
+            seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
+        };
+        match ApiServer::new(access, term, config.lease.attempt_timeout) {
+            Ok(server) => Ok(Self { access, namespace, server, settings }),
+            Err(error) => Err(refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}"))),
+        }
+    }
+
+    /// Turns what was written into changes of objects that the server serves, as the account that it names.
+    ///
+    /// # Errors
+    /// The first of them that cannot be one.
+    async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, Refusal> {
+        let namespace = files.namespace.as_deref().unwrap_or(self.namespace);
+        self.settings.acting_as = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
+        let journal = &self.settings.journal;
+        let mut kinds = Kinds::default();
+        let mut changes: Vec<Change> = Vec::new();
+        for written in &files.changes {
+            let located = |why: &str| format!("{} ({}): {why}", written.place, written.target.shown());
+            let resource = kinds.of(self.access, &written.target).await.map_err(|(code, why)| (code, located(&why)))?;
+            let change = written.change(resource, namespace);
+            let names = |Change { target, .. }: &Change| {
+                let group = files::group(&target.api_version).to_owned();
+                (group, target.resource.clone(), target.namespace.clone(), target.name.clone())
+            };
+            let why = if changes.iter().any(|other| names(other) == names(&change)) {
+                "this object is a target twice"
+            } else if server::is_secret(&change.target)
+                && change.target.namespace.as_ref() == Some(&journal.namespace)
+                && change.target.name == journal.name
+            {
+                "this is the journal of the transaction"
+            } else {
+                changes.push(change);
+                continue;
+            };
+            return Err((exit::INVALID, located(why)));
+        }
+        Ok(changes)
+    }
+
+    /// Runs a driver, and exports what it did. Returns its outcome and events.
+    async fn driven(&self, driver: impl Future<Output = Outcome>) -> (Outcome, Vec<(Instant, Event)>) {
+        let observer = Observer::start(&self.settings.by, &self.settings.journal, |name| env::var(name).ok());
+        let outcome = driver.await;
+        if matches!(outcome, Outcome::Committed(_)) && self.server.is_interrupted() {
+            complain("the signal came too late: the changes were made already");
+        }
+        let events = self.server.told();
+        observer.finish(&events, &outcome).await;
+        (outcome, events)
+    }
 }
 
 /// Does something in the term of the Lease for which this hook runs.
-fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(&Access, &str, &ApiServer<'_>, Settings) -> u8) -> u8 {
+fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> u8) -> u8 {
     let term = match lock::term() {
         Ok(term) => term,
         Err(why) => return refuse(exit::INVALID, &format!("this command runs in a hook: {why}")),
     };
-    access::look(&access::on_lease(None, flags), true, async |config, access, namespace| {
-        let settings = settings(journal(config, namespace), Some(&term), None, limit);
-        match ApiServer::new(access, Some(term), config.lease.attempt_timeout) {
-            Ok(server) => act(access, namespace, &server, settings).await,
-            Err(error) => refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
-        }
-    })
+    at_desk(&access::on_lease(None, flags), Some(term), limit, act)
 }
 
 /// Does something in the term of the Lease that `flags` name: becomes `tenure lock`, unless this is the command that it runs. The notes
@@ -153,80 +197,39 @@ fn under_lease(
     how: &Lock,
     needs_term: bool,
     notes: &[String],
-    act: impl AsyncFnOnce(&Config, &Access, &str, Option<Term>) -> u8,
+    limit: Duration,
+    act: impl AsyncFnOnce(Desk<'_>) -> u8,
 ) -> u8 {
-    let mut term = None;
-    if needs_term {
-        let config = match config::load(flags, &[], Purpose::Look) {
-            Ok(loaded) => loaded.config,
-            Err(invalid) => return super::refuse(&invalid),
-        };
-        if !lock::is_inside(&config) {
-            super::warn(notes);
-            let error = lock::become_lock(flags, how);
-            return refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}"));
-        }
-        match lock::term() {
-            Ok(inside) => term = Some(inside),
-            Err(why) => return refuse(exit::INVALID, &why),
-        }
-    } else {
+    if !needs_term {
         super::warn(notes);
+        return at_desk(flags, None, limit, act);
     }
-    access::look(flags, true, async |config, access, namespace| act(config, access, namespace, term).await)
-}
-
-/// Turns what was written into changes of objects that the server serves.
-///
-/// # Errors
-/// The first of them that cannot be one.
-async fn changes(files: &Files, access: &Access, namespace: &str, journal: &Place) -> Result<Vec<Change>, Unserved> {
-    let mut kinds = Kinds::default();
-    let mut changes: Vec<Change> = Vec::new();
-    for written in &files.changes {
-        let located = |why: &str| format!("{} ({}): {why}", written.place, written.target.shown());
-        let resource = kinds.of(access, &written.target).await;
-        let resource = resource.map_err(|Unserved { code, why }| Unserved { code, why: located(&why) })?;
-        let change = written.change(resource, namespace);
-        let names = |target: &transaction::Target| (target.resource.clone(), target.namespace.clone(), target.name.clone());
-        let is_same = |other: &transaction::Target| {
-            names(other) == names(&change.target) && files::group(&other.api_version) == written.target.group()
-        };
-        let why = if changes.iter().any(|other| is_same(&other.target)) {
-            "this object is a target twice"
-        } else if server::is_secret(&change.target)
-            && change.target.namespace.as_ref() == Some(&journal.namespace)
-            && change.target.name == journal.name
-        {
-            "this is the journal of the transaction"
-        } else {
-            changes.push(change);
-            continue;
-        };
-        return Err(Unserved { code: exit::INVALID, why: located(why) });
+    let config = match config::load(flags, &[], Purpose::Look) {
+        Ok(loaded) => loaded.config,
+        Err(invalid) => return super::refuse(&invalid),
+    };
+    if !lock::is_inside(&config) {
+        super::warn(notes);
+        let error = lock::become_lock(flags, how);
+        return refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}"));
     }
-    Ok(changes)
-}
-
-fn journal(config: &Config, namespace: &str) -> Place {
-    Place { namespace: namespace.into(), name: format!("{}-journal", config.lease.name) }
-}
-
-fn settings(journal: Place, term: Option<&Term>, acting_as: Option<String>, limit: Duration) -> Settings {
-    Settings {
-        journal,
-        token: term.map(|term| term.token.clone()).unwrap_or_default(),
-        by: term.map(|term| term.identity.clone()).unwrap_or_default(),
-        acting_as,
-        limit,
-        began: clock::timestamp().to_string(),
-        seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
+    match lock::term() {
+        Ok(term) => at_desk(flags, Some(term), limit, act),
+        Err(why) => refuse(exit::INVALID, &why),
     }
 }
 
-/// The flags for the Lease of the transaction of this name.
-fn of_transaction(name: &str, flags: &ConfigFlags) -> ConfigFlags {
-    ConfigFlags { lease: Some(format!("txn-{name}")), ..flags.clone() }
+fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> u8) -> u8 {
+    access::look(flags, true, async |config, access, namespace| match Desk::open(config, access, namespace, term, limit) {
+        Ok(desk) => act(desk).await,
+        Err(code) => code,
+    })
+}
+
+/// The flags for the Lease of the transaction of this name, unless they name it.
+fn of_transaction(name: Option<&String>, flags: &ConfigFlags) -> ConfigFlags {
+    let lease = flags.lease.clone().or_else(|| name.map(|name| format!("txn-{name}")));
+    ConfigFlags { lease, ..flags.clone() }
 }
 
 fn refuse(code: u8, why: &str) -> u8 {

@@ -28,8 +28,6 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
-/// A webhook may take this long.
-const ANSWER: Duration = Duration::from_secs(10);
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The API server, the term and the clock of one driver.
@@ -78,7 +76,7 @@ impl Server for ApiServer<'_> {
         if let Some(user) = acting_as {
             http = http.header("impersonate-user", user);
         }
-        let answer = judged(self.access.exchange(http, body, ANSWER).await, is_secret);
+        let answer = judged(self.access.exchange(http, body).await, is_secret);
         let Answer::Object(mut object) = answer else { return answer };
         if is_review {
             return reviewed(&object);

@@ -1,0 +1,200 @@
+//! What makes an object special: a finalizer, a map that is one value, a webhook, people and controllers that write to it all the time.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    EXAMPLE, Shop,
+    input::{asks, webhook},
+    is_change, said, wanted,
+};
+use crate::support::{
+    case::{Case, cases},
+    proxy::{
+        fault::{Fault, Times},
+        log::Request,
+    },
+    stage::Stage,
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone,
+        a_selector_is_replaced_as_a_whole_and_put_back,
+        an_object_whose_status_is_written_all_the_time_is_tried_nine_times,
+        what_kubectl_applied_and_a_manifest_no_longer_mentions_stays_and_is_named,
+        what_a_webhook_adds_is_undone_too_and_one_that_denies_changes_nothing,
+        a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
+    ]
+}
+
+/// The change of an object of the core group, as a line of a Transaction.
+fn change(kind: &str, name: &str, how: &str) -> String {
+    format!("  - {{target: {{apiVersion: v1, kind: {kind}, name: {name}}}, {how}}}\n")
+}
+
+fn transaction(changes: &str) -> String {
+    format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n{changes}")
+}
+
+async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let path = format!("{maps}/guarded");
+    let guarded = json!({ "metadata": { "name": "guarded", "finalizers": ["example.com/guard"] }, "data": { "a": "b" } });
+    stage.api.create(&maps, &guarded).await;
+    let before = shop.read(&path).await;
+    let file = shop.file("delete.yaml", &transaction(&change("ConfigMap", "guarded", "type: Delete")));
+    let is_deletion = |request: &Request| is_change(request) && request.method == Method::DELETE;
+    shop.desk.proxy.on(is_deletion, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+
+    assert!(shop.read(&path).await["metadata"]["deletionTimestamp"].is_string(), "its finalizer holds it");
+    said(&shop.recover(&["apply", "x"]).await, 2, &["it is still being deleted"]);
+    let (_, mut going) = stage.api.call(Method::GET, &path, None).await;
+    going["metadata"]["finalizers"] = json!([]);
+    assert_eq!(stage.api.call(Method::PUT, &path, Some(&going)).await.0, 200);
+    assert_eq!(shop.read(&path).await, Value::Null);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1"]);
+    assert_eq!(shop.read(&path).await, before);
+}
+
+async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
+    let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "shop", "colour": "blue" } });
+    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
+    let path = format!("{services}/shop");
+    let before = shop.read(&path).await;
+    let file = shop.file(
+        "selector.yaml",
+        &transaction(&change("Service", "shop", "type: Patch, content: {spec: {selector: {colour: green}}}")),
+    );
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+
+    let mut green = before.clone();
+    green["spec"]["selector"] = json!({ "colour": "green" });
+    assert_eq!(shop.read(&path).await, green);
+    said(&shop.recover(&["apply", "x"]).await, 0, &[]);
+    assert_eq!(shop.read(&path).await, before);
+}
+
+async fn an_object_whose_status_is_written_all_the_time_is_tried_nine_times(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let is_it =
+        |request: &Request| is_change(request) && request.uri.contains("/deployments/") && request.body["spec"].is_object();
+    let conflict = || Fault::refused(409, "Conflict");
+    shop.desk.proxy.on(is_it, Times::Only(9), conflict());
+
+    said(&shop.apply(EXAMPLE, &[]).await, 1, &["undone: Deployment ", "changes all the time"]);
+
+    assert_eq!(shop.seen().await, before);
+    shop.desk.proxy.clear();
+    shop.desk.proxy.on(is_it, Times::Only(8), conflict());
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+    assert_eq!(shop.seen().await, wanted(before));
+}
+
+async fn what_kubectl_applied_and_a_manifest_no_longer_mentions_stays_and_is_named(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let metadata = |annotations: Value| json!({ "name": "applied", "namespace": stage.namespace, "annotations": annotations });
+    let data = json!({ "a": "b", "null": "c", "gone": "d" });
+    let applied = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(json!({})), "data": data });
+    let annotations = json!({ "kubectl.kubernetes.io/last-applied-configuration": applied.to_string() });
+    stage.api.create(&maps, &json!({ "metadata": metadata(annotations), "data": data })).await;
+    let manifest =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {{a: c, 'null': null}}\n", json!({ "name": "applied" }));
+
+    let ended = shop.apply_piped(&manifest, &["web"]).await;
+
+    said(&ended, 0, &["/applied: no longer in the manifest, and stays: data.gone\n", "committed"]);
+    assert_eq!(shop.read(&format!("{maps}/applied")).await["data"], json!({ "a": "c", "gone": "d" }));
+}
+
+/// Answers the review of an admission: annotates what has the new image, and denies what has a third one.
+fn admit(review: &Value) -> String {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let (request, template) = (&review["request"], "/request/object/spec/template/spec/containers/0/image");
+    let image = review.pointer(template).and_then(Value::as_str).unwrap_or_default();
+    let mut response = json!({ "uid": request["uid"], "allowed": image != "shop:3.0" });
+    if image == "shop:2.0" && request["object"]["spec"]["template"]["metadata"]["annotations"].is_null() {
+        let patch = json!([{ "op": "add", "path": "/spec/template/metadata/annotations", "value": { "hooked": "yes" } }]);
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(BASE64_STANDARD.encode(patch.to_string()));
+    }
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }).to_string()
+}
+
+async fn what_a_webhook_adds_is_undone_too_and_one_that_denies_changes_nothing(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let hook = webhook(&shop, admit).await;
+    asks(&shop, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("shop:3.0")).await;
+    let text = std::fs::read_to_string(EXAMPLE).expect("the example");
+    let denied = shop.file("denied.yaml", &text.replace("shop:2.0", "shop:3.0"));
+
+    said(&shop.apply(&denied, &[]).await, 1, &["denied the request"]);
+    assert_eq!(shop.seen().await, before);
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+
+    let mut hooked = wanted(before.clone());
+    hooked[1]["spec"]["template"]["metadata"]["annotations"] = json!({ "hooked": "yes" });
+    assert_eq!(shop.seen().await, hooked);
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["spec.template.metadata.annotations.hooked"]);
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
+    assert_eq!(shop.seen().await, before);
+    stage.api.call(Method::DELETE, &hook, None).await;
+}
+
+async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stage: Stage) {
+    const OBJECTS: usize = 32;
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let mut changes = String::new();
+    for number in 0..OBJECTS {
+        let object = json!({ "metadata": { "name": format!("m{number}") }, "data": { "version": "1.0" } });
+        stage.api.create(&maps, &object).await;
+        changes += &change("ConfigMap", &format!("m{number}"), "type: Patch, content: {data: {version: '2.0'}}");
+    }
+    let file = shop.file("many.yaml", &transaction(&changes));
+    let mut random = fastrand::Rng::with_seed(40);
+    let edits: Vec<(usize, String)> = (0..100).map(|number| (random.usize(..OBJECTS), format!("edit{number}"))).collect();
+    let edit = async {
+        shop.desk.proxy.log.first("a change", |e| is_change(&e.request)).await;
+        for (object, key) in &edits {
+            let path = format!("{maps}/m{object}");
+            loop {
+                let (_, mut found) = stage.api.call(Method::GET, &path, None).await;
+                found["data"][key] = json!("kept");
+                match stage.api.call(Method::PUT, &path, Some(&found)).await {
+                    (200, _) => break,
+                    (409, _) => {}
+                    (status, body) => panic!("{status} {body}"),
+                }
+            }
+        }
+    };
+    let file = file.to_str().expect("text");
+    // Without an end: hundreds of requests, on a machine that may be busy.
+    let run = async |line: &[&str]| Shop::end(shop.desk.command(line).spawn().expect("it starts")).await;
+    let drive = async {
+        said(&run(&["apply", "-f", file]).await, 0, &["committed: 32 changes"]);
+        said(&run(&["recover", "apply", "x"]).await, 0, &["undone: 32 changes"]);
+    };
+
+    tokio::join!(edit, drive);
+
+    for number in 0..OBJECTS {
+        let mut expected = json!({ "version": "1.0" });
+        for (_, key) in edits.iter().filter(|(object, _)| *object == number) {
+            expected[key] = json!("kept");
+        }
+        let object = shop.read(&format!("{maps}/m{number}")).await;
+        assert_eq!(object["data"], expected, "{number}");
+        assert!(object["metadata"]["annotations"].is_null(), "{object}");
+    }
+}
