@@ -129,11 +129,15 @@ impl Model for Family {
             holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
             holds("what is frozen gets SIGKILL only", |_, world| world.judge.wrong() != Some(Wrong::Signalled)),
+            holds("only who is ready and preferred asks for a handover", |_, world| world.judge.wrong() != Some(Wrong::Asked)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
             Property::<Self>::sometimes("something runs", |_, world| world.judge.terms > 0),
         ];
         if self.faults.iter().any(|kind| kind.is_reason_to_release()) {
             all.push(Property::<Self>::sometimes("the Lease is given back", |_, world| world.judge.releases > 0));
+        }
+        if self.setups.windows(2).any(|pair| pair[0].config.lease.priority < pair[1].config.lease.priority) {
+            all.push(Property::<Self>::sometimes("a handover is asked for", |_, world| world.judge.has_asked));
         }
         all
     }

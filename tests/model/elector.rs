@@ -7,6 +7,7 @@ use tenure::{
         Answer, Event, Input, Request, RequestId, WatchEnd, Watched,
         guard_deadline::GuardDeadline,
         turn::{Arrived, Process, Turn},
+        writes::STEP_DOWN_TO,
     },
     link::{InitialState, Slot, ToElector, ToInit},
     time::{Instant, Now},
@@ -17,7 +18,8 @@ use crate::{
     container::{Around, Container},
     digest::Sealed,
     family::Setup,
-    judge::Wrong,
+    judge::{Judge, Wrong},
+    world::Who,
 };
 
 /// The time between two rounds of the guard.
@@ -44,6 +46,8 @@ pub struct ElectorProcess {
     turn: Option<Sealed<Turn>>,
     /// Something was done in this turn.
     did: bool,
+    /// Init has said that the workload is not ready, or nothing yet.
+    unready: bool,
     guard: Guard,
 }
 
@@ -80,6 +84,7 @@ impl ElectorProcess {
             request: None,
             turn: None,
             did: false,
+            unready: true,
             guard: Guard { armed: GuardDeadline::disarmed(), next: 0 },
         }
     }
@@ -201,12 +206,14 @@ impl Container {
                 if let Some(resume) = &initial.resume {
                     elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 }
+                elector.unready = initial.config.workload.readiness.handler().is_some();
                 elector.turn = Some(Sealed::new(Turn::new(*initial, 7, now, BEATS)));
             }
             return None;
         };
         let late = elector.is_late(around.now);
-        let Ok(goes_on) = turn.change(|turn| turn.step(&mut Running { elector: &mut *elector, now, late }));
+        let Ok(goes_on) =
+            turn.change(|turn| turn.step(&mut Running { elector: &mut *elector, who, now, late, judge: &mut *around.judge }));
         elector.turn = Some(turn);
         if !goes_on && !std::mem::take(&mut elector.did) && elector.is_due(boot) {
             around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));
@@ -226,9 +233,11 @@ impl Container {
 /// The elector process around its turn.
 struct Running<'a> {
     elector: &'a mut ElectorProcess,
+    who: Who,
     now: Now,
     /// The time of its request is up.
     late: bool,
+    judge: &'a mut Judge,
 }
 
 impl Process for Running<'_> {
@@ -243,6 +252,9 @@ impl Process for Running<'_> {
         if let Some(message) = &message {
             self.elector.did = true;
             self.elector.guard.armed.told(message);
+        }
+        if let Some(ToElector::Health { unready, .. }) = &message {
+            self.elector.unready = unready.is_some();
         }
         Ok(message)
     }
@@ -259,6 +271,13 @@ impl Process for Running<'_> {
 
     fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
         self.elector.did = true;
+        let me = self.who.to_string();
+        if let Request::Replace(lease) = &request
+            && lease["metadata"]["annotations"][STEP_DOWN_TO] == *me
+            && let Some(leader) = lease["spec"]["holderIdentity"].as_str().filter(|leader| *leader != me)
+        {
+            self.judge.asks(self.who, !self.elector.unready, leader);
+        }
         self.elector.request = Some(Pending { id, unsent: Some((slot, request)), late: Ns::MAX });
     }
 

@@ -137,6 +137,13 @@ pub fn families(size: Size) -> Vec<Family> {
             from: 2_050 * MS,
             ..base("preemptions", &[StepDown, Pause, LoseReply, HoldRequest, CrashElector, Cut], 1, 2_400 * MS)
         },
+        Family {
+            setups: preferring(notifying(always(pair(3, 3)))),
+            from: 1_050 * MS,
+            ..base("preemptions, and readiness", &[Unready, StepDown], 1, 2_400 * MS)
+        },
+        // Neither is preferred: nobody asks.
+        Family { setups: preempting(pair(3, 3), [-1, -1]), ..base("preemptions among equals", &[StepDown, Cut], 1, 1_500 * MS) },
         base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
         // Unlike a step-down, an exit is proved at once.
@@ -308,10 +315,18 @@ fn slots() -> Vec<Setup> {
     setups
 }
 
-/// The second is preferred, comes once the first leads, and asks it to hand over after a second.
-fn preferring(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups[0].config.lease.priority = -1;
-    (setups[1].starts, setups[1].config.lease.preempt) = (1_050 * MS, Some(Duration::from_secs(1)));
+/// The second is preferred, and comes once the first leads.
+fn preferring(setups: Vec<Setup>) -> Vec<Setup> {
+    let mut setups = preempting(setups, [-1, 0]);
+    setups[1].starts = 1_050 * MS;
+    setups
+}
+
+/// Each asks a leader of a lower priority to hand over after a second.
+fn preempting(mut setups: Vec<Setup>, priorities: [i8; 2]) -> Vec<Setup> {
+    for (setup, priority) in setups.iter_mut().zip(priorities) {
+        (setup.config.lease.priority, setup.config.lease.preempt) = (priority, Some(Duration::from_secs(1)));
+    }
     setups
 }
 

@@ -31,6 +31,8 @@ pub enum Wrong {
     Unled,
     /// A frozen workload gets a signal that is not SIGKILL.
     Signalled,
+    /// A standby that is not ready, or not preferred to the leader, asks it to hand over.
+    Asked,
     /// A machine asks to be woken and then does nothing.
     Spins,
 }
@@ -54,13 +56,17 @@ pub struct Judge {
     pub terms: u32,
     /// The Lease was given back.
     pub releases: u32,
+    /// The priorities of the replicas.
+    priorities: Vec<i8>,
+    /// A standby has asked the leader to hand over.
+    pub has_asked: bool,
     wrong: Option<(Wrong, String)>,
 }
 
 impl Judge {
-    /// Returns a judge of so many slots.
-    pub fn of(slots: u8) -> Self {
-        Self { slots, ..Self::default() }
+    /// Returns a judge of so many slots, and of replicas with these priorities.
+    pub fn of(slots: u8, priorities: Vec<i8>) -> Self {
+        Self { slots, priorities, ..Self::default() }
     }
 
     /// A version of the Lease of this slot is stored: it may be a term's token.
@@ -125,6 +131,16 @@ impl Judge {
         self.releases += 1;
         if self.is_leading(who) {
             self.fail(Wrong::Release, format!("{who} has released what it still runs on"));
+        }
+    }
+
+    /// `who` asks `leader` to hand over to it.
+    pub fn asks(&mut self, who: Who, is_ready: bool, leader: &str) {
+        self.has_asked = true;
+        let of = |replica: &usize| leader.starts_with(&format!("r{replica}."));
+        let leaders = (0..self.priorities.len()).find(of).map(|replica| self.priorities[replica]);
+        if !is_ready || leaders.is_some_and(|leaders| leaders >= self.priorities[who.replica]) {
+            self.fail(Wrong::Asked, format!("{who} asks {leader} to hand over; ready: {is_ready}, its priority: {leaders:?}"));
         }
     }
 

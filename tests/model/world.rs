@@ -142,7 +142,7 @@ impl World {
             flights: Vec::new(),
             left,
             calm: false,
-            judge: Judge::of(slots),
+            judge: Judge::of(slots, setups.iter().map(|setup| setup.config.lease.priority).collect()),
         }
     }
 

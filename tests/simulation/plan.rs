@@ -56,6 +56,8 @@ pub struct Plan {
     pub frozen: bool,
     /// Workloads are runs of a task.
     pub task: Option<Task>,
+    /// All replicas ask leaders of lower priorities to hand over.
+    pub preferring: bool,
     /// Every wall clock shows the same, all the time.
     pub same_wall: bool,
     /// A client-go replica on the same Lease.
@@ -176,6 +178,12 @@ impl Plan {
         self.task.as_ref().filter(|_| exact).and_then(every).map(nanos)
     }
 
+    /// Leaders are left alone for long enough to be asked to hand over, and workloads of standbys run in most worlds.
+    fn prefer(&mut self, own: &mut Rng) {
+        (self.preferring, self.task, self.gap) = (true, None, spread(own, 5 * S, 30 * S));
+        (self.always, self.frozen) = *choice(own, &[(false, false), (true, false), (false, true)]);
+    }
+
     /// A step of the protocol, after which a fault may strike at once.
     pub fn step(&self, who: Who, e: &mut Engine) {
         if !e.chance(self.windowed) {
@@ -245,7 +253,8 @@ fn sound(rng: &mut Rng) -> Vec<Node> {
     let few = if rng.u8(..4) == 0 { 3 } else { 2 };
     let count = if slots > 1 { slots + own.u8(1..=2) } else { few };
     let same = rng.bool();
-    let pace = *choice(rng, &[Pace::Steady, Pace::Hasty, Pace::Rapid, Pace::Rapid]);
+    let preferring = slots == 1 && own.u8(..8) == 0;
+    let pace = *choice(rng, if preferring { &[Pace::Steady] } else { &[Pace::Steady, Pace::Hasty, Pace::Rapid, Pace::Rapid] });
     let first = timing(rng, pace);
     let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng, pace) }).collect();
     let longest = timings.iter().map(|timing| timing.duration).max().unwrap_or_default();
@@ -262,7 +271,11 @@ fn sound(rng: &mut Rng) -> Vec<Node> {
         1 => Some(Duration::ZERO),
         _ => None,
     };
-    let plan = Rc::new(plan(rng, pace, longest, same, peer, creation_wait, slots));
+    let mut plan = plan(rng, pace, longest, same, peer, creation_wait, slots);
+    if preferring {
+        plan.prefer(&mut own);
+    }
+    let plan = Rc::new(plan);
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,
@@ -363,6 +376,7 @@ fn plan(
         always,
         frozen,
         task,
+        preferring: false,
         same_wall,
         peer,
         slots,
@@ -521,9 +535,13 @@ fn node(
     let waits = release == Release::Keep || plan.task.is_some() && config.task.after_crash == AfterCrash::Wait;
     let witnessed = !waits && own.bool();
     // A pool has no preferred replica, and a task no leader for long.
-    if plan.slots == 1 && plan.task.is_none() && own.u8(..3) == 0 {
+    if plan.slots == 1 && plan.task.is_none() && (own.u8(..3) == 0 || plan.preferring) {
         config.lease.priority = -i8::try_from(own.u8(..3)).unwrap_or_default();
-        config.lease.preempt = Some(Duration::from_nanos(spread(&mut own, S, 20 * S)));
+        config.lease.preempt = Some(Duration::from_nanos(spread(&mut own, S, if plan.preferring { 5 * S } else { 20 * S })));
+    }
+    let workload = &mut config.workload;
+    if plan.preferring && workload.runs != Runs::Leading && workload.readiness.handler().is_none() {
+        (workload.readiness, habits.ill) = (probe(&mut own), own.f64());
     }
     Node {
         name: format!("replica{index}"),
