@@ -163,6 +163,7 @@ impl Following {
                 (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
                     if record.state() == LeaseState::Nobody {
                         let wait = core.observation.wait_for_nobody(record.duration().unwrap_or_default());
+                        let wait = core.timing.takeable(now.boot, wait).since(now.boot);
                         core.report(Event::HeldByNobody { wait });
                     }
                     core.observed(record, now);

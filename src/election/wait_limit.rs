@@ -122,8 +122,9 @@ impl Core {
                     format!("{} ago", duration::format(Duration::from_secs(seconds)))
                 },
             );
-            let is = if record.state() == LeaseState::Resting { "was run" } else { "is held" };
-            Some(format!("it {is} by {holder} since {since}, renewed {age}"))
+            let rests = record.state() == LeaseState::Resting;
+            let last_run = || format!("the last run began at {since}, by {holder}");
+            Some(if rests { last_run() } else { format!("it is held by {holder} since {since}, renewed {age}") })
         });
         let odd = record.and_then(|record| warning(record, Some(&self.writer.identity))).map(str::to_owned);
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();

@@ -136,17 +136,20 @@ impl HealthChecks {
     /// The reason to stop the workload because of its notifications or results, if there is one, and a line for the log.
     pub(crate) fn fault(&self) -> Option<(Reason, String)> {
         let is_live = self.liveness.good || self.ends_by.is_some();
-        (!is_live).then(|| (Reason::NotLive, format!("the workload is not live: {}", self.liveness.failure)))
+        (!is_live).then(|| (Reason::NotLive, format!("the liveness probe failed: {}", self.liveness.failure)))
     }
 
     /// The same because of a limit that has passed. Called after all notifications are read (law 9).
     pub(crate) fn overdue(&mut self, now: Instant) -> Option<(Reason, String)> {
         if self.ends_by.is_some_and(|at| at <= now) {
-            let words = "the workload said STOPPING=1, and has not ended within workload.stop.grace";
+            let words = "the program said STOPPING=1, and has not ended within workload.stop.grace";
             return Some((Reason::NotLive, words.into()));
         }
         self.ready_by.take_if(|at| *at <= now)?;
-        Some((Reason::NotReady, format!("the workload is not ready in time: {}", self.readiness.failure)))
+        Some((
+            Reason::NotReady,
+            format!("the readiness probe did not succeed within workload.startTimeout: {}", self.readiness.failure),
+        ))
     }
 
     /// Ends the limits of the start, if the workload is ready.

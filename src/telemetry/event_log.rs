@@ -12,9 +12,9 @@ use std::{
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    config::Preset,
+    config::{Preset, Runs},
     election::{
-        Event, Operation, ReleaseResult, RequestError,
+        AcquireReason, Event, Operation, ReleaseResult, RequestError,
         trace::TraceContext,
         transition::{LostCampaign, Outcome, Transition, TransitionReason},
     },
@@ -26,6 +26,9 @@ use crate::{
 
 /// Time after which the same failure is logged again.
 const AGAIN: Duration = Duration::from_secs(600);
+
+/// A grace below this is none that the program could have used.
+const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Count of different failures of one operation that are remembered.
 const STATES: usize = 8;
@@ -45,6 +48,9 @@ pub(super) struct EventLog {
     soft: Option<Instant>,
     unready: Option<String>,
     status: String,
+    /// A program that runs on leaders only is neither ready nor unready elsewhere.
+    runs_on_standbys: bool,
+    runs: bool,
 }
 
 /// The words for the workload and its Lease.
@@ -74,7 +80,8 @@ struct Failing {
 }
 
 impl EventLog {
-    pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
+    pub(super) fn new(lease: String, identity: String, preset: &Preset, runs: Runs) -> Self {
+        let runs_on_standbys = runs != Runs::Leading;
         Self {
             lease,
             identity,
@@ -84,12 +91,15 @@ impl EventLog {
             soft: None,
             unready: None,
             status: String::new(),
+            runs_on_standbys,
+            runs: runs_on_standbys,
         }
     }
 
     /// An elector continues the term of the one before it.
-    pub(super) fn resumed(&self, resume: &Resume) {
+    pub(super) fn resumed(&mut self, resume: &Resume) {
         let Resume { info, main, .. } = resume;
+        self.runs = true;
         info!(lease = self.lease, term = info.transitions, token = info.token, pid = main, "a new elector continues the term");
     }
 
@@ -111,9 +121,10 @@ impl EventLog {
             Event::HeldByNobody { wait: Duration::ZERO } => {}
             Event::HeldByNobody { wait } => info!(
                 lease,
-                wait = wait.as_secs_f64(),
-                "nobody holds {} and nobody gave it back: whoever had it last may still run, so it is taken after the wait",
-                nouns.lease
+                wait = readable(wait.as_secs_f64()),
+                "nobody holds {held}, and no holder gave it back: if there was one, it may still run, so nobody gets it for {:.2} s",
+                wait.as_secs_f64(),
+                held = nouns.lease
             ),
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
@@ -139,7 +150,8 @@ impl EventLog {
                 lease,
                 failures = backoff.failures,
                 seconds = readable(backoff.until.since(now).as_secs_f64()),
-                "the term failed: this replica leaves the Lease to the others for a while"
+                "the term failed: this replica leaves the Lease to the others for {:.1} s",
+                backoff.until.since(now).as_secs_f64()
             ),
             Event::Preempts { holder } => {
                 info!(
@@ -198,13 +210,16 @@ impl EventLog {
         let (TransitionReason::Ended(reason), Outcome::Complete | Outcome::Demoted) = (reason, outcome) else {
             return match (to, outcome) {
                 (_, Outcome::NeverLed) => line!(warn, "held {held}, but the term ended before {program} led"),
-                _ if is_run => line!(info, "leading: {program} runs"),
-                _ => line!(info, "has the lock: {program} runs"),
+                _ => {
+                    let has = if is_run { "leading" } else { "has the lock" };
+                    line!(info, "{has}: {program} runs{}", after(*reason))
+                }
             };
         };
         let grace = transition.grace_before_kill();
         let end = match (outcome, exit) {
             (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
+            (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed at once"),
             (_, Some(_)) if let Some(grace) = grace => {
                 format!("{program} did not stop within {:.1} s: killed", grace.as_secs_f64())
             }
@@ -219,8 +234,9 @@ impl EventLog {
             Some(ReleaseResult::Unknown) => {
                 format!("{end}; the release is unconfirmed: the next leader may have to wait until the Lease expires")
             }
-            Some(ReleaseResult::NotOurs) => format!("{end}; the Lease is no longer this term's, and left as it is"),
-            Some(ReleaseResult::Rest) => format!("{end}; the Lease rests until the next run is due"),
+            Some(ReleaseResult::NotOurs) => format!("{end}; {held} is left as it is, because somebody else has changed it"),
+            Some(ReleaseResult::Rest) => format!("{end}; {held} is kept until the next run is due"),
+            None if *reason == Reason::Expired => format!("{end}; {held} is left to expire"),
             None => end,
         };
         let is_as_asked = reason.is_asked_for() && !reason.is_failure(*exit) && grace.is_none();
@@ -243,6 +259,7 @@ impl EventLog {
                 // The first readiness that is told may be no change to what was told before: nothing.
                 if *unready != self.unready || unready.is_none() && *status == self.status {
                     match unready {
+                        _ if !self.runs => {}
                         Some(why) => info!("{program} is not ready: {}", bounded(why)),
                         None => info!("{program} is ready"),
                     }
@@ -253,13 +270,13 @@ impl EventLog {
                     self.status.clone_from(status);
                 }
             }
+            ToElector::Started { .. } => self.runs = true,
+            ToElector::Stopped { .. } => self.runs = self.runs_on_standbys,
             ToElector::Shutdown
             | ToElector::InitialState(_)
             | ToElector::Acknowledged { .. }
-            | ToElector::Started { .. }
             | ToElector::Hooked { .. }
             | ToElector::Stopping { .. }
-            | ToElector::Stopped { .. }
             | ToElector::Unproved { .. }
             | ToElector::Probe { .. }
             | ToElector::Heartbeat => {}
@@ -332,6 +349,19 @@ impl Nouns {
             Reason::LostRecreated => format!("{lease} was deleted and made anew"),
             Reason::LostToCopy => format!("a copy of this replica renews {lease} too"),
         }
+    }
+}
+
+/// Returns why the Lease could be taken, as the end of a sentence.
+const fn after(reason: TransitionReason) -> &'static str {
+    match reason {
+        TransitionReason::Acquired(AcquireReason::Released) => "; the last holder gave it back",
+        TransitionReason::Acquired(AcquireReason::Died) => "; the last holder is dead",
+        TransitionReason::Acquired(AcquireReason::Expired) => "; the last holder did not renew it in time",
+        TransitionReason::Acquired(AcquireReason::Nobody) => "; the wait for an earlier holder is over",
+        TransitionReason::Acquired(AcquireReason::Due) => "; the run is due",
+        TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for",
+        TransitionReason::Resumed | TransitionReason::Ended(_) => "",
     }
 }
 

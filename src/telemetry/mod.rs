@@ -69,7 +69,8 @@ impl Telemetry {
             None
         });
         let metrics = Metrics::start(page, otlp, initial);
-        let log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset);
+        let runs = initial.config.workload.runs;
+        let mut log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset, runs);
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
         }

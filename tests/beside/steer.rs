@@ -63,6 +63,7 @@ async fn the_candidate_is_named_with_the_request(stage: Stage) {
     let ended = desk.ends(&["step-down", LEASE, "--to", TWO]).await;
 
     assert_eq!((ended.code, ended.out.as_str()), (0, "one_1 was asked to step down\n"), "{}", ended.err);
+    assert!(ended.err.contains(&format!("if {TWO} does not run, nobody leads for one lease.duration")), "{}", ended.err);
     let lease = stage.lease.read().await;
     let told = ["tenure.dev/step-down", "tenure.dev/step-down-to"].map(|name| annotation(lease.as_ref(), name));
     assert_eq!(told, [json!("one_1"), json!(TWO)]);
@@ -112,6 +113,8 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
         kept.out.contains("me_") && kept.out.contains(" keeps it while it lives, and if it restarts nothing runs"),
         "{kept:?}"
     );
+    let asked = desk.ends(&["step-down", LEASE]).await;
+    assert!(asked.code == 0 && asked.err.contains("is paused: nobody takes it before `tenure resume`"), "{asked:?}");
     me.signal(Signal::SIGTERM).await;
     me.exit().await;
 }

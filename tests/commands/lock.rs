@@ -118,7 +118,7 @@ fn a_hang_up_ends_a_wait_unless_it_was_to_be_ignored() {
     let lock = ["lock", "--set", "lease.creationWait=3s", "x", "--", "echo", "ran"];
     // However the tests were started.
     let ended = tenure_after(&format!("{hung_up} env --default-signal=HUP \"$@\""), &lock, &variables);
-    ended.says(129, &[]);
+    ended.says(129, &["exiting with 129: tenure got SIGHUP; the command did not run"]);
     assert!(!ended.out.contains("ran"), "{ended:?}");
     tenure_after(&format!("trap '' HUP; {hung_up} \"$@\""), &lock, &variables).says(0, &["ran"]);
 }

@@ -98,6 +98,7 @@ async fn a_try_is_in_vain_while_the_holder_may_live_and_takes_it_once_it_has_bee
     let early = patient(&stage, "early", &["--try"]).await.start();
     assert_eq!(early.exit().await, 75);
     early.said("the Lease main was not acquired: it is held by holder_").await;
+    early.said("exiting with 75: the command did not run").await;
     kill(holder.init().await, Signal::SIGKILL).expect("init lives");
     holder.exit().await;
     let soon = patient(&stage, "soon", &["--try", "-E", "9"]).await.start();

@@ -155,7 +155,7 @@ async fn a_failed_run_rests_or_is_left_to_another_replica(stage: Stage) {
     let first = fails(task(&stage, "first", &["--every", "60s", "--set", "task.onFailure=release"]).await).start();
     first.said("exit=\"exit code 7\"").await;
     let next = fails(task(&stage, "next", &["--every", "60s"]).await).start();
-    next.said("the Lease rests until the next run is due").await;
+    next.said("the lock is kept until the next run is due").await;
 
     assert!(first.runs() && next.runs(), "a loop goes on");
     let left = stage.lease.read().await.expect("the Lease");

@@ -12,7 +12,8 @@ use crate::{
 };
 
 const PAGE: &str = include_str!("../../docs/existing-charts.md");
-const PODS: &str = "app.kubernetes.io/name=billing,app.kubernetes.io/instance=shop";
+/// As a public chart renders it.
+const PUBLIC: &str = include_str!("../deploy/podinfo.yaml");
 
 /// Runs everything in order; panics where something does not hold.
 pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
@@ -21,8 +22,13 @@ pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
     for kind in ["Deployment", "StatefulSet"] {
         let directory = directory.join(format!("existing-{kind}"));
         write(&directory, kind);
-        Existing { node, stamps, kind, since: now() }.gets_tenure(&directory);
+        let selector = "app.kubernetes.io/instance=shop";
+        Existing { node, stamps, kind, name: "billing", selector, since: now() }.gets_tenure(&directory);
     }
+    let directory = directory.join("existing-chart");
+    write_public(&directory);
+    let selector = "app.kubernetes.io/name=shop-podinfo";
+    Existing { node, stamps, kind: "Deployment", name: "podinfo", selector, since: now() }.gets_tenure(&directory);
     println!("node: what exists took {:.0} s", tenure::clock::boot().since(begin).as_secs_f64());
 }
 
@@ -30,18 +36,22 @@ struct Existing<'a> {
     node: &'a Node,
     stamps: &'a Stamps,
     kind: &'static str,
+    name: &'static str,
+    selector: &'static str,
     since: u64,
 }
 
 impl Existing<'_> {
     fn gets_tenure(&self, directory: &Path) {
-        let workload = format!("{}/shop-billing", self.kind.to_lowercase());
+        let Self { name, selector, .. } = self;
+        let workload = format!("{}/shop-{name}", self.kind.to_lowercase());
         self.node.kubectl(&["apply", "-f", directory.join("before.yaml").to_str().unwrap()]);
         await_some("the program without tenure", PATIENCE, || self.running(0, 1));
 
         for command in fences::commands(PAGE) {
-            let command =
-                command.replace("deployment/shop-billing", &workload).replace("-k .", &format!("-k {}", directory.display()));
+            let command = command.replace("deployment/shop-billing", &workload);
+            let command = command.replace("app.kubernetes.io/instance=shop", selector);
+            let command = command.replace("-k .", &format!("-k {}", directory.display()));
             let words: Vec<&str> = command.split(' ').collect();
             assert_eq!(words[0], "kubectl", "the page says {command}");
             self.node.kubectl(&words[1..]);
@@ -52,25 +62,41 @@ impl Existing<'_> {
             self.node.signal(&leader, Signal::SIGKILL);
             let (next, after) = await_some("another leader", PATIENCE, || self.running(run.token + 1, 2));
             let gap = after.first - run.last;
-            let what = format!("{}, its leader killed", self.kind);
+            let what = format!("{} {name}, its leader killed", self.kind);
             println!("{what:<34} {:>5}.{:02} s  then {} runs", gap / 100, gap % 100, next.name());
             (leader, run) = (next, after);
         }
-        self.node.kubectl(&["exec", leader.name(), "--container=billing", "--", "/opt/tenure/tenure", "check"]);
-        self.node.kubectl(&["delete", &workload, "lease/shop-billing", "--timeout=60s"]);
+        self.node.kubectl(&["exec", leader.name(), "--container", name, "--", "/opt/tenure/tenure", "check"]);
+        self.node.kubectl(&["delete", &workload, &format!("lease/shop-{name}"), "--timeout=60s"]);
     }
 
     /// The pod whose program alone runs, with at least this token, among so many that are ready.
     fn running(&self, token: u64, replicas: usize) -> Option<(Pod, Run)> {
-        let is_ours = |run: &Run| run.pod.starts_with("shop-billing-") && run.first >= self.since;
+        let ours = format!("shop-{}-", self.name);
+        let is_ours = |run: &Run| run.pod.starts_with(&ours) && run.first >= self.since;
         let runs: Vec<Run> = self.stamps.runs().into_iter().filter(is_ours).collect();
         for pair in runs.windows(2) {
             assert!(pair[0].last <= pair[1].first, "{}: two at once: {} and {}", self.kind, pair[0].summary(), pair[1].summary());
         }
         let run = runs.last().filter(|run| run.last + 200 > now() && run.token >= token)?;
-        let pods = self.node.pods(PODS);
+        let pods = self.node.pods(self.selector);
         let pod = pods.iter().find(|pod| pod.name() == run.pod)?;
         (pods.len() == replicas && pods.iter().all(Pod::is_ready)).then(|| (pod.clone(), run.clone()))
+    }
+}
+
+/// Writes the files of the page for what a public chart renders.
+fn write_public(directory: &Path) {
+    fs::create_dir(directory).unwrap();
+    let parts = fences::file(PAGE, "tenure.yaml").replace("ServiceAccount, name: shop-billing", "ServiceAccount, name: default");
+    let files = [
+        ("before.yaml", PUBLIC.to_owned()),
+        ("tenure.yaml", parts.replace("shop-billing", "shop-podinfo")),
+        ("podinfo.yaml", fences::file(PAGE, "podinfo.yaml").replace("REGISTRY", "registry.example")),
+        ("kustomization.yaml", fences::file(PAGE, "kustomization.yaml").replace("deployment.yaml", "podinfo.yaml")),
+    ];
+    for (name, text) in files {
+        fs::write(directory.join(name), text).unwrap();
     }
 }
 

@@ -41,8 +41,9 @@ pub(super) fn judge(config: &Config, validation: &mut Validation) {
     let healthy = config.lease.renew_period + stop.loss_grace + stop.kill_margin;
     if wait < config.lease.duration {
         validation.note(format!(
-            "lease.creationWait: {} is less than lease.duration: if the Lease is deleted or cleared by hand, {}",
+            "lease.creationWait: {} is {}: if the Lease is deleted or cleared by hand, {}",
             duration::format(wait),
+            if wait.is_zero() { "an unguarded start" } else { "less than lease.duration" },
             if wait < healthy {
                 format!(
                     "any leader may still run beside the next one, for up to {} (a healthy one stops within that time: wait that long, \

@@ -68,7 +68,7 @@ fn an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait() {
     assert_eq!(spec["renewTime"].as_str().unwrap().split('.').nth(1).map(str::len), Some(7), "six digits and Z");
     assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "tenure");
     assert_eq!(metadata["annotations"][HOLDER], NOBODY);
-    assert!(bench.events.contains(&Event::HeldByNobody { wait: seconds(15) }));
+    assert!(bench.events.contains(&Event::HeldByNobody { wait: Duration::from_millis(15_150) }));
     leads_exactly_after(&mut bench, plus(15) - TICK);
     assert_eq!(bench.writes().len(), 2, "one PUT takes it");
     assert_eq!((&bench.body()["spec"]["holderIdentity"], &bench.body()["spec"]["leaseTransitions"]), (&json!(ME), &json!(1)));

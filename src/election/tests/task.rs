@@ -358,7 +358,7 @@ fn a_single_run_that_is_not_due_or_another_replicas_is_not_waited_for() {
     let mut running = crashed("2027-01-15T07:00:00.000000Z");
     running.edit(|object| object["spec"]["renewTime"] = "2027-01-15T07:59:58.000000Z".into());
     for (register, words) in [
-        (resting(40), "not acquired: the next run is due in 40s; it was run by other_1 since 2026"),
+        (resting(40), "not acquired: the next run is due in 40s; the last run began at 2026"),
         (crashed("2027-01-15T07:59:50.000000Z"), "not acquired: the next run is due in 50s"),
         (running, "not acquired: it is held by other_1"),
     ] {

@@ -169,7 +169,8 @@ impl Agent {
         let asked = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked_by);
         let asked = asked.map(|signal| format!("tenure got {}", signal.name()));
         let ended = self.workload.exit().map(|exit| format!("the program {}", exit.predicate()));
-        let why: Vec<_> = asked.into_iter().chain(ended).collect();
+        let vain = self.config.preset.is_once().then(|| "the command did not run".to_owned());
+        let why: Vec<_> = asked.into_iter().chain(ended).chain(vain).collect();
         Some(if why.is_empty() { format!("exiting with {code}") } else { format!("exiting with {code}: {}", why.join("; ")) })
     }
 

@@ -147,8 +147,8 @@ impl Workload {
             OnExit::Restart if self.restarts.covers(exit) => {
                 let next = self.restarts.next(since, now);
                 if next.is_none() {
-                    let line = format!("the workload ended ({exit}), and workload.restart has no restart left for it");
-                    self.actions.push_back(Action::Warn(line));
+                    let line = "the program is not started again: it has used up its restarts (workload.restart)";
+                    self.actions.push_back(Action::Warn(line.into()));
                 }
                 next
             }

@@ -2,12 +2,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    config::{Log, LogFormat, LogLevel},
+    config::{Log, LogFormat, LogLevel, Runs},
     election::{
         AcquireReason,
         transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
     },
-    link::{Exit, Reason, Slot, Term},
+    link::{Exit, LeaseBackoff, Reason, Slot, Stop, Term, Then},
     telemetry::log::captured,
     time::Now,
 };
@@ -21,7 +21,11 @@ fn logged(log: impl FnOnce(&mut EventLog)) -> Vec<Value> {
 
 fn written(format: LogFormat, log: impl FnOnce(&mut EventLog)) -> String {
     let config = Log { level: LogLevel::Info, format };
-    captured(&config, || log(&mut EventLog::new("billing".into(), "pod-1_ab".into(), &Preset::Run)))
+    captured(&config, || log(&mut event_log(&Preset::Run, Runs::Always)))
+}
+
+fn event_log(preset: &Preset, runs: Runs) -> EventLog {
+    EventLog::new("billing".into(), "pod-1_ab".into(), preset, runs)
 }
 
 fn ms(millis: u64) -> Instant {
@@ -112,6 +116,36 @@ fn the_token_is_said_of_who_leads_only() {
 }
 
 #[test]
+fn a_new_leader_says_what_became_of_the_one_before() {
+    let leads = |reason| Transition { to: Role::Leader, reason, ..stood_by() };
+    let words = |line: &Value| line["message"].as_str().unwrap().strip_prefix("leading: the program runs").unwrap().to_owned();
+    let lines = told(AcquireReason::ALL.map(|reason| leads(TransitionReason::Acquired(reason))));
+    let expected = [
+        "; the last holder gave it back",
+        "; the last holder is dead",
+        "; the last holder did not renew it in time",
+        "; the wait for an earlier holder is over",
+        "; the run is due",
+        "; no earlier holder was waited for",
+    ];
+    assert_eq!(lines.iter().map(words).collect::<Vec<_>>(), expected);
+    assert_eq!(words(&told([leads(TransitionReason::Resumed)])[0]), "");
+}
+
+#[test]
+fn a_wait_says_for_how_long_nobody_leads() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &Event::HeldByNobody { wait: ms(15_150).since(ms(0)) });
+        let backoff = LeaseBackoff { failures: 2, until: ms(30_300) };
+        reported(lines, 0, &Event::BacksOff(backoff));
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let nobody =
+        "nobody holds the Lease, and no holder gave it back: if there was one, it may still run, so nobody gets it for 15.15 s";
+    assert_eq!(messages, [nobody, "the term failed: this replica leaves the Lease to the others for 30.3 s"]);
+}
+
+#[test]
 fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
     let with = |release, outcome| Transition { release: Some(release), outcome, ..stood_by() };
     let lines = told([
@@ -119,17 +153,21 @@ fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
         with(ReleaseResult::Keep, Outcome::Demoted),
         with(ReleaseResult::NotOurs, Outcome::Complete),
         with(ReleaseResult::Unknown, Outcome::Complete),
+        with(ReleaseResult::Rest, Outcome::Complete),
+        Transition { reason: TransitionReason::Ended(Reason::Expired), release: None, ..stood_by() },
         Transition { to: Role::Leader, outcome: Outcome::NeverLed, ..stood_by() },
     ]);
     let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
     let gone = "the program has stopped";
-    let left = format!("{gone}; the Lease is no longer this term's, and left as it is");
+    let left = format!("{gone}; the Lease is left as it is, because somebody else has changed it");
     let unknown = format!("{gone}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
     let expected = [
         ["INFO", "the program has stopped; the Lease is given back"],
         ["INFO", "no longer leading: the program was demoted, and keeps running; the Lease is kept until it expires"],
         ["INFO", &left],
         ["WARN", &unknown],
+        ["INFO", "the program has stopped; the Lease is kept until the next run is due"],
+        ["WARN", "the program has stopped; the Lease is left to expire"],
         ["WARN", "held the Lease, but the term ended before the program led"],
     ];
     assert_eq!(said, expected);
@@ -187,7 +225,7 @@ fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
 
-    let mut lines = EventLog::new("billing".into(), "pod-1_ab".into(), &Preset::Run);
+    let mut lines = event_log(&Preset::Run, Runs::Always);
     for name in 'a'..='z' {
         reported(&mut lines, 0, &failed(&name.to_string()));
     }
@@ -302,6 +340,13 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
         ],
         ..ended(Reason::Signal, Some(Exit::Signal(9)))
     };
+    let killed_at_once = Transition {
+        phases: vec![
+            Phase { kind: PhaseKind::WorkloadStop, from: ms(0), until: ms(1) },
+            Phase { kind: PhaseKind::WorkloadKill, from: ms(0), until: ms(1) },
+        ],
+        ..killed.clone()
+    };
     let cases = [
         (ended(Reason::Exited, Some(Exit::Code(0))), "INFO", "the program ended with exit code 0"),
         (ended(Reason::Exited, Some(Exit::Code(3))), "WARN", "the program ended with exit code 3"),
@@ -309,6 +354,7 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
         (ended(Reason::Signal, Some(Exit::Signal(15))), "INFO", "the program has stopped"),
         (ended(Reason::NotLive, Some(Exit::Signal(15))), "WARN", "the program has stopped"),
         (ended(Reason::SpawnFailed, None), "WARN", "the program could not be started: the program did not run"),
+        (killed_at_once, "WARN", "the program was killed at once"),
         (killed, "WARN", "the program did not stop within 20.0 s: killed"),
     ];
     for (transition, level, end) in cases {
@@ -353,10 +399,26 @@ fn health_is_told_when_it_changes() {
 }
 
 #[test]
+fn a_program_that_runs_on_leaders_only_is_neither_ready_nor_unready_on_standbys() {
+    let health = |unready: Option<&str>| ToElector::Health { unready: unready.map(Into::into), status: String::new() };
+    let config = Log { level: LogLevel::Info, format: LogFormat::Json };
+    let started = ToElector::Started { term: Term(1), pid: 7, at: ms(0) };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(0) };
+    let stopped = ToElector::Stopped { term: Term(1), request: 1, stop, then: Then::Follow };
+    let said = captured(&config, || {
+        let lines = &mut event_log(&Preset::Run, Runs::Leading);
+        for message in [health(None), health(Some("it does not run")), started, health(None), stopped, health(None)] {
+            lines.heard(&message);
+        }
+    });
+    assert_eq!(said.matches("ready").count(), 1, "{said}");
+}
+
+#[test]
 fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let config = Log { level: LogLevel::Info, format: LogFormat::Json };
     let lines = captured(&config, || {
-        let lines = &mut EventLog::new("lock-deploy".into(), "pod-1_ab".into(), &Preset::Lock { wait_limit: None });
+        let lines = &mut event_log(&Preset::Lock { wait_limit: None }, Runs::Leading);
         reported(lines, 0, &Event::Ready);
         reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
         let has = Transition { to: Role::Leader, reason: TransitionReason::Resumed, ..stood_by() };

@@ -140,7 +140,7 @@ fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_f
 
     assert_eq!(world.stops(), Some(Reason::NotLive));
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(world.wants(&Action::Warn("the workload is not live: HTTP 503".into())));
+    assert!(world.wants(&Action::Warn("the liveness probe failed: HTTP 503".into())));
     world.step_down(9, Reason::NotLive);
     world.live_until((ms(63_000) + GRACE).before(tick()));
     assert!(!world.wants(&Action::Sweep), "it has its grace");
