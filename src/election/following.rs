@@ -11,7 +11,7 @@ use super::{
     elector::Next,
     leading::Leading,
     observation::Eligibility,
-    record::{LeaseRecord, LeaseState},
+    record::LeaseRecord,
     recorder::Recorder,
     trace::TraceContext,
     wait_limit::WaitLimit,
@@ -161,11 +161,6 @@ impl Following {
             (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
                 (Some(record), None) => return self.read(core, record, now),
                 (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
-                    if record.state() == LeaseState::Nobody {
-                        let wait = core.observation.wait_for_nobody(record.duration().unwrap_or_default());
-                        let wait = core.timing.takeable(now.boot, wait).since(now.boot);
-                        core.report(Event::HeldByNobody { wait });
-                    }
                     core.observed(record, now);
                 }
                 (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => {

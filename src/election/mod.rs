@@ -298,7 +298,7 @@ pub enum Event {
     },
     /// Another client took or changed the Lease first.
     CampaignLost(Box<LostCampaign>),
-    /// The Lease was not given back, is now held by nobody, and is waited for (law 14).
+    /// The Lease was not given back, is now held by nobody, and is waited for (law 14). Reported once.
     HeldByNobody {
         /// The time that it is waited for.
         wait: Duration,

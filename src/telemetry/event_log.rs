@@ -51,6 +51,8 @@ pub(super) struct EventLog {
     /// A program that runs on leaders only is neither ready nor unready elsewhere.
     runs_on_standbys: bool,
     runs: bool,
+    /// A line has said that another has the Lease, or nobody.
+    waits: bool,
 }
 
 /// The words for the workload and its Lease.
@@ -93,6 +95,7 @@ impl EventLog {
             status: String::new(),
             runs_on_standbys,
             runs: runs_on_standbys,
+            waits: false,
         }
     }
 
@@ -115,17 +118,25 @@ impl EventLog {
             Event::Ready if nouns.is_run => info!(lease, identity, "ready: the Lease was read"),
             Event::Ready => debug!(lease, identity, "the Lease was read"),
             Event::NewLeader { slot, holder } => {
-                let words = if nouns.is_run { "another replica leads" } else { "waiting: another has the lock" };
-                info!(lease, slot = further(*slot), holder = &*bounded(holder), "{words}");
+                let (slot, holder) = (further(*slot), &*bounded(holder));
+                match (nouns.is_run, self.waits) {
+                    (true, _) => info!(lease, slot, holder, "another replica leads"),
+                    (false, false) => info!(lease, slot, holder, "waiting: another has the lock"),
+                    (false, true) => debug!(lease, slot, holder, "another has the lock now"),
+                }
+                self.waits = true;
             }
             Event::HeldByNobody { wait: Duration::ZERO } => {}
-            Event::HeldByNobody { wait } => info!(
-                lease,
-                wait = readable(wait.as_secs_f64()),
-                "nobody holds {held}, and no holder gave it back: if there was one, it may still run, so nobody gets it for {:.2} s",
-                wait.as_secs_f64(),
-                held = nouns.lease
-            ),
+            Event::HeldByNobody { wait } => {
+                let (held, gets) = (nouns.lease, if nouns.is_run { "leads" } else { "gets it" });
+                let seconds = wait.as_secs_f64();
+                info!(
+                    lease,
+                    wait = readable(seconds),
+                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder still runs"
+                );
+                self.waits = true;
+            }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
                 debug!(reason = why.as_str(), trace_id, span_id, "campaigning");
@@ -143,7 +154,7 @@ impl EventLog {
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
             Event::Transitioned(transition) => {
-                self.confirmed = Some(now);
+                (self.confirmed, self.waits) = (Some(now), false);
                 self.transitioned(transition);
             }
             Event::BacksOff(backoff) => warn!(
@@ -212,7 +223,7 @@ impl EventLog {
                 (_, Outcome::NeverLed) => line!(warn, "held {held}, but the term ended before {program} led"),
                 _ => {
                     let has = if is_run { "leading" } else { "has the lock" };
-                    line!(info, "{has}: {program} runs{}", after(*reason))
+                    line!(info, "{has}: {program} runs{}", after(*reason, held))
                 }
             };
         };
@@ -352,16 +363,16 @@ impl Nouns {
     }
 }
 
-/// Returns why the Lease could be taken, as the end of a sentence.
-const fn after(reason: TransitionReason) -> &'static str {
+/// Returns why the Lease, or the lock, could be taken, as the end of a sentence.
+fn after(reason: TransitionReason, held: &str) -> String {
     match reason {
-        TransitionReason::Acquired(AcquireReason::Released) => "; the last holder gave it back",
-        TransitionReason::Acquired(AcquireReason::Died) => "; the last holder is dead",
-        TransitionReason::Acquired(AcquireReason::Expired) => "; the last holder did not renew it in time",
-        TransitionReason::Acquired(AcquireReason::Nobody) => "; the wait for an earlier holder is over",
-        TransitionReason::Acquired(AcquireReason::Due) => "; the run is due",
-        TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for",
-        TransitionReason::Resumed | TransitionReason::Ended(_) => "",
+        TransitionReason::Acquired(AcquireReason::Released) => format!("; the last holder gave {held} back"),
+        TransitionReason::Acquired(AcquireReason::Died) => "; the last holder is dead".into(),
+        TransitionReason::Acquired(AcquireReason::Expired) => format!("; the last holder did not renew {held} in time"),
+        TransitionReason::Acquired(AcquireReason::Nobody) => "; the wait for an earlier holder is over".into(),
+        TransitionReason::Acquired(AcquireReason::Due) => "; the run is due".into(),
+        TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for".into(),
+        TransitionReason::Resumed | TransitionReason::Ended(_) => String::new(),
     }
 }
 

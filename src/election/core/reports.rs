@@ -57,8 +57,13 @@ impl Core {
 
     /// Reports a change of the holder, after the Lease was read or found absent.
     pub(super) fn report_observed(&mut self, record: Option<&LeaseRecord>) {
-        let slot = self.slot;
-        self.report_recorded(|recorder| recorder.observed(slot, record));
+        let change = self.recorder.observed(self.slot, record);
+        let nobody = record.filter(|record| change.is_some() && record.state() == LeaseState::Nobody);
+        change.into_iter().for_each(|event| self.report(event));
+        if let Some(record) = nobody {
+            let wait = self.observation.wait_for_nobody(record.duration().unwrap_or_default());
+            self.report(Event::HeldByNobody { wait: self.timing.takeable(Instant::BOOT, wait).since(Instant::BOOT) });
+        }
         record.into_iter().for_each(|record| self.report_holder(record));
     }
 

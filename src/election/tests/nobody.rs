@@ -68,7 +68,7 @@ fn an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait() {
     assert_eq!(spec["renewTime"].as_str().unwrap().split('.').nth(1).map(str::len), Some(7), "six digits and Z");
     assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "tenure");
     assert_eq!(metadata["annotations"][HOLDER], NOBODY);
-    assert!(bench.events.contains(&Event::HeldByNobody { wait: Duration::from_millis(15_150) }));
+    assert_eq!(waits(&bench), [Duration::from_millis(15_150)]);
     leads_exactly_after(&mut bench, plus(15) - TICK);
     assert_eq!(bench.writes().len(), 2, "one PUT takes it");
     assert_eq!((&bench.body()["spec"]["holderIdentity"], &bench.body()["spec"]["leaseTransitions"]), (&json!(ME), &json!(1)));
@@ -311,6 +311,21 @@ fn another_uid_than_the_one_that_the_last_elector_saw_held_is_no_clean_slate() {
     let initial = InitialState { generation: 2, last_seen: [(Slot::default(), last_seen)].into(), ..initial_state() };
 
     leads_exactly_after(&mut Bench::start(initial, Register::holding(mark())), plus(40));
+}
+
+/// The waits for nobody that were reported.
+fn waits(bench: &Bench) -> Vec<Duration> {
+    let wait = |event: &Event| if let Event::HeldByNobody { wait } = event { Some(*wait) } else { None };
+    bench.events.iter().filter_map(wait).collect()
+}
+
+#[test]
+fn a_replica_that_finds_the_lease_held_by_nobody_says_once_how_long_it_waits() {
+    let mut bench = Bench::start(initial_state(), Register::holding(nobody(15)));
+
+    bench.run(seconds(10));
+
+    assert_eq!(waits(&bench), [Duration::from_millis(15_150)]);
 }
 
 #[test]

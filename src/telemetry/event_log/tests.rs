@@ -121,9 +121,9 @@ fn a_new_leader_says_what_became_of_the_one_before() {
     let words = |line: &Value| line["message"].as_str().unwrap().strip_prefix("leading: the program runs").unwrap().to_owned();
     let lines = told(AcquireReason::ALL.map(|reason| leads(TransitionReason::Acquired(reason))));
     let expected = [
-        "; the last holder gave it back",
+        "; the last holder gave the Lease back",
         "; the last holder is dead",
-        "; the last holder did not renew it in time",
+        "; the last holder did not renew the Lease in time",
         "; the wait for an earlier holder is over",
         "; the run is due",
         "; no earlier holder was waited for",
@@ -141,7 +141,7 @@ fn a_wait_says_for_how_long_nobody_leads() {
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let nobody =
-        "nobody holds the Lease, and no holder gave it back: if there was one, it may still run, so nobody gets it for 15.15 s";
+        "nobody holds the Lease, and no holder gave it back: nobody leads for 15.15 s, in case an earlier holder still runs";
     assert_eq!(messages, [nobody, "the term failed: this replica leaves the Lease to the others for 30.3 s"]);
 }
 
@@ -420,6 +420,7 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let lines = captured(&config, || {
         let lines = &mut event_log(&Preset::Lock { wait_limit: None }, Runs::Leading);
         reported(lines, 0, &Event::Ready);
+        reported(lines, 0, &Event::HeldByNobody { wait: ms(15_150).since(ms(0)) });
         reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
         let has = Transition { to: Role::Leader, reason: TransitionReason::Resumed, ..stood_by() };
         let ended = Transition { reason: TransitionReason::Ended(Reason::Exited), ..stood_by() };
@@ -430,7 +431,7 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let expected = [
-        "waiting: another has the lock",
+        "nobody holds the lock, and no holder gave it back: nobody gets it for 15.15 s, in case an earlier holder still runs",
         "has the lock: the command runs",
         "the command ended with exit code 3; the lock is given back",
     ];
