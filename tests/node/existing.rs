@@ -93,7 +93,12 @@ fn write_public(directory: &Path) {
         ("before.yaml", PUBLIC.to_owned()),
         ("tenure.yaml", parts.replace("shop-billing", "shop-podinfo")),
         ("podinfo.yaml", fences::file(PAGE, "podinfo.yaml").replace("REGISTRY", "registry.example")),
-        ("kustomization.yaml", fences::file(PAGE, "kustomization.yaml").replace("deployment.yaml", "podinfo.yaml")),
+        (
+            "kustomization.yaml",
+            fences::file(PAGE, "kustomization.yaml")
+                .replace("deployment.yaml", "podinfo.yaml")
+                .replace("shop-billing", "shop-podinfo"),
+        ),
     ];
     for (name, text) in files {
         fs::write(directory.join(name), text).unwrap();
