@@ -133,7 +133,7 @@ impl EventLog {
                 info!(
                     lease,
                     wait = readable(seconds),
-                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder still runs"
+                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder has not stopped"
                 );
                 self.waits = true;
             }

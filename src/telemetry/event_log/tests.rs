@@ -141,7 +141,7 @@ fn a_wait_says_for_how_long_nobody_leads() {
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let nobody =
-        "nobody holds the Lease, and no holder gave it back: nobody leads for 15.15 s, in case an earlier holder still runs";
+        "nobody holds the Lease, and no holder gave it back: nobody leads for 15.15 s, in case an earlier holder has not stopped";
     assert_eq!(messages, [nobody, "the term failed: this replica leaves the Lease to the others for 30.3 s"]);
 }
 
@@ -431,7 +431,7 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let expected = [
-        "nobody holds the lock, and no holder gave it back: nobody gets it for 15.15 s, in case an earlier holder still runs",
+        "nobody holds the lock, and no holder gave it back: nobody gets it for 15.15 s, in case an earlier holder has not stopped",
         "has the lock: the command runs",
         "the command ended with exit code 3; the lock is given back",
     ];
