@@ -135,10 +135,10 @@
 //!     connection, a pidfd of init, only where init is PID 1, and init's full identity. That the pidfd is readable is all that tells
 //!     it anything: not the end of the connection, not silence, not an exit code, not a status. It is a complete proof: init, the
 //!     elector, the workload and whatever was exec'ed in are gone.
-//!     The witness then reads the Leases it was told of (quorum); what names that identity as its holder it gives back in the shape
-//!     of a release, with `tenure.dev/obituary: IDENTITY` beside it, which the next acquisition removes: one PUT with the uid and
-//!     resourceVersion that it read, repeated as a leader's retries after a 409 or without an answer, until one is answered with
-//!     success or a read shows no such holder. Then it forgets the identity.
+//!     The witness then reads the Leases it was told of (quorum); what names that identity as its holder, and nobody else in
+//!     `tenure.dev/holder`, it gives back in the shape of a release, with `tenure.dev/obituary: IDENTITY` beside it, which the next
+//!     acquisition removes: one PUT with the uid and resourceVersion that it read, repeated as a leader's retries after a 409 or
+//!     without an answer, until one is answered with success or a read shows no such holder. Then it forgets the identity.
 //!     It never creates, deletes or waits for nobody, has no clock and no deadline, holds no Lease and starts nothing. To followers it
 //!     is a release.
 //!     None is handed over with `release: keep`, for a task with `afterCrash: wait`, and on gVisor. A witness that is told to end

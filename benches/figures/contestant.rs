@@ -65,6 +65,28 @@ impl Pace {
         let Self { duration, renew_period, attempt_timeout, loss_grace, kill_margin, .. } = self;
         Timing { duration, renew_period, attempt_timeout, drift: 10_000, loss_grace, kill_margin }
     }
+
+    /// The settings as flags of a contestant.
+    pub fn flags(self, who: Contestant) -> Vec<String> {
+        let millis = |flag: &str, span: Duration| format!("{flag}={}ms", span.as_millis());
+        match who {
+            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen | Contestant::Witnessed => [
+                ("lease.duration", self.duration),
+                ("lease.renewPeriod", self.renew_period),
+                ("lease.attemptTimeout", self.attempt_timeout),
+                ("workload.stop.lossGrace", self.loss_grace),
+                ("workload.stop.killMargin", self.kill_margin),
+            ]
+            .map(|(key, span)| format!("--set={}", millis(key, span)))
+            .into(),
+            Contestant::ClientGo | Contestant::AwaitElection => [
+                millis("--lease-duration", self.duration),
+                millis("--renew-deadline", self.peer_deadline),
+                millis("--retry-period", self.peer_period),
+            ]
+            .into(),
+        }
+    }
 }
 
 /// The defaults of both: D = 15 s.
@@ -87,6 +109,17 @@ pub const SHORT: Pace = Pace {
     kill_margin: Duration::from_millis(500),
     peer_deadline: Duration::from_millis(2_700),
     peer_period: Duration::from_millis(500),
+};
+
+/// The fast times of docs/timings.md, and client-go's with the proportions of its defaults.
+pub const FAST: Pace = Pace {
+    duration: Duration::from_secs(8),
+    renew_period: Duration::from_secs(1),
+    attempt_timeout: Duration::from_secs(1),
+    loss_grace: Duration::from_secs(2),
+    peer_deadline: Duration::from_millis(5_333),
+    peer_period: Duration::from_millis(1_067),
+    ..DEFAULT
 };
 
 /// The patient times of docs/timings.md, and client-go's with the proportions of its defaults.
@@ -183,18 +216,16 @@ impl Contestant {
                 let refused = if self == Self::Fuseless { refusal::command() } else { Vec::new() };
                 refused.into_iter().chain(plain).collect()
             }
-            Self::ClientGo => [
-                text(program),
-                format!("--kubeconfig={}", kubeconfig.display()),
-                format!("--namespace={}", stage.namespace),
-                format!("--lease={LEASE}"),
-                format!("--identity={name}"),
-                format!("--lease-duration={}", millis(pace.duration)),
-                format!("--renew-deadline={}", millis(pace.peer_deadline)),
-                format!("--retry-period={}", millis(pace.peer_period)),
-                "--".into(),
-            ]
-            .into(),
+            Self::ClientGo => {
+                let named = [
+                    text(program),
+                    format!("--kubeconfig={}", kubeconfig.display()),
+                    format!("--namespace={}", stage.namespace),
+                    format!("--lease={LEASE}"),
+                    format!("--identity={name}"),
+                ];
+                named.into_iter().chain(pace.flags(self)).chain(["--".into()]).collect()
+            }
             Self::AwaitElection => {
                 // k8s-await-election reads its credentials only from where the kubelet mounts them.
                 let mount = "set -eu; mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kubernetes.io; \
@@ -314,6 +345,11 @@ impl Replica {
         let init = self.init();
         let is_elector = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "elector");
         children(init).into_iter().find(is_elector).unwrap_or(init)
+    }
+
+    /// The process of its witness.
+    pub fn witness(&self) -> Option<Pid> {
+        self.witness.as_ref().map(|witness| Pid::from_raw(i32::try_from(witness.id()).expect("a pid")))
     }
 
     pub fn signal(&self, pid: Pid, signal: Signal) {

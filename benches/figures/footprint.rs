@@ -1,11 +1,11 @@
-//! The memory of one idle leader, and the size of its binary.
+//! The memory of one idle leader, alone and with a witness beside it, and the size of its binary.
 
 use std::{fs, time::Duration};
 
 use nix::unistd::Pid;
 
 use crate::{
-    contestant::{BOTH, Contestant, DEFAULT, Programs, Replica},
+    contestant::{Contestant, DEFAULT, Programs, Replica},
     support::{
         server::{Server, scratch},
         stage::Stage,
@@ -16,7 +16,7 @@ use crate::{
 
 pub async fn show(server: &Server, programs: &Programs) {
     title("Footprint of one idle leader, alone on the machine, OTLP off (smaps_rollup)");
-    for who in BOTH {
+    for who in [Contestant::Tenure, Contestant::Witnessed, Contestant::ClientGo] {
         let stage = Stage::set(server, &scratch("figures")).await;
         let replica = Replica::start(programs, who, &stage, "r1", DEFAULT, &Behaviour::obedient(), false).await;
         stage.witness.nth_within(Duration::from_secs(60), 0, "the workload starts", |event| event.what == "start").await;
@@ -26,10 +26,10 @@ pub async fn show(server: &Server, programs: &Programs) {
         let name = who.name();
         match who {
             Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen | Contestant::Witnessed => {
-                let (init, elector) = (pss(init), pss(elector));
+                let (init, elector, witness) = (pss(init), pss(elector), replica.witness().map_or(0.0, pss));
                 println!(
-                    "  {name:<20} PSS {:.2} MiB: init {init:.2}, elector {elector:.2}; binary {size:.2} MiB",
-                    init + elector
+                    "  {name:<20} PSS {:.2} MiB: init {init:.2}, elector {elector:.2}, witness {witness:.2}; binary {size:.2} MiB",
+                    init + elector + witness
                 );
             }
             Contestant::ClientGo | Contestant::AwaitElection => {

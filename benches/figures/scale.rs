@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    contestant::{BOTH, Contestant, Programs},
+    contestant::{BOTH, Contestant, DEFAULT, FAST, PATIENT, Pace, Programs},
     locks::{Running, served, since},
     support::{
         server::{Kind, Program, Server, scratch},
@@ -24,8 +24,15 @@ const SPAN: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn show(programs: &Programs, leases: usize) {
+    for pace in [DEFAULT, FAST, PATIENT] {
+        show_at(programs, leases, pace).await;
+    }
+}
+
+async fn show_at(programs: &Programs, leases: usize, pace: Pace) {
     title(&format!(
-        "{leases} Leases of {REPLICAS} replicas each, D = 15 s, at rest: what one API server does for each Lease in a minute"
+        "{leases} Leases of {REPLICAS} replicas each, D = {:?}, at rest: what one API server does for each Lease in a minute",
+        pace.duration
     ));
     let minutes = SPAN.as_secs_f64() / 60.0;
     for who in BOTH {
@@ -39,7 +46,7 @@ pub async fn show(programs: &Programs, leases: usize) {
 
         let mut replicas = Vec::new();
         for replica in 0..leases * REPLICAS {
-            replicas.push(Running(start(programs, who, &stage, replica % leases, replica)));
+            replicas.push(Running(start(programs, who, &stage, replica % leases, replica, pace)));
             tokio::time::sleep(PAUSE).await;
         }
         tokio::time::sleep(SETTLE).await;
@@ -71,7 +78,7 @@ pub async fn show(programs: &Programs, leases: usize) {
     }
 }
 
-fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, replica: usize) -> Child {
+fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, replica: usize, pace: Pace) -> Child {
     let lease = format!("scale-{lease}");
     let mut line = Command::new("setpriv");
     line.args(["--pdeathsig", "TERM"]).arg(programs.of(who));
@@ -87,7 +94,7 @@ fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, repl
             ]);
         }
     }
-    line.args(["--", "sleep", "inf"]);
+    line.args(pace.flags(who)).args(["--", "sleep", "inf"]);
     line.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", stage.kubeconfig());
     line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a replica")
 }

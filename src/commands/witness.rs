@@ -40,6 +40,7 @@ use crate::{
     },
     exit,
     link::Slot,
+    process::memory,
     telemetry::log,
     time::Instant,
     words::{bounded, one_line},
@@ -94,6 +95,7 @@ async fn serve(name: &str) -> Result<(), Failed> {
     let (hand, mut handed) = mpsc::channel(MOST_REPLICAS);
     drop(tokio::spawn(accept(listener, hand.clone())));
     let mut room = Room { witness: Witness::new(fastrand::u64(..)), hand, dead: BTreeMap::new(), refused: BTreeSet::new() };
+    memory::forget_start();
     let mut is_ending = false;
     while !(is_ending && room.witness.is_idle()) {
         tokio::select! {
@@ -132,7 +134,7 @@ impl Room {
                 }
                 let _ = reply.send(is_known);
             }
-            Handed::Refused(why) => self.refuse(why),
+            Handed::Refused(why) => return self.refuse(why),
             Handed::Event(input) => {
                 if let Input::Died { identity } = &input {
                     self.dead.insert(identity.clone(), (clock::boot(), None));
@@ -142,6 +144,9 @@ impl Room {
         }
         while let Some(action) = self.witness.poll_action() {
             self.act(action);
+        }
+        if self.dead.is_empty() {
+            memory::forget_start();
         }
     }
 

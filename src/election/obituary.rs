@@ -17,7 +17,7 @@ use super::{
     core::doubled,
     following::{NOT_WHAT_WAS_SENT, UNREADABLE},
     record::{LeaseRecord, LeaseState},
-    writes::{LeaseWriter, OBITUARY, Stamps},
+    writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},
 };
 use crate::{config::Config, law::RETRY_PAUSE};
 
@@ -258,6 +258,10 @@ fn next(replica: &Replica, step: &Step, answer: Answer) -> Next {
     match answer {
         Answer::Object(_) if step.clears => Next::Done { given_back: true },
         Answer::Object(object) => match LeaseRecord::read(object) {
+            // Written by hand into the Lease of another, which may still be stopping.
+            Some(record) if record.annotation(HOLDER).is_some_and(|named| named != replica.identity) => {
+                Next::Done { given_back: false }
+            }
             Some(record) if record.state() == LeaseState::Held && record.is_held_by(&replica.identity) => Next::Clear(record),
             // By a PUT whose answer was lost.
             Some(record) => Next::Done { given_back: record.annotation(OBITUARY) == Some(&replica.identity) },

@@ -31,13 +31,18 @@ fn a_socket_at_which_no_witness_can_listen_is_78_and_says_why() {
     let witness = |socket: &str| tenure(&["witness", "--socket", socket], &[]);
     let first = listening(socket.to_str().unwrap());
 
-    witness(socket.to_str().unwrap()).says(78, &["another program listens at", "name another socket, or end that program"]);
+    let abstract_name = format!("@tenure-twice-{}", std::process::id());
+    let twice = listening(&abstract_name);
+
+    for taken in [socket.to_str().unwrap(), &abstract_name] {
+        witness(taken).says(78, &["another program listens at", taken, "name another socket, or end that program"]);
+    }
     let nowhere = place.join("nowhere/socket");
     witness(nowhere.to_str().unwrap()).says(78, &["cannot listen at", "nowhere/socket", "No such file or directory"]);
     for wrong in ["relative", "@", &format!("/{}", "x".repeat(107)), &format!("@{}", "x".repeat(107))] {
         witness(wrong).says(78, &["--socket <@NAME>", "write @NAME or an absolute path, of at most 107 bytes"]);
     }
-    assert_eq!(first.end(), Some(0));
+    assert_eq!([first.end(), twice.end()], [Some(0), Some(0)]);
 }
 
 #[test]

@@ -34,12 +34,16 @@ const SOON: Duration = Duration::from_secs(15);
 pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
         a_killed_replica_is_followed_at_once,
+        a_witness_that_waits_keeps_nothing_in_memory_that_only_its_start_needed,
         a_witness_that_is_told_to_end_stays_until_its_replica_is_dead,
         the_end_of_a_connection_is_no_death,
         a_witness_that_was_killed_before_gives_nothing_back,
         a_witness_that_comes_back_is_told_again,
         what_is_no_elector_is_refused_and_disturbs_nobody,
         a_flood_of_connections_costs_no_release,
+        ten_thousand_identities_are_bounded_and_cost_no_release,
+        a_token_that_was_rotated_while_it_waited_is_used,
+        a_witness_without_access_says_so_and_releases_once_it_has_some,
         a_witness_that_may_not_update_says_so_once_and_releases_once_it_may,
         the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else,
     ];
@@ -106,6 +110,19 @@ async fn a_killed_replica_is_followed_at_once(stage: Stage) {
     witness.said("what it held is given back").await;
     // The next leader is remembered too, and lives.
     assert!(witness.runs());
+}
+
+async fn a_witness_that_waits_keeps_nothing_in_memory_that_only_its_start_needed(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (_me, _other) = pair(&stage).await;
+
+    let status = std::fs::read_to_string(format!("/proc/{}/status", witness.init().await)).expect("it lives");
+    let kilobytes = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().trim_end_matches(" kB").parse::<u32>().expect("a number")
+    };
+    let (now, most) = (kilobytes("VmRSS:"), kilobytes("VmHWM:"));
+    assert!(now * 4 < most * 3, "{now} of {most} kB");
 }
 
 async fn a_witness_that_is_told_to_end_stays_until_its_replica_is_dead(stage: Stage) {
@@ -227,6 +244,77 @@ while True:
 
     follows(&stage, killed).await;
     flood.kill().and_then(|()| flood.wait()).expect("it lives");
+}
+
+async fn ten_thousand_identities_are_bounded_and_cost_no_release(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let (me, _other) = pair(&stage).await;
+
+    // All with a pidfd of one PID 1, which lives.
+    let script = r#"
+import array, os, socket, subprocess, sys
+root = [] if os.geteuid() == 0 else ["--map-root-user"]
+line = ["setpriv", "--pdeathsig", "KILL", "unshare", *root, "--fork", "--pid", "--kill-child=SIGKILL", "sh", "-c", "echo; exec sleep 600"]
+box = subprocess.Popen(line, stdout=subprocess.PIPE)
+box.stdout.readline()
+pidfd = os.pidfd_open(int(open(f"/proc/{box.pid}/task/{box.pid}/children").read()))
+text = lambda text: bytes([len(text)]) + text
+def tell(number):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("\0" + sys.argv[1])
+    datagram = b"\1" + text(b"n_%d" % number) + text(sys.argv[1].encode()) + b"\1" + text(b"main") + b"\2\0\3\0"
+    s.sendmsg([datagram], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [pidfd]))]); return s.recv(1)[0]
+print(sum(tell(number) for number in range(10000)), flush=True)
+box.wait()
+"#;
+    let mut crowd = std::process::Command::new("setpriv");
+    crowd.args(["--pdeathsig", "KILL", "python3", "-c", script, &stage.namespace]).stdout(Stdio::piped());
+    let mut crowd = crowd.spawn().expect("python3");
+    let mut line = String::new();
+    BufReader::new(crowd.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let known = line.trim().parse().expect("a number");
+    // Some of the 256 places are those of the two replicas.
+    assert!((250..256).contains(&known), "{known}");
+    let said = witness.lines().into_iter().filter(|line| line.contains("there is no room for another replica")).count();
+    assert_eq!(said, 1);
+
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+
+    follows(&stage, killed).await;
+    crowd.kill().and_then(|()| crowd.wait()).expect("it lives");
+}
+
+async fn a_token_that_was_rotated_while_it_waited_is_used(stage: Stage) {
+    let token = stage.api.minimal_token(&stage.namespace, LEASE, &Verbs::default()).await;
+    let witness = start_witness(&stage, stage.prepare_at("aside", "expired".into(), Ipv4Addr::LOCALHOST).await).await;
+    let (me, _other) = pair(&stage).await;
+
+    std::fs::write(stage.token_file("aside"), token).expect("its token");
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+
+    follows(&stage, killed).await;
+    let requests = witness.proxy.log.all();
+    assert!(requests.iter().all(Exchange::succeeded), "{requests:?}");
+}
+
+async fn a_witness_without_access_says_so_and_releases_once_it_has_some(stage: Stage) {
+    let mut prepared = stage.prepare("aside").await;
+    let later = stage.directory().join("later");
+    prepared.launch.env = [("KUBECONFIG".into(), later.to_string_lossy().into())].into();
+    let witness = start_witness(&stage, prepared).await;
+    witness.said("there is no access to a cluster yet; it is looked for again when a replica is dead").await;
+    let (me, _other) = pair(&stage).await;
+
+    me.signal(Signal::SIGKILL).await;
+    witness.said("it is dead, and is tried again").await;
+    assert_eq!(stage.witness.starts("other"), 0);
+    let given = clock::boot();
+    std::fs::copy(stage.directory().join("aside/kubeconfig"), &later).expect("a kubeconfig");
+
+    follows(&stage, given).await;
+    let said = witness.lines().into_iter().filter(|line| line.contains("is tried again")).collect::<Vec<_>>();
+    assert!(matches!(&said[..], [line] if line.contains(&*later.to_string_lossy())), "{said:?}");
 }
 
 async fn a_witness_that_may_not_update_says_so_once_and_releases_once_it_may(stage: Stage) {

@@ -238,6 +238,16 @@ fn who_dies_twice_is_dead_once() {
 }
 
 #[test]
+fn a_dead_replica_that_was_written_by_hand_into_the_lease_of_another_gives_nothing_back() {
+    let mut pod = Pod::with(held(ME, 60));
+    pod.annotate(HOLDER, "who_stops");
+
+    pod.dies();
+
+    assert_eq!((pod.run(), pod.ended), (Vec::new(), nothing(ME)));
+}
+
+#[test]
 fn every_slot_is_looked_at_and_the_one_that_was_held_is_given_back() {
     let mut pod = Pod::with(held("me_01", 60));
     pod.input(Input::Told(replica("me_01", &["lease-slot-1", "lease"])));
