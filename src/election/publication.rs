@@ -48,6 +48,7 @@ pub struct Wanted {
 }
 
 /// The state of the term, as the messages between init and elector tell it.
+#[derive(Clone)]
 pub struct Publication {
     attempt_timeout: Duration,
     /// The workload is ready, or no probe asks it.
@@ -55,6 +56,7 @@ pub struct Publication {
     term: Option<PublishedTerm>,
 }
 
+#[derive(Clone)]
 struct PublishedTerm {
     term: Term,
     slot: Slot,
@@ -123,7 +125,7 @@ impl PublishedTerm {
 }
 
 /// The content of the slice while this replica serves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Endpoints {
     /// This replica's endpoint, by the slice's addressType.
     pub of: Map<String, Value>,
@@ -154,6 +156,7 @@ pub enum SliceState {
 }
 
 /// Makes the slice as wanted, one request at a time.
+#[derive(Clone)]
 pub struct Publisher {
     endpoints: Endpoints,
     timing: Timing,

@@ -74,6 +74,8 @@ enum At {
     Start,
     /// Drains the link, in a turn that began at this time.
     Link(Now),
+    /// Has drained the link, in a turn that began at this time.
+    Deadlines(Now),
     Inbox,
     Actions,
 }
@@ -106,6 +108,12 @@ impl Turn {
         self.at != At::Start
     }
 
+    /// Returns whether the link was drained, and the deadlines come next.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        matches!(self.at, At::Deadlines(_))
+    }
+
     /// Returns when the next turn is due, if nothing arrives before.
     #[must_use]
     pub fn due(&self) -> Instant {
@@ -136,6 +144,11 @@ impl Turn {
                 self.told(message, now);
                 return Ok(true);
             }
+            // A step of its own: the elector may be stopped between its look at the link and its look at the deadlines.
+            self.at = At::Deadlines(now);
+            return Ok(true);
+        }
+        if let At::Deadlines(now) = self.at {
             self.at = At::Inbox;
             let is_due = self.election.poll_timeout().is_some_and(|at| at <= now.boot);
             self.election.handle_timeout(now);

@@ -387,8 +387,8 @@ impl Turn {
             if !(is_taken && self.may_take_more(stage, c)) {
                 self.progress = Progress { stage: stage.next(), taken: 0, since: c.now(), now: self.progress.now };
             }
-            // Reading the clock is a step of its own: init may be stopped just before it.
-            if is_taken || self.progress.stage == Some(Stage::Clock) {
+            // Init may be stopped just before it reads the clock, and just before it acts on deadlines.
+            if is_taken || matches!(self.progress.stage, Some(Stage::Clock | Stage::Deadlines)) {
                 return true;
             }
         }

@@ -212,8 +212,15 @@ impl Container {
             return None;
         };
         let late = elector.is_late(around.now);
-        let Ok(goes_on) =
-            turn.change(|turn| turn.step(&mut Running { elector: &mut *elector, who, now, late, judge: &mut *around.judge }));
+        let Ok(goes_on) = turn.change(|turn| {
+            let mut around = Running { elector: &mut *elector, who, now, late, judge: &mut *around.judge };
+            let mut goes_on = turn.step(&mut around);
+            // Whether a message waits is no step.
+            if turn.is_drained() {
+                goes_on = turn.step(&mut around);
+            }
+            goes_on
+        });
         elector.turn = Some(turn);
         if !goes_on && !std::mem::take(&mut elector.did) && elector.is_due(boot) {
             around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));

@@ -52,6 +52,8 @@ pub struct Container {
     went_on: Ns,
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
+    /// The elector dies beside it before the step of this number.
+    bereft_before: Option<u32>,
     /// Init has just gone on: whatever it started continues before it takes in the next input.
     resumes: bool,
     /// The whole node is suspended until then.
@@ -71,6 +73,10 @@ pub struct Container {
     outcome: Option<Outcome>,
     /// The child that tells the workload its role, and the mark that it sets before.
     teller: Option<(i32, Option<u64>)>,
+    /// A mark was set for the next question.
+    is_marked: bool,
+    /// When the main process reported that it leads, since it was last told so.
+    answered: Option<Ns>,
     /// Hooks and probes, each until all of its group is gone.
     helpers: Vec<i32>,
     /// The datagrams that wait in NOTIFY_SOCKET.
@@ -116,6 +122,7 @@ impl Container {
             frozen_until: 0,
             went_on: 0,
             freeze_before: None,
+            bereft_before: None,
             resumes: false,
             suspended_until: 0,
             fuse: Fuse::new(),
@@ -127,6 +134,8 @@ impl Container {
             main: None,
             outcome: None,
             teller: None,
+            is_marked: false,
+            answered: None,
             helpers: Vec::new(),
             words: VecDeque::new(),
             token: String::new(),
@@ -224,6 +233,7 @@ impl Container {
             }
             let (ends, leads) = (action.is_some_and(|action| self.ends_a_lead(action)), turn.agent().leads());
             let is_action = action.is_some();
+            self.may_lose_elector(e);
             let goes_on = turn.step(&mut Init { container: self, e });
             if is_action {
                 self.read(ends, leads, e);

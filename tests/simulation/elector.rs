@@ -10,12 +10,14 @@ use tenure::{
         turn::{Arrived, Turn},
     },
     link::{InitialState, Slot, Term, ToElector, ToInit},
+    time::Instant,
 };
 
 use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns},
     engine::{Child, Engine, Event, Who},
+    traffic::Traffic,
 };
 
 mod guard;
@@ -43,7 +45,13 @@ pub struct ElectorProcess {
     /// The step before which the elector will be stopped, and for how long.
     freeze_before: Option<(u32, Ns)>,
     alarm: Alarm,
-    inbox: VecDeque<Arrived>,
+    pub inbox: VecDeque<Arrived>,
+    /// S, as it said last or was told at its start.
+    pub soft: Instant,
+    /// The last proof that init has sent it, and when.
+    pub proof: Option<(Term, Ns)>,
+    /// What it writes into the EndpointSlice of its leader.
+    pub traffic: Option<Box<Traffic>>,
     /// The term in which it has announced a release.
     pub releasing: Option<Term>,
     guard: Guard,
@@ -78,6 +86,9 @@ impl ElectorProcess {
             freeze_before: None,
             alarm: Alarm::off(),
             inbox: VecDeque::new(),
+            soft: Instant::NEVER,
+            proof: None,
+            traffic: None,
             releasing: None,
             guard: Guard::new(),
         }
@@ -195,6 +206,7 @@ impl ElectorProcess {
             child: Child { who, ..self.child },
             alarm: Alarm::off(),
             guard: Guard::armed(self.guard.armed),
+            traffic: self.traffic.as_ref().map(|traffic| traffic.restored()),
             inbox: VecDeque::from([Arrived::Input(Input::Watched(Watched::Ended(WatchEnd::Failed("restored".into()))))]),
             ..self.clone()
         };

@@ -9,13 +9,15 @@ use std::{
 };
 
 use fastrand::Rng;
-use tenure::election::{RequestId, Watched};
+use serde_json::Value;
+use tenure::election::{RequestError, RequestId, Watched};
 
 use crate::{
     clock::{MS, Ns, S, US},
     judge::Judge,
     nemesis::Fault,
     network::{Flight, Reply},
+    traffic::SliceFlight,
 };
 
 /// A life of a replica: its container from start to end.
@@ -85,6 +87,12 @@ pub enum Event {
     Strays(Child, Ns),
     /// A process ends, for whatever reason.
     Ends(Child),
+    /// The elector looks after the EndpointSlice of its leader.
+    Publishes(Child),
+    /// A request for a slice reaches the server.
+    SliceArrives(Box<SliceFlight>),
+    /// The answer to that reaches the client.
+    SliceAnswered(Child, Box<Result<Value, RequestError>>),
     /// An elector of this container connects to its witness.
     Connects(Who),
     /// Its connection to the witness ends.

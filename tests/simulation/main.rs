@@ -47,6 +47,7 @@ mod register;
 mod server;
 mod sights;
 mod tally;
+mod traffic;
 mod tree;
 mod witness;
 mod world;

@@ -334,6 +334,16 @@ impl Tree {
         Some(exit)
     }
 
+    /// Returns whether this pid still names a process or a process group.
+    pub fn names(&self, pid: i32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid || process.group == Some(pid))
+    }
+
+    /// Returns whether this process is there and not dead, though it may be dying.
+    pub fn is_alive(&self, pid: i32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid && !matches!(process.stage, Stage::Zombie(_)))
+    }
+
     /// Returns whether no SIGKILL to this process is pending.
     pub fn lives(&self, pid: i32) -> bool {
         self.processes.iter().any(|process| process.pid == pid && !process.killed)

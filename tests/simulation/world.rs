@@ -21,6 +21,7 @@ use crate::{
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
     server::{Admission, Server},
+    traffic::Slices,
     witness::WitnessProcess,
 };
 
@@ -39,6 +40,7 @@ pub struct Replica {
 pub struct World {
     pub e: Engine,
     pub server: Server,
+    pub slices: Slices,
     pub replicas: Vec<Replica>,
     /// A client-go replica on the same Lease.
     pub peer: Option<Peer>,
@@ -101,7 +103,7 @@ impl World {
             peer
         });
         let server = Server::new(plan.start, plan.slots);
-        Self { e, server, replicas, peer, plan, calm_since: None, is_copied: false, witnesses }
+        Self { e, server, slices: Slices::default(), replicas, peer, plan, calm_since: None, is_copied: false, witnesses }
     }
 
     /// Runs it to the end.
@@ -235,6 +237,11 @@ impl World {
             Event::Says(child) => self.on(child.who, |container, e| container.says(child.pid, e)),
             Event::Strays(child, within) => self.on(child.who, |container, e| container.strays(child.pid, within, e)),
             Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
+            Event::Publishes(child) => self.publishes(child),
+            Event::SliceArrives(flight) => self.slice_arrives(*flight),
+            Event::SliceAnswered(child, answer) => {
+                self.on(child.who, |container, e| container.slice_answered(child.pid, *answer, e));
+            }
             Event::Connects(who) => self.connects(who),
             Event::Died(who) => self.died(who),
             Event::WitnessUp(replica) => self.witness_up(replica),

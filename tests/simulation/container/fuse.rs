@@ -20,11 +20,15 @@ pub(super) struct Fuse {
     unheard: bool,
     /// True if the fuse has fired in this term.
     pub(super) fired: bool,
+    /// The main process that it has killed in this term.
+    pub(super) victim: Option<i32>,
+    /// The main process that was reaped last is that.
+    pub(super) is_reaped: bool,
 }
 
 impl Fuse {
     pub(super) const fn new() -> Self {
-        Self { hard: None, alarm: Alarm::off(), unheard: false, fired: false }
+        Self { hard: None, alarm: Alarm::off(), unheard: false, fired: false, victim: None, is_reaped: false }
     }
 
     pub(super) const fn is_armed(&self) -> bool {
@@ -53,7 +57,7 @@ impl Container {
         self.fuse.hard = hard;
         self.fuse.alarm.clear();
         let Some(hard) = hard else {
-            self.fuse.unheard = false;
+            (self.fuse.unheard, self.fuse.victim, self.fuse.is_reaped) = (false, None, false);
             return;
         };
         let at = self.clock().real(hard);
@@ -81,6 +85,7 @@ impl Container {
             Ok(true) => {
                 e.note(self.who, || "the fuse kills".into());
                 (self.fuse.unheard, self.fuse.fired) = (true, true);
+                self.fuse.victim = self.main.filter(|main| self.tree.is_alive(*main)).or(self.fuse.victim);
                 self.tree.kill(Killer::Fuse, &self.node.habits, e);
             }
         }

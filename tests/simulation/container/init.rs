@@ -1,6 +1,7 @@
 //! The world of init's turn: what its calls do, and what they find.
 
 use tenure::{
+    config::Acknowledge,
     link::{Exit, InitialState, Reason, Then, ToElector, ToInit},
     role::Role,
     supervision::{
@@ -97,11 +98,16 @@ impl supervision::Container for Init<'_> {
         if let Some(index) = killed {
             container.undead.swap_remove(index);
         }
-        if killed.is_some() || container.elector.as_ref().is_some_and(|elector| elector.child.pid == pid) {
+        let elector = container.elector.as_mut().filter(|elector| elector.child.pid == pid);
+        let is_elector = elector.map(|elector| elector.is_zombie = false).is_some();
+        if killed.is_some() || is_elector {
             return Some(Ended { exit: Exit::Signal(libc::SIGKILL), started: Some(Ok(())) });
         }
         let exit = container.tree.reap(pid)?;
         let is_main = container.main.take_if(|main| *main == pid).is_some();
+        if is_main {
+            container.fuse.is_reaped = container.fuse.victim == Some(pid);
+        }
         container.teller.take_if(|(teller, _)| *teller == pid);
         let started = if is_main { container.outcome.take() } else { Some(Ok(())) };
         Some(Ended { exit, started })
@@ -134,6 +140,9 @@ impl supervision::Container for Init<'_> {
 
     fn start_elector(&mut self, initial: InitialState) -> Result<i32, NotSpawned> {
         let Self { container, e } = self;
+        if container.elector.is_some() {
+            e.judge.fail(format!("{} starts an elector beside the open link of the last one", container.who));
+        }
         let pid = container.tree.pid();
         let child = Child { who: container.who, pid };
         e.note(container.who, || format!("elector {} starts, resuming {}", initial.generation, initial.resume.is_some()));
@@ -145,6 +154,9 @@ impl supervision::Container for Init<'_> {
     }
 
     fn kill_elector(&mut self) {
+        if self.e.chance(0.3) {
+            self.container.last_turn(self.e);
+        }
         let Some(elector) = &mut self.container.elector else { return };
         elector.is_dead = true;
         let (child, is_zombie) = (elector.child, elector.is_zombie);
@@ -157,7 +169,10 @@ impl supervision::Container for Init<'_> {
     }
 
     fn close_link(&mut self) {
-        self.container.elector = None;
+        let unread = self.container.elector.take().map_or(0, |elector| elector.to_init.len());
+        if unread > 0 {
+            self.e.judge.fail(format!("{} closes a link in which {unread} messages wait", self.container.who));
+        }
     }
 
     fn send(&mut self, message: ToElector) {
@@ -176,7 +191,11 @@ impl supervision::Container for Init<'_> {
         {
             e.judge.proves(container.who, term, stop.exit, e.now);
         }
+        container.judge_word(&message, e);
         let Some(elector) = &mut container.elector else { return };
+        if let ToElector::Stopped { term, .. } = message {
+            elector.proof = Some((term, e.now));
+        }
         if message != ToElector::Heartbeat {
             e.note(container.who, || format!("init tells {message:?}"));
         }
@@ -201,7 +220,7 @@ impl supervision::Container for Init<'_> {
                     }
                     None => container.tree.fork_standby(habits, e),
                 };
-                (container.main, container.outcome) = (Some(pid), None);
+                (container.main, container.outcome, container.answered) = (Some(pid), None, None);
                 pid
             }
             Program::Helper { kind, role, told, not_after, fused } => {
@@ -218,9 +237,13 @@ impl supervision::Container for Init<'_> {
 
     fn tell(&mut self, order: Order) -> Result<Option<i32>, String> {
         let Self { container, e } = self;
+        if let Order::Signal { pid, role, mark, .. } = order {
+            container.judge_order(pid, role, mark, e);
+        }
         let (token, habits) = (container.token.clone(), &container.node.habits);
         let (child, mark) = match order {
             Order::Mark(number) => {
+                container.is_marked = true;
                 container.words.push_back((0, Word::Mark(number)));
                 return Ok(None);
             }
@@ -256,6 +279,7 @@ impl supervision::Container for Init<'_> {
         let Self { container, e } = self;
         let (Target::Main(pid) | Target::Group(pid)) = target;
         e.note(container.who, || format!("signal {} to pid {pid}", signal.0));
+        container.judge_signal(pid, signal.0, e);
         match signal.0 {
             libc::SIGKILL if container.teller.is_some_and(|(teller, _)| teller == pid) => {
                 let clock = container.clock();
@@ -321,6 +345,56 @@ impl supervision::Container for Init<'_> {
     }
 }
 
+/// What init may not do, whatever the order of its steps is.
+impl Container {
+    /// An answer of the workload counts, and what the kernel killed at H did not end by itself.
+    fn judge_word(&self, message: &ToElector, e: &mut Engine) {
+        let ToElector::Stopping { reason, .. } = message else {
+            if matches!(message, ToElector::Restarting { .. }) && self.fuse.is_reaped {
+                e.judge.fail(format!("{} restarts what the fuse has killed", self.who));
+            }
+            return;
+        };
+        if *reason == Reason::Exited && self.fuse.is_reaped {
+            e.judge.fail(format!("{} says that what the fuse has killed has ended by itself", self.who));
+        }
+        let unread = |answered: Ns| {
+            let idle = answered.max(self.suspended_until).max(self.went_on);
+            idle == answered && answered + 3 * self.node.wake + MS < e.now
+        };
+        if *reason == Reason::NotAcknowledged && self.main.is_some() && self.answered.is_some_and(unread) {
+            e.judge.fail(format!("{} does not hear that its workload leads, as that has said", self.who));
+        }
+    }
+
+    /// A role is told to a process that lives, and whoever is to answer is asked after a mark.
+    fn judge_order(&mut self, pid: i32, role: Role, mark: Option<u64>, e: &mut Engine) {
+        if !self.tree.is_alive(pid) {
+            e.judge.fail(format!("{} tells the dead pid {pid} its role", self.who));
+        }
+        let is_marked = std::mem::take(&mut self.is_marked) || mark.is_some();
+        if self.node.config.workload.acknowledge == Some(Acknowledge::Notify) && !is_marked {
+            e.judge.fail(format!("{} asks pid {pid} without a mark", self.who));
+        }
+        if role == Role::Leader {
+            self.answered = None;
+        }
+    }
+
+    /// A pid may name another process once it was reaped. The main process of a frozen standby dies last.
+    fn judge_signal(&self, pid: i32, signal: i32, e: &mut Engine) {
+        if !self.tree.names(pid) {
+            e.judge.fail(format!("{} sends signal {signal} to pid {pid}, which was reaped", self.who));
+        }
+        // While the Lease is held, what the kernel continues may run.
+        let is_frozen = self.main == Some(pid) && !self.fuse.is_armed() && self.tree.is_stopped(pid, e.now);
+        let other = self.tree.is_stopped_beside(pid, e.now).filter(|_| is_frozen && signal == libc::SIGKILL);
+        if let Some(other) = other {
+            e.judge.fail(format!("{} kills the main process before pid {other}, which the kernel may then continue", self.who));
+        }
+    }
+}
+
 impl Container {
     /// The child that tells the workload its role sets its mark.
     pub(super) fn set_mark(&mut self, pid: i32) {
@@ -331,6 +405,6 @@ impl Container {
 
     /// Returns whether hooks tell the workload its role, and vouch for its answer.
     fn hooks_tell(&self) -> bool {
-        self.node.config.workload.acknowledge == Some(tenure::config::Acknowledge::Hook)
+        self.node.config.workload.acknowledge == Some(Acknowledge::Hook)
     }
 }

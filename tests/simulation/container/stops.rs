@@ -97,7 +97,7 @@ impl Container {
 
     /// SIGCONT to init.
     pub fn resume(&mut self, e: &mut Engine) {
-        self.freeze_before = None;
+        (self.freeze_before, self.bereft_before) = (None, None);
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
             self.went_on = e.now;

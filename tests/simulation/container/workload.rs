@@ -1,6 +1,6 @@
 //! Actions of the processes under init by themselves.
 
-use tenure::notification::Notification;
+use tenure::{notification::Notification, role::Role};
 
 use super::{Container, Word};
 use crate::{
@@ -27,6 +27,25 @@ impl Container {
         e.after(span, Event::ElectorGone(child));
         self.wake(e);
         self.expose(e);
+    }
+
+    /// Before this step of init, the elector may say its last words, die and be there to be reaped, all at once.
+    pub(super) fn may_lose_elector(&mut self, e: &mut Engine) {
+        let Some(left) = self.bereft_before else { return };
+        self.bereft_before = left.checked_sub(1);
+        if left > 0 {
+            return;
+        }
+        self.last_turn(e);
+        self.shoot_elector(e);
+        if let Some(elector) = &mut self.elector {
+            elector.is_zombie = true;
+        }
+    }
+
+    /// Dies beside init, before the step of this number of its turn.
+    pub fn dies_beside(&mut self, steps: u32) {
+        self.bereft_before = Some(steps);
     }
 
     /// A killed elector can be reaped.
@@ -66,6 +85,7 @@ impl Container {
         }
         let Some(role) = self.tree.obey(pid, &self.node.habits, e) else { return };
         if self.node.habits.says {
+            self.answered = Some(e.now).filter(|_| role == Role::Leader);
             let times = if e.chance(0.3) { 3 } else { 1 };
             self.words.extend(std::iter::repeat_n((pid, Word::Said(Notification::Role(role))), times));
         }

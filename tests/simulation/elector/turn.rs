@@ -18,13 +18,14 @@ use crate::{
     engine::{Child, Engine, Event},
     hygiene::NOBODY,
     nemesis::Fault,
+    traffic::Traffic,
 };
 
 /// So many messages wait in the link before it is clogged.
 const ROOM: usize = 16;
 
 impl Container {
-    pub(super) fn runner(&mut self, pid: i32) -> Option<&mut ElectorProcess> {
+    pub fn runner(&mut self, pid: i32) -> Option<&mut ElectorProcess> {
         self.elector.as_mut().filter(|elector| elector.child.pid == pid && !elector.is_dead)
     }
 
@@ -62,6 +63,17 @@ impl Container {
         elector.wake(span, e);
     }
 
+    /// The elector runs beside init and takes a turn, just before it is killed. It may have been continued just before that.
+    pub fn last_turn(&mut self, e: &mut Engine) {
+        let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead && elector.is_up) else { return };
+        let (pid, is_stopped) = (elector.child.pid, std::mem::take(&mut elector.frozen));
+        e.note(self.who, || format!("the elector says its last words, just continued: {is_stopped}"));
+        let turn = self.go_on(pid, e);
+        if let (Some(elector), Some(turn)) = (self.runner(pid), turn) {
+            elector.turn = Some(turn);
+        }
+    }
+
     /// A turn to its end, or until something stops the elector in the middle of it. Before init has told it all, there is none.
     fn go_on(&mut self, pid: i32, e: &mut Engine) -> Option<Turn> {
         let (clock, latency) = (self.clock(), e.latency(self.node.wake));
@@ -72,8 +84,10 @@ impl Container {
             let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() else { return None };
             if let Some(resume) = &initial.resume {
                 elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
+                elector.soft = resume.confirmed.deadlines.soft;
                 elector.set_guard(clock, latency, e);
             }
+            elector.traffic = Traffic::start(&initial);
             e.judge.is_ready(child.who, false, e.now);
             e.judge.is_ready(child.who, initial.config.workload.readiness.handler().is_none(), e.now);
             Some(Turn::new(*initial, e.rng.u64(..), clock.now(e.now), Turn::BEATS))
@@ -164,6 +178,45 @@ impl Running<'_> {
     }
 }
 
+impl Running<'_> {
+    /// Its slice is to change.
+    fn publishes(&mut self) {
+        let (child, span) = (self.child(), self.delay());
+        self.e.after(span, Event::Publishes(child));
+    }
+
+    /// What init had proved before S has not expired.
+    fn judge_proof(&mut self, message: &ToInit) {
+        let clock = self.container.clock();
+        let elector = self.elector();
+        match message {
+            ToInit::Lead { confirmed, .. } | ToInit::Extend { confirmed, .. } => elector.soft = confirmed.deadlines.soft,
+            ToInit::StepDown { term, reason: Reason::Expired, .. } => {
+                let soft = clock.real(elector.soft);
+                if let Some((_, at)) = elector.proof.filter(|(proved, at)| proved == term && *at < soft) {
+                    let who = self.container.who;
+                    self.e.judge.fail(format!(
+                        "{who} lets term {} expire, whose end init proved {} ns before",
+                        term.0,
+                        soft - at
+                    ));
+                }
+            }
+            ToInit::StepDown { .. }
+            | ToInit::Ended { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Hello
+            | ToInit::Withdrawn { .. }
+            | ToInit::Observed { .. }
+            | ToInit::Probed { .. }
+            | ToInit::Heartbeat
+            | ToInit::Done
+            | ToInit::GaveUp { .. }
+            | ToInit::Failed { .. } => {}
+        }
+    }
+}
+
 impl Process for Running<'_> {
     type End = Infallible;
 
@@ -176,6 +229,10 @@ impl Process for Running<'_> {
         let elector = self.elector();
         let Some(message) = elector.to_elector.pop_front() else { return Ok(None) };
         elector.guard.armed.told(&message);
+        if elector.traffic.as_mut().is_some_and(|traffic| traffic.told(&message)) {
+            self.publishes();
+        }
+        let elector = self.elector();
         if let ToElector::Probe { kind, began, .. } = message {
             elector.inbox.push_back(Arrived::ForInit(ToInit::Probed { kind, began, failure }));
         }
@@ -226,6 +283,10 @@ impl Process for Running<'_> {
         let (clock, delay) = (self.container.clock(), self.delay());
         let Some(elector) = self.container.runner(self.pid) else { return };
         elector.guard.armed.telling(message);
+        if elector.traffic.as_mut().is_some_and(|traffic| traffic.telling(message)) {
+            self.publishes();
+        }
+        let Some(elector) = self.container.runner(self.pid) else { return };
         if let ToInit::Releasing { term, .. } = message {
             elector.releasing = Some(*term);
         }
@@ -234,6 +295,7 @@ impl Process for Running<'_> {
 
     fn send(&mut self, message: &ToInit) -> Result<(), Infallible> {
         self.judge(message);
+        self.judge_proof(message);
         let is_step = !matches!(
             message,
             ToInit::Hello
@@ -243,15 +305,6 @@ impl Process for Running<'_> {
                 | ToInit::Heartbeat
                 | ToInit::Done
         );
-        if let ToInit::StepDown { term, .. } = message
-            && self.container.node.config.service.endpoint_slice.is_some()
-            && self.e.chance(0.5)
-        {
-            self.elector().inbox.push_back(Arrived::ForInit(ToInit::Withdrawn { term: *term }));
-            let span = self.delay();
-            let Some(elector) = self.container.runner(self.pid) else { return Ok(()) };
-            elector.wake(span, self.e);
-        }
         self.elector().to_init.push_back(message.clone());
         self.container.wake(self.e);
         if is_step {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tenure::{
     election::{
         record::LeaseState,
-        writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        writes::{OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
     link::{Exit, Reason, Slot, Term, TermInfo},
     time::Instant,
@@ -149,8 +149,10 @@ impl Judge {
         if slot != Slot::default() {
             self.others.insert(version, slot);
         }
-        // Whoever deletes or empties it makes it forget when a run began.
-        self.began.take_if(|_| lease.is_none_or(|lease| lease["spec"]["acquireTime"].is_null()));
+        // Whoever deletes or empties it makes it forget when a run began, and so does a witness, to whom every end is a crash.
+        let forgets =
+            |lease: &Value| lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
+        self.began.take_if(|_| lease.is_none_or(forgets));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reign = lease.map(|lease| {
             let spec = &lease["spec"];

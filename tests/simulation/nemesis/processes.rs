@@ -20,6 +20,9 @@ impl World {
 
     pub(super) fn kill_elector(&mut self, replica: usize) -> bool {
         self.living(replica, |container, e| {
+            if e.rng.bool() {
+                return container.dies_beside(e.rng.u32(..12));
+            }
             e.note(container.who, || "the elector is killed".into());
             container.shoot_elector(e);
         })

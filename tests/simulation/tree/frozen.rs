@@ -80,6 +80,13 @@ impl Tree {
         self.processes.iter().any(|process| process.pid == pid && process.is_stopped(now))
     }
 
+    /// Another process than this one that is stopped and that no SIGKILL has reached. When the main process dies, the kernel may
+    /// continue it.
+    pub fn is_stopped_beside(&self, pid: i32, now: Ns) -> Option<i32> {
+        let mut others = self.processes.iter().filter(|process| process.pid != pid && process.is_alive() && !process.killed);
+        others.find(|process| process.is_stopped(now)).map(|process| process.pid)
+    }
+
     /// Since when it runs, if it does without having been continued by a Lead, or being stopped again; and whether the kernel kills
     /// it at H.
     pub fn strays(&self, pid: i32) -> Option<(Ns, bool)> {
