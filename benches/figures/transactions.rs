@@ -26,7 +26,7 @@ use crate::{
 const OBJECTS: usize = 32;
 
 pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
-    title("32 patches: `tenure apply` beside `kubectl apply --server-side`, which sends 5 requests/s after a burst of 10");
+    title("32 patches: `tenure apply` beside `kubectl apply --server-side`, wall time, interleaved");
     let stage = Stage::set(server, &scratch("figures")).await;
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     for number in 0..OBJECTS {
