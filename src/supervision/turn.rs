@@ -341,6 +341,12 @@ impl Turn {
         self.progress != Progress::NONE || self.next_action().is_some()
     }
 
+    /// Returns whether the link was drained, and the deadlines come next.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        matches!(self.progress.stage, Some(Stage::Deadlines))
+    }
+
     /// Init's exit code, once it is over.
     #[must_use]
     pub const fn over(&self) -> Option<u8> {
@@ -577,12 +583,16 @@ impl Turn {
             };
             self.role_told(told.map_err(|why| format!("the workload was not told its role: {why}")), c);
         } else if self.main == Some(pid) {
+            // An end after S is none of the workload's own: S is looked at as for any deadline (law 9).
+            let now = c.now();
+            self.drain(c);
             if let Some(started) = started {
                 self.main_started(started, c);
             }
             self.check_fuse(c);
             (self.main, self.teller, self.is_unmarked) = (None, None, false);
             self.notifications.clear();
+            return self.agent.handle(Input::Reaped { pid, exit }, now);
         }
         self.handle(Input::Reaped { pid, exit }, c);
     }

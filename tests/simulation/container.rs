@@ -223,7 +223,7 @@ impl Container {
     fn take_steps(&mut self, turn: &mut Turn, e: &mut Engine) -> Option<Ns> {
         while !self.over {
             let action = turn.next_action();
-            if self.is_to_freeze_before(action) {
+            if self.is_to_freeze_before(turn, action) {
                 self.freeze(Moment::Now, self.freeze_before.map_or(0, |(_, span)| span), e);
                 return None;
             }
@@ -260,10 +260,11 @@ impl Container {
         Some(self.clock().real(due).saturating_sub(e.now).saturating_add(latency))
     }
 
-    fn is_to_freeze_before(&mut self, action: Option<&Action>) -> bool {
+    fn is_to_freeze_before(&mut self, turn: &Turn, action: Option<&Action>) -> bool {
         match &mut self.freeze_before {
             None => false,
             Some((Moment::Spawn, _)) => matches!(action, Some(Action::Spawn { .. } | Action::Resume { .. })),
+            Some((Moment::Drained, _)) => action.is_none() && turn.is_drained(),
             Some((Moment::Step(left), _)) if *left > 1 => {
                 *left -= 1;
                 false

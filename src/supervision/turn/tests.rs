@@ -8,6 +8,8 @@ struct World {
     now: Instant,
     takes: Duration,
     messages: VecDeque<Result<ToInit, LinkBroken>>,
+    /// What arrives while a child is reaped.
+    meanwhile: VecDeque<Result<ToInit, LinkBroken>>,
     signals: VecDeque<i32>,
     dead: VecDeque<i32>,
     done: Vec<String>,
@@ -15,8 +17,8 @@ struct World {
 
 impl World {
     fn new(takes: Duration) -> Self {
-        let (messages, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { now: Instant::from_nanos(1_000_000_000), takes, messages, signals, dead, done: Vec::new() }
+        let (messages, meanwhile, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { now: Instant::from_nanos(1_000_000_000), takes, messages, meanwhile, signals, dead, done: Vec::new() }
     }
 
     fn does(&mut self, what: impl Into<String>) {
@@ -46,6 +48,7 @@ impl Container for World {
     }
     fn reap(&mut self, pid: i32) -> Option<Ended> {
         self.now += self.takes;
+        self.messages.append(&mut self.meanwhile);
         self.dead.retain(|dead| *dead != pid);
         Some(Ended { exit: Exit::Code(0), started: None })
     }
@@ -147,4 +150,18 @@ fn what_follows_from_the_end_of_the_link_is_done_before_the_next_signal_is_heard
 
     let expected = ["the end of the link", "kills the elector", "the end of the link", "closes the link", "signal 17"];
     assert_eq!(world.done[..5], expected);
+}
+
+#[test]
+fn what_waits_on_the_link_is_read_before_an_end_of_the_workload_is_judged() {
+    let mut world = World::new(Duration::ZERO);
+    let mut turn = turn(&mut world);
+    turn.main = Some(7);
+    (world.dead, world.meanwhile) = ([7].into(), [Ok(ToInit::Heartbeat)].into());
+
+    while !world.dead.is_empty() {
+        turn.step(&mut world);
+    }
+
+    assert_eq!(world.done, ["a message"]);
 }

@@ -1,12 +1,12 @@
 //! Stops of init, of both processes, or of the whole node.
 
-use tenure::supervision::Turn;
+use tenure::{supervision::Turn, time::Instant};
 
 use super::Container;
 use crate::{
     clock::{MS, Ns},
     elector::ElectorProcess,
-    engine::{Engine, Event},
+    engine::{Child, Engine, Event},
     judge::Uncovered,
 };
 
@@ -19,6 +19,8 @@ pub enum Moment {
     Step(u32),
     /// Before it forks the workload, or the child that continues it.
     Spawn,
+    /// Before it acts on deadlines, once the link is drained.
+    Drained,
 }
 
 impl Container {
@@ -53,6 +55,17 @@ impl Container {
         e.note(self.who, || format!("init is stopped for {} ms", span / MS));
         e.at(self.frozen_until, Event::ContinueInit(self.who));
         self.expose(e);
+    }
+
+    /// How long a stop lasts that ends just after S; in the meantime the workload may end. None if there is no S to come.
+    pub fn past_soft(&self, e: &mut Engine) -> Option<Ns> {
+        let soft = self.elector.as_ref().map(|elector| elector.soft).filter(|soft| *soft != Instant::NEVER)?;
+        let left = self.clock().real(soft).checked_sub(e.now).filter(|left| *left > 0)?;
+        if let Some(pid) = self.main.filter(|_| e.rng.bool()) {
+            let span = e.between(0, left);
+            e.after(span, Event::Ends(Child { who: self.who, pid }));
+        }
+        Some(left + e.spread(MS, 200 * MS))
     }
 
     /// SIGSTOP to the elector, for this long; before the action of this number.

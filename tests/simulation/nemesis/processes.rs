@@ -9,13 +9,17 @@ impl World {
     }
 
     pub(super) fn stop_init(&mut self, replica: usize) -> bool {
-        let span = self.pause();
-        let moment = match self.e.rng.u8(..4) {
+        let (span, is_past_soft) = (self.pause(), self.e.rng.u8(..4) == 0);
+        let moment = match self.e.rng.u8(..5) {
             0 => Moment::Spawn,
             1 => Moment::Step(self.e.rng.u32(1..8)),
+            2 => Moment::Drained,
             _ => Moment::Now,
         };
-        self.living(replica, |container, e| container.freeze(moment, span, e))
+        self.living(replica, |container, e| {
+            let past = is_past_soft.then(|| container.past_soft(e)).flatten();
+            container.freeze(moment, past.unwrap_or(span), e);
+        })
     }
 
     pub(super) fn kill_elector(&mut self, replica: usize) -> bool {
