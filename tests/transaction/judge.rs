@@ -42,7 +42,7 @@ pub struct Judge {
     /// Objects whose mark somebody took off.
     pub stripped: BTreeSet<String>,
     /// Journals that somebody deleted.
-    pub lost: BTreeSet<String>,
+    lost: BTreeSet<String>,
     /// Objects whose creation or deletion was committed, and followed by another transaction.
     based: BTreeSet<String>,
     /// The claim that settled a journal, and the targets of which no lower claim may write.
@@ -71,6 +71,12 @@ impl Judge {
     /// A driver makes a change that it may not undo.
     pub fn made_for_good(&mut self, driver: usize) {
         self.violations.push(format!("T7 a change that its driver may not undo: driver {driver}"));
+    }
+
+    /// Somebody deletes a journal: what was written under it is nobody's to undo.
+    pub fn loses(&mut self, journal: String) {
+        self.writers.retain(|_, writer| *writer != Writer::Driver(journal.clone()));
+        self.lost.insert(journal);
     }
 
     /// Somebody else writes a field.

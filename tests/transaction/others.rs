@@ -77,7 +77,7 @@ impl World {
         if let Some(name) = self.cluster.journals.keys().next().cloned() {
             self.tell(|| format!("somebody deletes {name}"));
             self.cluster.journals.remove(&name);
-            self.judge.lost.insert(name);
+            self.judge.loses(name);
         }
     }
 }
