@@ -231,7 +231,8 @@ impl Judge {
         {
             self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
         }
-        let is_named = self.named.contains(&self.replicas[who.replica].identity);
+        // A copy may have asked for its original by name.
+        let is_named = self.named.contains(&self.replicas[who.replica].identity) || !self.copies.is_empty();
         if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who), is_named)
             && sent < *until
         {
