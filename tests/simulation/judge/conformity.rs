@@ -121,6 +121,10 @@ impl Judge {
         }
         self.preempted += 1;
         self.asks(holder);
+        // A copy asks in the name of both.
+        if !self.copies.is_empty() {
+            self.names(me);
+        }
     }
 
     /// The elector of `who` asks for a handover.
@@ -231,8 +235,7 @@ impl Judge {
         {
             self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
         }
-        // A copy may have asked for its original by name.
-        let is_named = self.named.contains(&self.replicas[who.replica].identity) || !self.copies.is_empty();
+        let is_named = self.named.contains(&self.replicas[who.replica].identity);
         if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who), is_named)
             && sent < *until
         {
