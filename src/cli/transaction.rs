@@ -26,7 +26,7 @@ pub struct Apply {
     /// Only show what would be changed; takes no Lease, and changes nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Of both.
+    /// The flags that `apply` and `recover` share.
     #[command(flatten)]
     pub common: TransactionFlags,
 }
@@ -47,7 +47,7 @@ pub struct Recover {
     /// Stop after this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub limit: Duration,
-    /// Of both.
+    /// The flags that `apply` and `recover` share.
     #[command(flatten)]
     pub common: TransactionFlags,
 }
