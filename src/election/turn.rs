@@ -5,7 +5,7 @@
 //! step, so that a process can be stopped between any two.
 //!
 //! The link is drained first, then deadlines are acted on, then the inbox is taken in, then the actions of the election are carried
-//! out, in order.
+//! out, in order. An item of the inbox that is taken in after a deadline has passed waits until the link was drained again.
 
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub enum Arrived {
 pub struct Turn {
     election: Slots,
     at: At,
+    /// The item of the inbox that waits for the link and the deadlines.
+    late: Option<Input>,
     beat_every: Duration,
     beat_due: Instant,
     /// The workload is not ready, as init said last.
@@ -89,6 +91,7 @@ impl Turn {
     pub fn new(initial: InitialState, seed: u64, now: Now, beats: u32) -> Self {
         Self {
             at: At::Link(now),
+            late: None,
             beat_every: initial.config.lease.duration / beats,
             beat_due: Instant::BOOT,
             is_unready: initial.config.workload.readiness.handler().is_some(),
@@ -150,8 +153,11 @@ impl Turn {
         }
         if let At::Deadlines(now) = self.at {
             self.at = At::Inbox;
-            let is_due = self.election.poll_timeout().is_some_and(|at| at <= now.boot);
+            let is_due = self.is_due(now);
             self.election.handle_timeout(now);
+            if let Some(input) = self.late.take() {
+                self.election.handle(input, now);
+            }
             if is_due {
                 return Ok(true);
             }
@@ -159,7 +165,14 @@ impl Turn {
         if self.at == At::Inbox {
             match process.arrived() {
                 // The time of an observation is read after its last byte has arrived.
-                Some(Arrived::Input(input)) => self.election.handle(input, process.now()),
+                Some(Arrived::Input(input)) => {
+                    let now = process.now();
+                    if self.is_due(now) {
+                        (self.late, self.at) = (Some(input), At::Link(now));
+                        return Ok(true);
+                    }
+                    self.election.handle(input, now);
+                }
                 Some(Arrived::ForInit(message)) => self.send(&message, process)?,
                 None => self.at = At::Actions,
             }
@@ -175,6 +188,10 @@ impl Turn {
         self.at = At::Start;
         self.beat(process)?;
         Ok(false)
+    }
+
+    fn is_due(&self, now: Now) -> bool {
+        self.election.poll_timeout().is_some_and(|at| at <= now.boot)
     }
 
     fn told(&mut self, message: ToElector, now: Now) {

@@ -49,7 +49,7 @@ pub struct Container {
     /// Until when.
     frozen_until: Ns,
     /// When it last went on after that.
-    went_on: Ns,
+    pub went_on: Ns,
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
     /// The elector dies beside it before the step of this number.
@@ -264,12 +264,7 @@ impl Container {
         match &mut self.freeze_before {
             None => false,
             Some((Moment::Spawn, _)) => matches!(action, Some(Action::Spawn { .. } | Action::Resume { .. })),
-            Some((Moment::Drained, _)) => action.is_none() && turn.is_drained(),
-            Some((Moment::Step(left), _)) if *left > 1 => {
-                *left -= 1;
-                false
-            }
-            Some((Moment::Now | Moment::Step(_), _)) => true,
+            Some((moment, _)) => moment.comes_before_step(action.is_none() && turn.is_drained()),
         }
     }
 

@@ -16,6 +16,7 @@ use tenure::{
 use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns},
+    container::Moment,
     engine::{Child, Engine, Event, Who},
     traffic::Traffic,
 };
@@ -42,8 +43,8 @@ pub struct ElectorProcess {
     is_up: bool,
     frozen: bool,
     frozen_until: Ns,
-    /// The step before which the elector will be stopped, and for how long.
-    freeze_before: Option<(u32, Ns)>,
+    /// When the elector will be stopped, and for how long.
+    freeze_before: Option<(Moment, Ns)>,
     alarm: Alarm,
     pub inbox: VecDeque<Arrived>,
     /// S, as it said last or was told at its start.
@@ -115,13 +116,13 @@ impl ElectorProcess {
         self.wake(span, e);
     }
 
-    /// SIGSTOP, for this long; before the step of this number, if it is not 0.
-    pub fn freeze(&mut self, steps: u32, span: Ns, e: &mut Engine) {
+    /// SIGSTOP, for this long.
+    pub fn freeze(&mut self, moment: Moment, span: Ns, e: &mut Engine) {
         if self.is_dead || self.frozen {
             return;
         }
-        if steps > 0 {
-            self.freeze_before = Some((steps, span));
+        if moment != Moment::Now {
+            self.freeze_before = Some((moment, span));
             return;
         }
         self.freeze_before = None;

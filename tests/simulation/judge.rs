@@ -86,8 +86,9 @@ pub struct Judge {
     pub is_pool: bool,
     /// Nobody waits for what is free, by the settings of this world.
     pub opts_out: bool,
-    /// Wall clocks jump, by which a term looks as long as one that makes failures forgotten.
-    pub walls_jump: bool,
+    /// Wall clocks jump, or people write a replica's name with the time of another clock. By that a term looks as long as one that
+    /// makes failures forgotten.
+    pub walls_differ: bool,
     /// The interval of a task, where all wall clocks show the same.
     pub interval: Option<Ns>,
     /// Each term is a run of a task.

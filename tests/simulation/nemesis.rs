@@ -200,7 +200,7 @@ impl World {
                 let (init, elector) = (self.pause(), self.pause());
                 self.living(replica, |container, e| {
                     container.freeze(Moment::Now, init, e);
-                    container.freeze_elector(0, elector, e);
+                    container.freeze_elector(Moment::Now, elector, e);
                 })
             }
             Fault::Suspend => {
@@ -344,10 +344,6 @@ impl World {
     fn pause(&mut self) -> Ns {
         let longest = self.plan.longest_pause;
         if self.e.rng.bool() { self.e.between(0, longest) } else { self.e.spread(10 * MS, longest) }
-    }
-
-    fn actions(&mut self) -> u32 {
-        if self.e.rng.bool() { 0 } else { self.e.rng.u32(1..6) }
     }
 
     fn delete(&mut self) -> bool {

@@ -8,6 +8,7 @@ use tenure::{
     election::{
         Answer, Refusal, Request, WatchEnd, Watched,
         record::{LeaseRecord, LeaseState},
+        writes::STEP_DOWN,
     },
     link::Slot,
 };
@@ -112,6 +113,8 @@ impl Server {
                 e.note(who, || format!("COMMITTED {} as {}", new["spec"], new["metadata"]["resourceVersion"]));
                 if admitted.is_none() {
                     e.judge.changed(slot, who, me, old, new, e.now);
+                } else if let Some(holder) = new["metadata"]["annotations"][STEP_DOWN].as_str() {
+                    e.judge.asks(holder);
                 }
             }
             (_, Some(old), _) => e.judge.deleted(who, old),

@@ -66,7 +66,7 @@ impl World {
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
         e.judge.interval = plan.interval();
         e.judge.is_task = plan.task.is_some();
-        e.judge.walls_jump = plan.faults.contains(&Fault::JumpWall);
+        e.judge.walls_differ = [Fault::JumpWall, Fault::Steal].iter().any(|fault| plan.faults.contains(fault));
         e.judge.wait_limit = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
         e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {

@@ -10,17 +10,32 @@ use crate::{
     judge::Uncovered,
 };
 
-/// When a SIGSTOP to init takes effect.
+/// When a SIGSTOP to a process takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Now.
     Now,
     /// Before the step of this number, so that it stops in the middle of its work.
     Step(u32),
-    /// Before it forks the workload, or the child that continues it.
+    /// Before init forks the workload, or the child that continues it.
     Spawn,
     /// Before it acts on deadlines, once the link is drained.
     Drained,
+}
+
+impl Moment {
+    /// Counts a step, before which the link was just drained or not; returns whether it comes before that step.
+    pub const fn comes_before_step(&mut self, is_drained: bool) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Spawn => false,
+            Self::Drained => is_drained,
+            Self::Step(left) => {
+                *left -= 1;
+                *left == 0
+            }
+        }
+    }
 }
 
 impl Container {
@@ -68,10 +83,10 @@ impl Container {
         Some(left + e.spread(MS, 200 * MS))
     }
 
-    /// SIGSTOP to the elector, for this long; before the action of this number.
-    pub fn freeze_elector(&mut self, actions: u32, span: Ns, e: &mut Engine) {
+    /// SIGSTOP to the elector, for this long.
+    pub fn freeze_elector(&mut self, moment: Moment, span: Ns, e: &mut Engine) {
         if let Some(elector) = &mut self.elector {
-            elector.freeze(actions, span, e);
+            elector.freeze(moment, span, e);
             self.expose(e);
         }
     }
@@ -98,7 +113,7 @@ impl Container {
         let end = until + super::nanos(self.node.config.workload.stop.kill_margin);
         e.judge.injects(Uncovered::Suspended, self.who, end);
         self.freeze(Moment::Now, span, e);
-        self.freeze_elector(0, span, e);
+        self.freeze_elector(Moment::Now, span, e);
     }
 
     /// Its SIGCONT is due.

@@ -14,7 +14,7 @@ use tenure::{
 use super::{ElectorProcess, Outstanding};
 use crate::{
     clock::{MS, Ns, S},
-    container::Container,
+    container::{Container, Moment},
     engine::{Child, Engine, Event},
     hygiene::NOBODY,
     nemesis::Fault,
@@ -46,10 +46,10 @@ impl Container {
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
-        // Only messages of earlier turns count: a turn after a long freeze may send many at once. An init that is stopped reads
-        // nothing, and what was seen of the Lease goes on to the next elector.
+        // Only messages of earlier turns count: a turn after a long freeze may send many at once. An init that is stopped, or
+        // was a moment ago, has not read them, and what was seen of the Lease goes on to the next elector.
         let waiting = elector.to_init.len();
-        if waiting > 2 * ROOM && !self.is_stopped() {
+        if waiting > 2 * ROOM && !self.is_stopped() && e.now > self.went_on + S {
             e.judge.fail(format!("{}: {waiting} messages wait for init", self.who));
         }
         let Some(turn) = self.go_on(pid, e) else { return };
@@ -94,13 +94,11 @@ impl Container {
         })?;
         loop {
             let elector = self.runner(pid)?;
-            if let Some((left, span)) = elector.freeze_before.take() {
-                elector.freeze(left - 1, span, e);
-                if elector.frozen {
-                    elector.turn = Some(turn);
-                    self.expose(e);
-                    return None;
-                }
+            if let Some((_, span)) = elector.freeze_before.take_if(|(moment, _)| moment.comes_before_step(turn.is_drained())) {
+                elector.freeze(Moment::Now, span, e);
+                elector.turn = Some(turn);
+                self.expose(e);
+                return None;
             }
             let Ok(goes_on) = turn.step(&mut Running { container: &mut *self, pid, illness: &illness, e });
             if !goes_on {

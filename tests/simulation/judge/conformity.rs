@@ -255,7 +255,7 @@ impl Judge {
         }
         let before = self.failed.get(&who).map_or(0, |(last, failures, _)| failures - u32::from(*last == term));
         // By its wall clock a replica may have led for long, and have forgotten what failed before.
-        let times = if now < FORGIVEN && !self.walls_jump { before.min(9) } else { 0 };
+        let times = if now < FORGIVEN && !self.walls_differ { before.min(9) } else { 0 };
         let Replica { duration, backs_off, .. } = &mut self.replicas[who.replica];
         self.failed.insert(who, (term, before + 1, now + (*duration << times).min(LONGEST_LEFT).max(*duration)));
         *backs_off = now + (*duration << before.min(9)).min(LONGEST_LEFT).max(*duration) / 4 * 5;

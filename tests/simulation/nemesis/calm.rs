@@ -18,6 +18,11 @@ impl World {
         }
         for replica in &mut self.replicas {
             replica.road.mend();
+            if self.plan.slots > 1 {
+                // Replicas whose programs end at once take the slot that one of them has just given back. None lives for long
+                // enough to take another that nobody gave back.
+                replica.node.habits.exits = 0.0;
+            }
             // A suspended node wakes by itself.
             if let Some(container) = replica.container.as_mut().filter(|container| !container.sleeps(self.e.now)) {
                 container.resume(&mut self.e);
@@ -25,7 +30,7 @@ impl World {
                 if let Some(elector) = &mut container.elector {
                     elector.resume(clock, latency, &mut self.e);
                     if hang == Some(Hang::Electors) {
-                        elector.freeze(0, FOREVER, &mut self.e);
+                        elector.freeze(Moment::Now, FOREVER, &mut self.e);
                     }
                 }
                 if hang == Some(Hang::Init) && leader == Some(container.who) && !container.over && container.is_guarded() {

@@ -4,8 +4,16 @@ use crate::{clock::S, container::Moment, judge::Uncovered, world::World};
 
 impl World {
     pub(super) fn stop_elector(&mut self, replica: usize) -> bool {
-        let (actions, span) = (self.actions(), self.pause());
-        self.living(replica, |container, e| container.freeze_elector(actions, span, e))
+        let (span, is_past_soft) = (self.pause(), self.e.rng.u8(..4) == 0);
+        let moment = match self.e.rng.u8(..5) {
+            0 => Moment::Drained,
+            1 | 2 => Moment::Step(self.e.rng.u32(1..6)),
+            _ => Moment::Now,
+        };
+        self.living(replica, |container, e| {
+            let past = is_past_soft.then(|| container.past_soft(e)).flatten();
+            container.freeze_elector(moment, past.unwrap_or(span), e);
+        })
     }
 
     pub(super) fn stop_init(&mut self, replica: usize) -> bool {
