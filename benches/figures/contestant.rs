@@ -51,7 +51,7 @@ pub const BOTH: [Contestant; 2] = [Contestant::Tenure, Contestant::ClientGo];
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub duration: Duration,
-    renew_period: Duration,
+    pub renew_period: Duration,
     attempt_timeout: Duration,
     loss_grace: Duration,
     kill_margin: Duration,
@@ -130,6 +130,9 @@ pub const PATIENT: Pace = Pace {
     peer_period: Duration::from_secs(8),
     ..DEFAULT
 };
+
+/// The patient times, with fewer renewals.
+pub const SPARING: Pace = Pace { renew_period: Duration::from_secs(15), ..PATIENT };
 
 /// A D that leaves enough time to renew beside a crowd of spinners.
 pub const CROWDED: Pace = Pace {

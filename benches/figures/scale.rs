@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    contestant::{BOTH, Contestant, DEFAULT, FAST, PATIENT, Pace, Programs},
+    contestant::{BOTH, Contestant, DEFAULT, FAST, Pace, Programs, SPARING},
     locks::{Running, served, since},
     support::{
         server::{Kind, Program, Server, scratch},
@@ -24,15 +24,15 @@ const SPAN: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn show(programs: &Programs, leases: usize) {
-    for pace in [DEFAULT, FAST, PATIENT] {
+    for pace in [DEFAULT, FAST, SPARING] {
         show_at(programs, leases, pace).await;
     }
 }
 
 async fn show_at(programs: &Programs, leases: usize, pace: Pace) {
     title(&format!(
-        "{leases} Leases of {REPLICAS} replicas each, D = {:?}, at rest: what one API server does for each Lease in a minute",
-        pace.duration
+        "{leases} Leases of {REPLICAS} replicas each, D = {:?}, R = {:?}, at rest: what one API server does for each Lease in a minute",
+        pace.duration, pace.renew_period
     ));
     let minutes = SPAN.as_secs_f64() / 60.0;
     for who in BOTH {

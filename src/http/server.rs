@@ -1,4 +1,4 @@
-//! The listener of the pages.
+//! The listener of the pages: connections, methods, limits of size and time.
 
 use std::{
     collections::VecDeque,

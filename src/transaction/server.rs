@@ -1,7 +1,7 @@
 //! The surroundings of a driver: requests to the API server, the term, the clock, and reports.
 //!
 //! Owns the descriptions of requests and of their answers. Whoever implements [`Server`] sends a request once, as described, and
-//! judges nothing: the driver retries.
+//! says whether the reply is a refusal or leaves the outcome open. The driver retries.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Turns the requests of a driver into requests to the API server, and replies into answers.
 //!
-//! Sends each request once. Never passes on a message of the server about a Secret: some quote its values.
+//! Owns which status of a reply is a refusal, and which leaves the outcome open. Sends each request once. Never passes on a message
+//! of the server about a Secret: some quote its values.
 
 use std::{
     cell::RefCell,
