@@ -253,6 +253,11 @@ impl Container {
 
     /// After how long the next turn begins by itself.
     fn rests(&self, turn: &Turn, e: &mut Engine) -> Option<Ns> {
+        // What came in the middle of the turn, too late for it, wakes init again.
+        let told = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty());
+        if told || !self.signals.is_empty() || !self.words.is_empty() {
+            return Some(e.latency(self.node.wake));
+        }
         let now = self.clock().boot(e.now);
         let due = turn.due(now)?;
         // What is due already needs no wake-up.
