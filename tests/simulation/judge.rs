@@ -97,6 +97,8 @@ pub struct Judge {
     pub wait_limit: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
+    /// How long after a request was made its first byte leaves at the latest. An interval counts from the former.
+    pub latest_byte: Ns,
     /// The terms that each one has seen, where that counts.
     sights: Option<Sights>,
     /// Processes that run as leaders.
@@ -224,7 +226,7 @@ impl Judge {
         let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
         if let (Some(sent), Some((before, true))) = (sent, before)
             && waits
-            && sent < before + interval / 10 * 9
+            && sent + self.latest_byte < before + interval / 10 * 9
         {
             self.fail(format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000));
         }

@@ -68,6 +68,7 @@ impl World {
         e.judge.is_task = plan.task.is_some();
         e.judge.walls_differ = [Fault::JumpWall, Fault::Steal].iter().any(|fault| plan.faults.contains(fault));
         e.judge.wait_limit = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
+        e.judge.latest_byte = nodes.iter().map(|node| node.wake).max().unwrap_or_default();
         e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {
             let (timing, lease) = (node.config.timing(), &node.config.lease);
