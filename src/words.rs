@@ -50,6 +50,11 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
+/// A number of things, with the word for one of them.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Defines an enum with the word of each variant beside it, as logs, traces and variables have it.
 macro_rules! worded {
     ($(#[$of_enum:meta])* $visible:vis enum $name:ident {

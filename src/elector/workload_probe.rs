@@ -82,12 +82,13 @@ fn is_older(written: Timestamp, since: Timestamp) -> bool {
 
 async fn look(kind: ProbeKind, probe: FileProbe, since: Timestamp) -> Result<(), String> {
     let permit = looking(kind).try_acquire().map_err(|_| "its file system does not answer")?;
+    let path = probe.path.clone();
     let written = spawn_blocking(move || {
         let _permit = permit;
-        fs::metadata(probe.path).and_then(|file| file.modified())
+        fs::metadata(path).and_then(|file| file.modified())
     });
-    let written =
-        written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
+    let written = written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other));
+    let written = written.map_err(|error| format!("{}: {}", probe.path, words(error)))?;
     let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
     match kind {
         ProbeKind::Readiness if is_older(written, since) => Err("it was written before this start of the program".into()),
@@ -192,7 +193,11 @@ mod tests {
             timeout: Duration::from_secs(20),
             ..Probe::default()
         };
-        assert!(asked(ProbeKind::Readiness, file(None)).await.is_some_and(|failure| failure.contains("No such file")));
+        assert!(
+            asked(ProbeKind::Readiness, file(None))
+                .await
+                .is_some_and(|failure| failure.contains("ready") && failure.contains("No such file"))
+        );
         let written = fs::File::create(&path).unwrap();
         assert_eq!(asked(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);
         let now = clock::timestamp();

@@ -38,7 +38,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{election::RequestError, exit, words::worded};
+use crate::{
+    election::RequestError,
+    exit,
+    words::{counted, worded},
+};
 
 pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
@@ -223,9 +227,9 @@ impl Outcome {
 impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Committed(changes) => write!(f, "committed: {changes} changes"),
+            Self::Committed(changes) => write!(f, "committed: {}", counted(*changes, "change")),
             Self::Nothing => f.write_str("nothing to do"),
-            Self::Recovered(changes) => write!(f, "undone: {changes} changes"),
+            Self::Recovered(changes) => write!(f, "undone: {}", counted(*changes, "change")),
             Self::Refused(why) | Self::NotPermitted(why) | Self::Invalid(why) => f.write_str(why),
             Self::Undone(why) => write!(f, "undone: {why}"),
             Self::Stuck(left) => {

@@ -14,7 +14,7 @@ use crate::{
     election::{record::LeaseRecord, warning},
     elector, exit,
     process::resolve::resolve,
-    words::one_line,
+    words::{counted, one_line},
 };
 
 mod clock;
@@ -157,7 +157,6 @@ impl Report {
 
     /// Prints it, and returns the exit code of what has to be fixed first.
     fn finish(mut self) -> u8 {
-        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let verdict = if self.codes.is_empty() { "a replica can run here" } else { "a replica cannot run here as it should" };
         let (failures, notes) = (counted(self.codes.len(), "failure"), counted(self.notes, "note"));
         let _ = writeln!(self.text, "\n{verdict}: {failures}, {notes}");
