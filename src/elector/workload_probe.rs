@@ -196,7 +196,7 @@ mod tests {
         assert!(
             asked(ProbeKind::Readiness, file(None))
                 .await
-                .is_some_and(|failure| failure.contains("ready") && failure.contains("No such file"))
+                .is_some_and(|failure| failure.contains("tenure-probe") && failure.contains("No such file"))
         );
         let written = fs::File::create(&path).unwrap();
         assert_eq!(asked(ProbeKind::Readiness, file(Some(Duration::from_secs(3600)))).await, None);

@@ -2,8 +2,8 @@
 //!
 //! Carries out the decisions of the [`Agent`](crate::supervision::Agent). One thread, and one poll(2) over signals, an absolute
 //! CLOCK_BOOTTIME timer, the link to the elector, NOTIFY_SOCKET, and the children that are about to execute. It never waits for
-//! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 1 ms to see that a
-//! signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
+//! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 10 ms to see
+//! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
 //!
 //! - [`event_loop`] is the loop, and [`timer`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
 //!   [`roles`] tells a running workload its role.

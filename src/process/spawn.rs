@@ -44,7 +44,7 @@ use crate::{
 mod child;
 mod handling;
 
-use handling::StatusFiles;
+use handling::{Handling, StatusFiles};
 
 /// A program with its arguments and its whole environment, ready for execve.
 #[derive(Clone, Debug)]
@@ -296,11 +296,11 @@ pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> 
     fork(&child::Plan::Continue { pids, not_after })
 }
 
-/// Tells whether a process has a handler for a signal (`SigCgt` in /proc/PID/status), or blocks it (`SigBlk`) to read it from a
-/// signalfd. False if /proc cannot tell. Takes a millisecond if the signal is blocked.
+/// Tells whether a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it from
+/// a signalfd. False if /proc cannot tell. Takes ten milliseconds if the signal is blocked and the process does not sleep.
 #[must_use]
 pub fn handles(pid: Pid, signal: Signal) -> bool {
-    StatusFiles::of(pid).handles(signal)
+    StatusFiles::of(pid).handling(signal) != Handling::No
 }
 
 impl Spawning {

@@ -14,7 +14,7 @@ use nix::{
 
 use super::{
     Failure, Outcome, ProcessGroup, RoleSignal, Setup, Step,
-    handling::{Receipt, StatusFiles},
+    handling::{Handling, Receipt, StatusFiles},
 };
 use crate::{
     config::Signal,
@@ -203,7 +203,7 @@ fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
 /// Returns when the process handles the signal, or it is too late.
 fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<(), Failure> {
     let (mut pause, _) = PAUSES;
-    while !is_late(not_after)? && !files.handles(signal) {
+    while !is_late(not_after)? && files.handling(signal) != Handling::Yes {
         pause = wait(pause);
     }
     Ok(())

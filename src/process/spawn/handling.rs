@@ -15,8 +15,36 @@ use crate::{
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
 
+/// How often a process is looked at that blocks the signal and runs. One that forks does so for less than that many milliseconds.
+const LOOKS: u32 = 10;
+
 /// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
 const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
+
+/// Whether a process handles a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handling {
+    Yes,
+    No,
+    /// It blocks the signal, and may be waiting for a child that it has forked, or for a disk.
+    Unclear,
+}
+
+/// What a process does about a signal, at one look. One that forks blocks every signal until its child has executed, and does not
+/// sleep meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocking {
+    /// It has a handler.
+    Handler,
+    /// It blocks the signal and sleeps, as in a wait for a signalfd.
+    Asleep,
+    /// It blocks the signal and runs.
+    Runs,
+    /// It blocks the signal, and waits in the kernel for what no signal interrupts.
+    Waits,
+    /// The signal is neither handled nor blocked.
+    No,
+}
 
 /// The state of a signal that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +70,24 @@ impl StatusFiles {
         Self { status: file("status"), stat: file("stat") }
     }
 
-    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. False if /proc cannot tell.
-    ///
-    /// A process that forks may block every signal for a moment, hence the second look. A signal that is ignored by default is
-    /// not counted as blocked: it would seem to be received.
-    pub(super) fn handles(&self, signal: Signal) -> bool {
-        let has = |set| read(&self.status, &mut [0; ENOUGH]).is_some_and(|status| has(status, set, signal));
-        let blocks = || has(b"SigBlk:") && !has(b"SigIgn:") && !signal.is_ignored_by_default();
-        has(b"SigCgt:")
-            || blocks() && {
+    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. Takes at most
+    /// [`LOOKS`] milliseconds.
+    pub(super) fn handling(&self, signal: Signal) -> Handling {
+        let mut handling = Handling::Yes;
+        for look in 0..LOOKS {
+            if look > 0 {
                 child::wait(1);
-                blocks()
             }
+            let mut buffer = [0; ENOUGH];
+            let seen = read(&self.status, &mut buffer).map_or(Blocking::No, |status| blocking(status, signal));
+            match seen {
+                Blocking::Handler | Blocking::Asleep => return Handling::Yes,
+                Blocking::No => return Handling::No,
+                Blocking::Waits => handling = Handling::Unclear,
+                Blocking::Runs => {}
+            }
+        }
+        handling
     }
 
     /// Returns the state of the signal.
@@ -89,6 +123,22 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         libc::close(file);
     }
     buffer.get(..length)
+}
+
+/// Reads from a status what a process does about a signal. One that is ignored by default is not counted as blocked: it would
+/// seem to be received.
+fn blocking(status: &[u8], signal: Signal) -> Blocking {
+    if has(status, b"SigCgt:", signal) {
+        return Blocking::Handler;
+    }
+    if !has(status, b"SigBlk:", signal) || has(status, b"SigIgn:", signal) || signal.is_ignored_by_default() {
+        return Blocking::No;
+    }
+    match status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"State:\t")?.first()) {
+        Some(b'S') => Blocking::Asleep,
+        Some(b'R') => Blocking::Runs,
+        Some(_) | None => Blocking::Waits,
+    }
 }
 
 /// Tells whether the signal, or SIGKILL, is still pending.
@@ -137,6 +187,22 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_blocks_a_signal_while_it_forks_is_told_from_one_that_waits_for_it() {
+        let own = 1_u64 << (libc::SIGUSR1 - 1);
+        let seen = |state: &str, [blocked, ignored, caught]: [u64; 3]| {
+            let sets = format!("SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}");
+            blocking(format!("Name:\tx\nState:\t{state} (x)\n{sets}\n").as_bytes(), Signal(libc::SIGUSR1))
+        };
+
+        assert_eq!(["S", "R", "D"].map(|state| seen(state, [own, 0, own])), [Blocking::Handler; 3]);
+        assert_eq!(seen("S", [own, 0, 0]), Blocking::Asleep);
+        assert_eq!(seen("R", [own, 0, 0]), Blocking::Runs);
+        assert_eq!(seen("D", [own, 0, 0]), Blocking::Waits, "as for the child of a vfork");
+        assert_eq!(["S", "R", "D"].map(|state| seen(state, [own, own, 0])), [Blocking::No; 3]);
+        assert_eq!(["S", "R", "D"].map(|state| seen(state, [0; 3])), [Blocking::No; 3]);
+    }
+
+    #[test]
     fn a_process_that_is_stopped_or_dying_takes_no_signal_whatever_its_name_is() {
         let takes_none = |state: &str, flags: u64| {
             takes_none(format!("7 (a) T (b) {state} 1 7 7 0 -1 {} 9 0 9 0 9\n", 0x0040_0100 | flags).as_bytes())
@@ -149,15 +215,15 @@ mod tests {
     #[test]
     fn what_cannot_be_read_handles_nothing_and_has_taken_nothing() {
         let (own, nobody) = (StatusFiles::of(Pid::this()), StatusFiles::of(Pid::from_raw(0)));
-        assert!(own.handles(Signal(libc::SIGSEGV)), "as Rust's runtime does");
+        assert_eq!(own.handling(Signal(libc::SIGSEGV)), Handling::Yes, "as Rust's runtime does");
         let thread = StatusFiles::of(nix::unistd::gettid());
-        assert!(!thread.handles(Signal(libc::SIGUSR2)));
+        assert_eq!(thread.handling(Signal(libc::SIGUSR2)), Handling::No);
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).unwrap();
-        assert!(thread.handles(Signal(libc::SIGUSR2)), "it may read it from a signalfd");
+        assert_eq!(thread.handling(Signal(libc::SIGUSR2)), Handling::Yes, "it may read it from a signalfd");
         for nothing in [libc::SIGWINCH, libc::SIGPIPE] {
-            assert!(!thread.handles(Signal(nothing)), "{nothing}: it is ignored once it is not blocked");
+            assert_eq!(thread.handling(Signal(nothing)), Handling::No, "{nothing}: it is ignored once it is not blocked");
         }
-        assert!(!own.handles(Signal(libc::SIGPIPE)) && !nobody.handles(Signal(libc::SIGSEGV)));
+        assert_eq!((own.handling(Signal(libc::SIGPIPE)), nobody.handling(Signal(libc::SIGSEGV))), (Handling::No, Handling::No));
         before.thread_set_mask().unwrap();
         assert_eq!(
             (own.receipt(Signal(libc::SIGWINCH)), nobody.receipt(Signal(libc::SIGWINCH))),
