@@ -118,7 +118,8 @@ impl Seen {
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
             self.status.as_deref().map(|status| bounded(&visible(status)).into_owned()).unwrap_or_default(),
-            bounded(&visible(&self.candidates.iter().filter_map(named).collect::<Vec<_>>().join(", "))).into_owned(),
+            bounded(&visible(&self.candidates.iter().filter_map(|one| named(one, self.now)).collect::<Vec<_>>().join(", ")))
+                .into_owned(),
         ]
     }
 
@@ -159,12 +160,15 @@ pub(super) fn candidates(object: &Value) -> Vec<Value> {
 }
 
 /// A candidate in a table.
-fn named(candidate: &Value) -> Option<String> {
+fn named(candidate: &Value, now: Timestamp) -> Option<String> {
     let identity = candidate["identity"].as_str()?;
     let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
-    let state = match (&candidate["ready"], &candidate["backoffUntil"]) {
-        (Value::Bool(true), Value::String(until)) => format!(" (backs off until {until})"),
-        (Value::Bool(true), _) => String::new(),
+    // The annotation may be older than that.
+    let backoff =
+        candidate["backoffUntil"].as_str().and_then(|until| until.parse().ok()).filter(|until: &Timestamp| *until > now);
+    let state = match (&candidate["ready"], backoff) {
+        (Value::Bool(true), Some(until)) => format!(" (backs off until {})", to_the_second(until)),
+        (Value::Bool(true), None) => String::new(),
         _ => " (not ready)".into(),
     };
     Some(format!("{name}{state}"))
@@ -413,17 +417,18 @@ mod tests {
         lease["metadata"]["annotations"] = json!({
             "candidate.tenure.dev/1": entry("a_1", true), "candidate.tenure.dev/2": entry("b_2", true),
             "candidate.tenure.dev/3": entry("c\u{1b}_3", false), "candidate.tenure.dev/4": "nonsense",
-            "candidate.tenure.dev/5": json!({ "identity": "d_5", "ready": true, "backoffUntil": "2026-01-01T00:00:30Z" }).to_string(),
+            "candidate.tenure.dev/5": json!({ "identity": "d_5", "ready": true, "backoffUntil": "2026-01-01T00:00:30.250000Z" }).to_string(),
+            "candidate.tenure.dev/6": json!({ "identity": "e_6", "ready": true, "backoffUntil": "2026-01-01T00:00:09Z" }).to_string(),
         });
         let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
         let text = said(Output::Table, &seen, false);
         assert!(
             text.contains("CANDIDATES\n")
-                && text.contains("   b, c\u{fffd} (not ready), d (backs off until 2026-01-01T00:00:30Z)\n"),
+                && text.contains("   b, c\u{fffd} (not ready), d (backs off until 2026-01-01T00:00:30Z), e\n"),
             "{text}"
         );
         let identities: Vec<_> = seen.candidates.iter().map(|candidate| &candidate["identity"]).collect();
-        assert_eq!(identities, ["b_2", "c\u{1b}_3", "d_5"]);
+        assert_eq!(identities, ["b_2", "c\u{1b}_3", "d_5", "e_6"]);
     }
 
     #[test]
