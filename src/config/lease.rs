@@ -53,7 +53,8 @@ pub struct LeaseConfig {
     /// A preference that gives this replica its priority.
     pub prefer: Prefer,
     /// How long a ready standby waits before it asks a leader of a lower priority to hand over: for so long the standby has been
-    /// ready, and the leader has led. At least 1s. null: a leader keeps its Lease. It needs `lease.prefer` or `lease.priority`.
+    /// ready, and the leader has led. At least 1s. null: a leader keeps its Lease. It needs `lease.prefer`, or a
+    /// `lease.priority` on each replica, also where that is 0.
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<Span>")]
     pub preempt: Option<Duration>,

@@ -74,7 +74,9 @@ impl Judge {
     pub fn changed(&mut self, slot: Slot, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
         let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
         let released = emptied || state_of(after) == Some(LeaseState::Resting);
-        if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
+        // A release of another slot, of an earlier term, may come late.
+        let runs = |((other, _), running): &(&(Who, i32), &Running)| *other == who && self.slot_of(running.token) == slot;
+        if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(runs) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
         // A client-go replica may write anything.
