@@ -96,7 +96,7 @@ impl Write<'_> {
             (lease.as_str(), acquired.as_str(), *transitions) == (uid, old.text("acquireTime"), old.transitions())
         });
         if !mine {
-            return Some("empties what its last term has not acquired");
+            return Some("empties what its last term there has not acquired");
         }
         match new.state() {
             Some(LeaseState::Released) => {}

@@ -116,7 +116,7 @@ pub struct Judge {
     /// S of the last extension that each elector sent to its init, and when it sent it.
     extended: BTreeMap<Who, (Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
-    held: BTreeMap<Who, Held>,
+    held: BTreeMap<(Who, Slot), Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// Since when the workload of each one has been ready, as far as its elector knows.
@@ -257,7 +257,8 @@ impl Judge {
         }
         // Whoever began later is the one who may not have known of the other.
         let (later, earlier) = if theirs.token > new.token { (other, who) } else { (who, other) };
-        let held = self.sights.as_ref().zip(self.held.get(&earlier));
+        let slot = self.slot_of(theirs.token.min(new.token));
+        let held = self.sights.as_ref().zip(self.held.get(&(earlier, slot)));
         let unseen = held.is_some_and(|(sights, (uid, acquired, _))| sights.is_stranger(later, uid, acquired));
         (later != earlier && (unseen || theirs.unseen)).then_some(Uncovered::Unseen)
     }
@@ -281,9 +282,9 @@ impl Judge {
         }
         let original = *self.copies.get(&original).unwrap_or(&original);
         self.copies.insert(copy, original);
-        if let Some(held) = self.held.get(&original).cloned() {
-            self.held.insert(copy, held);
-        }
+        let held: Vec<_> = self.held.iter().filter(|((who, _), _)| *who == original).collect();
+        let held: Vec<_> = held.into_iter().map(|((_, slot), held)| ((copy, *slot), held.clone())).collect();
+        self.held.extend(held);
         if let Some(since) = self.ready.get(&original).copied() {
             self.ready.insert(copy, since);
         }

@@ -94,7 +94,7 @@ impl Judge {
             interval: self.interval,
             is_task: self.is_task,
             now,
-            held: self.held.get(&who),
+            held: self.held.get(&(who, slot)),
         };
         if let Some(wrong) = write.wrong() {
             self.fail(format!("{who} has written a record that {wrong}"));
@@ -222,7 +222,7 @@ impl Judge {
     /// An elector has begun a term.
     pub fn told(&mut self, who: Who, term: Term, info: &TermInfo) {
         self.terms += 1;
-        self.held.insert(who, (info.uid.clone(), info.acquired_at.clone(), info.transitions));
+        self.held.insert((who, info.slot), (info.uid.clone(), info.acquired_at.clone(), info.transitions));
         let token = info.token.parse().ok();
         let before = self.told.get(&who).map(|(before, _)| *before);
         if before.is_some_and(|before| term <= before) {
