@@ -297,7 +297,7 @@ pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> 
 }
 
 /// Tells whether a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it from
-/// a signalfd. False if /proc cannot tell. Takes ten milliseconds if the signal is blocked and the process does not sleep.
+/// a signalfd. False if /proc cannot tell. Takes up to ten milliseconds if the signal is blocked.
 #[must_use]
 pub fn handles(pid: Pid, signal: Signal) -> bool {
     StatusFiles::of(pid).handling(signal) != Handling::No

@@ -97,6 +97,8 @@ pub struct Judge {
     pub wait_limit: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
+    /// When the request was sent that is carried out now.
+    pub sent: Ns,
     /// How long after a request was made its first byte leaves at the latest. An interval counts from the former.
     pub latest_byte: Ns,
     /// The terms that each one has seen, where that counts.

@@ -331,6 +331,7 @@ impl World {
 
     fn commit(&mut self, who: Who, identity: &str, sent: Ns, slot: Slot, request: &Request) -> Answer {
         let before = self.server.version();
+        self.e.judge.sent = sent;
         let (until, admission) = self.road(who.replica).admission;
         let admission = if self.e.now < until { admission } else { Admission::Sound };
         let answer = self.server.carry_out(slot, who, identity, request, admission, &mut self.e);

@@ -2,12 +2,16 @@
 //!
 //! Owns reading the two files that say it. System calls only, no allocation: they are read between fork and the child's end.
 
-use std::ffi::{CStr, CString};
+use std::{
+    ffi::{CStr, CString},
+    time::Duration,
+};
 
 use nix::unistd::Pid;
 
 use super::child;
 use crate::{
+    clock,
     config::Signal,
     process::{kill, scan::stat_fields},
 };
@@ -15,8 +19,8 @@ use crate::{
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
 
-/// How often a process is looked at that blocks the signal and runs. One that forks does so for less than that many milliseconds.
-const LOOKS: u32 = 10;
+/// For how long a process is looked at that blocks the signal and does not sleep. One that forks runs for less than that.
+const LOOKING: Duration = Duration::from_millis(10);
 
 /// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
 const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
@@ -36,7 +40,7 @@ pub(super) enum Handling {
 enum Blocking {
     /// It has a handler.
     Handler,
-    /// It blocks the signal and sleeps, as in a wait for a signalfd.
+    /// It blocks the signal and sleeps, as in a wait for a signalfd. A look may also see it asleep for a moment while it forks.
     Asleep,
     /// It blocks the signal and runs.
     Runs,
@@ -70,24 +74,26 @@ impl StatusFiles {
         Self { status: file("status"), stat: file("stat") }
     }
 
-    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. Takes at most
-    /// [`LOOKS`] milliseconds.
+    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. Takes no longer than
+    /// [`LOOKING`] and one wake-up.
     pub(super) fn handling(&self, signal: Signal) -> Handling {
-        let mut handling = Handling::Yes;
-        for look in 0..LOOKS {
-            if look > 0 {
-                child::wait(1);
-            }
+        let (enough, mut handling, mut slept) = (clock::boot() + LOOKING, Handling::Yes, false);
+        loop {
             let mut buffer = [0; ENOUGH];
             let seen = read(&self.status, &mut buffer).map_or(Blocking::No, |status| blocking(status, signal));
             match seen {
-                Blocking::Handler | Blocking::Asleep => return Handling::Yes,
+                Blocking::Handler => return Handling::Yes,
+                Blocking::Asleep if slept => return Handling::Yes,
                 Blocking::No => return Handling::No,
                 Blocking::Waits => handling = Handling::Unclear,
-                Blocking::Runs => {}
+                Blocking::Asleep | Blocking::Runs => {}
             }
+            slept = seen == Blocking::Asleep;
+            if clock::boot() >= enough {
+                return handling;
+            }
+            child::wait(1);
         }
-        handling
     }
 
     /// Returns the state of the signal.
@@ -135,7 +141,8 @@ fn blocking(status: &[u8], signal: Signal) -> Blocking {
         return Blocking::No;
     }
     match status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"State:\t")?.first()) {
-        Some(b'S') => Blocking::Asleep,
+        // A main thread that has ended is Z while others run.
+        Some(b'S' | b'Z') => Blocking::Asleep,
         Some(b'R') => Blocking::Runs,
         Some(_) | None => Blocking::Waits,
     }
@@ -195,7 +202,7 @@ mod tests {
         };
 
         assert_eq!(["S", "R", "D"].map(|state| seen(state, [own, 0, own])), [Blocking::Handler; 3]);
-        assert_eq!(seen("S", [own, 0, 0]), Blocking::Asleep);
+        assert_eq!(["S", "Z"].map(|state| seen(state, [own, 0, 0])), [Blocking::Asleep; 2]);
         assert_eq!(seen("R", [own, 0, 0]), Blocking::Runs);
         assert_eq!(seen("D", [own, 0, 0]), Blocking::Waits, "as for the child of a vfork");
         assert_eq!(["S", "R", "D"].map(|state| seen(state, [own, own, 0])), [Blocking::No; 3]);

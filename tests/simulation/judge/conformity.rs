@@ -74,8 +74,11 @@ impl Judge {
     pub fn changed(&mut self, slot: Slot, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
         let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
         let released = emptied || state_of(after) == Some(LeaseState::Resting);
-        // A release of another slot, of an earlier term, may come late.
-        let runs = |((other, _), running): &(&(Who, i32), &Running)| *other == who && self.slot_of(running.token) == slot;
+        // A release of another slot, sent before this term was acquired, may come late.
+        let is_earlier = |token| self.writes.iter().any(|(version, sent)| *version == token && self.sent < *sent);
+        let runs = |((other, _), Running { token, .. }): &(&(Who, i32), &Running)| {
+            *other == who && !(self.slot_of(*token) != slot && is_earlier(*token))
+        };
         if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(runs) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }

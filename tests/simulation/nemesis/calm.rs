@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure::{election::writes::PAUSED, link::Slot};
 
 use super::{FOREVER, Hang, MOST_SLOTS};
-use crate::{container::Moment, world::World};
+use crate::{container::Moment, plan::Pace, world::World};
 
 impl World {
     /// Ends all faults for good.
@@ -18,10 +18,11 @@ impl World {
         }
         for replica in &mut self.replicas {
             replica.road.mend();
-            if self.plan.slots > 1 {
+            if self.plan.slots > 1 && self.plan.pace != Pace::Steady {
                 // Replicas whose programs end at once take the slot that one of them has just given back. None lives for long
                 // enough to take another that nobody gave back.
                 replica.node.habits.exits = 0.0;
+                replica.container.iter_mut().for_each(|container| container.node.habits.exits = 0.0);
             }
             // A suspended node wakes by itself.
             if let Some(container) = replica.container.as_mut().filter(|container| !container.sleeps(self.e.now)) {
