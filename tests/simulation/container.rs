@@ -49,7 +49,7 @@ pub struct Container {
     /// Until when.
     frozen_until: Ns,
     /// When it last went on after that.
-    pub went_on: Ns,
+    went_on: Ns,
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
     /// The elector dies beside it before the step of this number.

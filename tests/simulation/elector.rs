@@ -41,6 +41,8 @@ pub struct ElectorProcess {
     pub watch: u64,
     turn: Option<Turn>,
     is_up: bool,
+    /// Since when too many messages wait for init.
+    crowded: Option<Ns>,
     frozen: bool,
     frozen_until: Ns,
     /// When the elector will be stopped, and for how long.
@@ -82,6 +84,7 @@ impl ElectorProcess {
             watch: 0,
             turn: None,
             is_up: false,
+            crowded: None,
             frozen: false,
             frozen_until: 0,
             freeze_before: None,

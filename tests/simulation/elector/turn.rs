@@ -46,10 +46,13 @@ impl Container {
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
-        // Only messages of earlier turns count: a turn after a long freeze may send many at once. An init that is stopped, or
-        // was a moment ago, has not read them, and what was seen of the Lease goes on to the next elector.
+        // An init that is stopped reads nothing, and what was seen of the Lease goes on to the next elector. A turn after a long
+        // silence may send many messages at once.
+        let is_stopped = self.is_stopped();
+        let Some(elector) = self.runner(pid) else { return };
         let waiting = elector.to_init.len();
-        if waiting > 2 * ROOM && !self.is_stopped() && e.now > self.went_on + S {
+        elector.crowded = (waiting > 2 * ROOM && !is_stopped).then(|| elector.crowded.unwrap_or(e.now));
+        if elector.crowded.is_some_and(|since| e.now > since + S) {
             e.judge.fail(format!("{}: {waiting} messages wait for init", self.who));
         }
         let Some(turn) = self.go_on(pid, e) else { return };
