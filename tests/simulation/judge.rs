@@ -223,7 +223,9 @@ impl Judge {
         else {
             return;
         };
-        let (waits, rests) = replica.keeps.unwrap_or_default();
+        let (_, rests) = replica.keeps.unwrap_or_default();
+        // One that does not wait after a crash may take the Lease, fail before its run begins, and release it for the others.
+        let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
         let sent = self.writes.iter().find(|(version, _)| *version == token).map(|(_, sent)| *sent);
         let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
         if let (Some(sent), Some((before, true))) = (sent, before)
