@@ -1,7 +1,7 @@
 //! Pages over HTTP, to be read only.
 //!
-//! Owns the listener, the answers, and `page.html`, the page for people. Never decides anything and never delays the elector: it reads what the elector's loop last
-//! wrote into [`Health`], on the same thread, with limits on connections, time and size.
+//! Owns the listener, the answers, and `page.html`, the page for people. Never decides anything and never delays the elector: it
+//! reads what the elector's loop last wrote into [`Health`], on the same thread, with limits on connections, time and size.
 //!
 //! | path | 200 | 503 |
 //! |---|---|---|

@@ -117,7 +117,7 @@ pub struct Judge {
     told: BTreeMap<Who, (Term, u64)>,
     /// S of the last extension that each elector sent to its init, and when it sent it.
     extended: BTreeMap<Who, (Term, Instant, Instant)>,
-    /// uid, acquireTime and leaseTransitions of each one's last term.
+    /// uid, acquireTime and leaseTransitions of each one's last term in each slot.
     held: BTreeMap<(Who, Slot), Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
@@ -226,7 +226,7 @@ impl Judge {
         let (_, rests) = replica.keeps.unwrap_or_default();
         // One that does not wait after a crash may take the Lease, fail before its run begins, and release it for the others.
         let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
-        let sent = self.writes.iter().find(|(version, _)| *version == token).map(|(_, sent)| *sent);
+        let sent = self.sent_as(token);
         let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
         if let (Some(sent), Some((before, true))) = (sent, before)
             && waits
@@ -319,6 +319,11 @@ impl Judge {
     /// How many inits hang permanently.
     pub fn hanging(&self) -> usize {
         self.hung.iter().count()
+    }
+
+    /// When the write was sent that has this version, if it is one of the latest.
+    fn sent_as(&self, version: u64) -> Option<Ns> {
+        self.writes.iter().find(|(latest, _)| *latest == version).map(|(_, sent)| *sent)
     }
 
     /// Returns the slot of the Lease whose version this token is.

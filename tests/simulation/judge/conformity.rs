@@ -75,7 +75,7 @@ impl Judge {
         let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
         let released = emptied || state_of(after) == Some(LeaseState::Resting);
         // A release of another slot, sent before this term was acquired, may come late.
-        let is_earlier = |token| self.writes.iter().any(|(version, sent)| *version == token && self.sent < *sent);
+        let is_earlier = |token| self.sent_as(token).is_some_and(|acquired| self.sent < acquired);
         let runs = |((other, _), Running { token, .. }): &(&(Who, i32), &Running)| {
             *other == who && !(self.slot_of(*token) != slot && is_earlier(*token))
         };
@@ -234,7 +234,7 @@ impl Judge {
         if let Some(token) = token {
             self.told.insert(who, (term, token));
         }
-        let sent = self.writes.iter().find(|(version, _)| Some(*version) == token).map(|(_, sent)| *sent);
+        let sent = token.and_then(|token| self.sent_as(token));
         if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who))
             && sent < *ended
         {
