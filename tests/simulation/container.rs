@@ -64,6 +64,8 @@ pub struct Container {
     /// The term's page, which the workload may read.
     page: TermStatus,
     alarm: Alarm,
+    /// A deadline that had passed at the end of the last turn, and of how many before it.
+    passed: (Option<Instant>, u32),
     signals: VecDeque<i32>,
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
@@ -71,6 +73,8 @@ pub struct Container {
     main: Option<i32>,
     /// The outcome of its start, once that is known and until init hears of it.
     outcome: Option<Outcome>,
+    /// The main process that was reaped last never ran, because its term was over before.
+    never_ran: bool,
     /// The child that tells the workload its role, and the mark that it sets before.
     teller: Option<(i32, Option<u64>)>,
     /// A mark was set for the next question.
@@ -129,10 +133,12 @@ impl Container {
             void: None,
             page: TermStatus::NONE,
             alarm: Alarm::off(),
+            passed: (None, 0),
             signals: VecDeque::new(),
             undead: Vec::new(),
             main: None,
             outcome: None,
+            never_ran: false,
             teller: None,
             is_marked: false,
             answered: None,
@@ -252,10 +258,11 @@ impl Container {
     }
 
     /// After how long the next turn begins by itself.
-    fn rests(&self, turn: &Turn, e: &mut Engine) -> Option<Ns> {
+    fn rests(&mut self, turn: &Turn, e: &mut Engine) -> Option<Ns> {
+        self.judge_deadline(turn, e);
         // What came in the middle of the turn, too late for it, wakes init again.
         let told = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty());
-        if told || !self.signals.is_empty() || !self.words.is_empty() {
+        if told || !self.signals.is_empty() || turn.listens() && !self.words.is_empty() {
             return Some(e.latency(self.node.wake));
         }
         let now = self.clock().boot(e.now);

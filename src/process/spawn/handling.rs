@@ -171,9 +171,15 @@ fn has(status: &[u8], name: &[u8], signal: Signal) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nix::sys::signal::{SigSet, SigmaskHow};
+    use std::{os::unix::process::CommandExt, process::Command};
+
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal as Kill, killpg};
 
     use super::*;
+
+    fn pid_of(id: u32) -> Pid {
+        Pid::from_raw(i32::try_from(id).unwrap())
+    }
 
     #[test]
     fn the_sets_of_a_status_are_read_signal_by_signal() {
@@ -207,6 +213,18 @@ mod tests {
         assert_eq!(seen("D", [own, 0, 0]), Blocking::Waits, "as for the child of a vfork");
         assert_eq!(["S", "R", "D"].map(|state| seen(state, [own, own, 0])), [Blocking::No; 3]);
         assert_eq!(["S", "R", "D"].map(|state| seen(state, [0; 3])), [Blocking::No; 3]);
+    }
+
+    #[test]
+    fn a_shell_that_forks_all_the_time_is_never_taken_for_one_that_waits_for_the_signal() {
+        let mut shell = Command::new("sh").args(["-c", "while :; do /bin/true; done"]).process_group(0).spawn().unwrap();
+        let files = StatusFiles::of(pid_of(shell.id()));
+
+        let seen: Vec<_> = (0..5_000).map(|_| files.handling(Signal(libc::SIGUSR1))).collect();
+
+        killpg(pid_of(shell.id()), Kill::SIGKILL).unwrap();
+        shell.wait().unwrap();
+        assert_eq!(seen.iter().filter(|seen| **seen == Handling::Yes).count(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tenure::{
     link::{Exit, InitialState, Reason, Then, ToElector, ToInit},
     role::Role,
     supervision::{
-        self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
+        self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus, Turn,
     },
     time::Instant,
 };
@@ -107,6 +107,7 @@ impl supervision::Container for Init<'_> {
         let is_main = container.main.take_if(|main| *main == pid).is_some();
         if is_main {
             container.fuse.is_reaped = container.fuse.victim == Some(pid);
+            container.never_ran = matches!(container.outcome, Some(Err(NotSpawned::Late)));
         }
         container.teller.take_if(|(teller, _)| *teller == pid);
         let started = if is_main { container.outcome.take() } else { Some(Ok(())) };
@@ -214,6 +215,7 @@ impl supervision::Container for Init<'_> {
                 let habits = &container.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.info?, launch.not_after))) {
                     Some((info, not_after)) => {
+                        container.judge_fuse("forks", e);
                         let pid = container.tree.fork(info.token, not_after, container.fuse.is_armed(), habits, e);
                         e.note(container.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
@@ -221,6 +223,7 @@ impl supervision::Container for Init<'_> {
                     None => container.tree.fork_standby(habits, e),
                 };
                 (container.main, container.outcome, container.answered) = (Some(pid), None, None);
+                container.never_ran = false;
                 pid
             }
             Program::Helper { kind, role, told, not_after, fused } => {
@@ -248,6 +251,7 @@ impl supervision::Container for Init<'_> {
                 return Ok(None);
             }
             Order::Signal { pid, not_after: Some(not_after), mark, .. } => {
+                container.judge_fuse("promotes", e);
                 let child = container.tree.promote(pid, token, not_after, habits, e);
                 e.note(container.who, || format!("forks pid {child} to promote {pid} not after {not_after:?}"));
                 (child, mark)
@@ -264,6 +268,7 @@ impl supervision::Container for Init<'_> {
                 return Ok(None);
             }
             Order::Resume { not_after } => {
+                container.judge_fuse("continues", e);
                 let frozen = container.tree.frozen(false, habits, e).ok_or("the workload is not frozen any more")?;
                 let child = container.tree.resume(frozen, token, not_after, habits, e);
                 e.note(container.who, || format!("forks pid {child} to continue it, not after {not_after:?}"));
@@ -347,16 +352,18 @@ impl supervision::Container for Init<'_> {
 
 /// What init may not do, whatever the order of its steps is.
 impl Container {
-    /// An answer of the workload counts, and what the kernel killed at H did not end by itself.
+    /// An answer of the workload counts. What the kernel killed at H, or what never ran, did not end by itself.
     fn judge_word(&self, message: &ToElector, e: &mut Engine) {
+        let other =
+            if self.fuse.is_reaped { Some("the fuse has killed") } else { self.never_ran.then_some("was too late to run") };
         let ToElector::Stopping { reason, .. } = message else {
-            if matches!(message, ToElector::Restarting { .. }) && self.fuse.is_reaped {
-                e.judge.fail(format!("{} restarts what the fuse has killed", self.who));
+            if let (ToElector::Restarting { .. }, Some(other)) = (message, other) {
+                e.judge.fail(format!("{} restarts what {other}", self.who));
             }
             return;
         };
-        if *reason == Reason::Exited && self.fuse.is_reaped {
-            e.judge.fail(format!("{} says that what the fuse has killed has ended by itself", self.who));
+        if let (Reason::Exited, Some(other)) = (reason, other) {
+            e.judge.fail(format!("{} says that what {other} has ended by itself", self.who));
         }
         let unread = |answered: Ns| {
             let idle = answered.max(self.suspended_until).max(self.went_on);
@@ -364,6 +371,24 @@ impl Container {
         };
         if *reason == Reason::NotAcknowledged && self.main.is_some() && self.answered.is_some_and(unread) {
             e.judge.fail(format!("{} does not hear that its workload leads, as that has said", self.who));
+        }
+    }
+
+    /// The kernel kills a leader at H from its first instant on (law 3).
+    fn judge_fuse(&self, what: &str, e: &mut Engine) {
+        if !self.fuse.is_armed() {
+            e.judge.fail(format!("{} {what} a leader before the fuses are set", self.who));
+        }
+    }
+
+    /// A deadline that has passed is acted on in the next turn.
+    pub(super) fn judge_deadline(&mut self, turn: &Turn, e: &mut Engine) {
+        let now = self.clock().boot(e.now);
+        let passed = turn.due(now).filter(|due| *due < now);
+        let again = passed.is_some() && passed == self.passed.0;
+        self.passed = (passed, if again { self.passed.1 + 1 } else { 0 });
+        if self.passed.1 > 2 {
+            e.judge.fail(format!("{} ends turn after turn, and does not act on {:?}, which has passed", self.who, self.passed.0));
         }
     }
 

@@ -169,6 +169,8 @@ impl Judge {
         });
         let history = self.histories.entry(slot).or_default();
         if reign != history.reign.0 {
+            let stays = |holder: &str| matches!(&reign, Some([_, name, _]) if name.is_empty() || name == holder);
+            self.given_up.retain(|who, _| self.replicas.get(who.replica).is_some_and(|replica| stays(&replica.identity)));
             (history.reign, history.reigns) = ((reign, version), now);
         }
         let same = before.zip(lease).is_some_and(|(before, lease)| before["spec"] == lease["spec"]);
@@ -246,6 +248,10 @@ impl Judge {
         {
             self.fail(format!("{who} leads {} ms too soon after {failures} failed terms", (until - sent) / 1_000_000));
         }
+        let given_up = self.given_up.remove(&who).filter(|_| !is_named);
+        if let Some((sent, until)) = sent.zip(given_up).filter(|(sent, until)| sent < until) {
+            self.fail(format!("{who} takes what it gave up {} ms too soon", (until - sent) / 1_000_000));
+        }
     }
 
     /// An elector ends a term for this reason.
@@ -255,7 +261,14 @@ impl Judge {
 
     /// Init has proved to the elector that the workload of a term is gone, which ended so.
     pub fn proves(&mut self, who: Who, term: Term, exit: Option<Exit>, now: Ns) {
-        if !self.ending.get(&who).is_some_and(|reason| reason.is_failure(exit)) {
+        let Some(reason) = self.ending.get(&who).copied() else { return };
+        let Replica { identity, duration, .. } = &self.replicas[who.replica];
+        let reign = self.histories.get(&Slot::default()).and_then(|history| history.reign.0.as_ref());
+        // Another slot of a pool may be taken at once, and so may what another has had in the meantime.
+        if !(reason.is_loss() || self.is_pool) && reign.is_some_and(|[_, holder, _]| holder == identity) {
+            self.given_up.insert(who, now + duration);
+        }
+        if !reason.is_failure(exit) {
             return;
         }
         let before = self.failed.get(&who).map_or(0, |(last, failures, _)| failures - u32::from(*last == term));

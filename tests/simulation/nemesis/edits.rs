@@ -80,6 +80,7 @@ impl World {
         names.push("stranger".into());
         let name = names[self.e.rng.usize(..names.len())].clone();
         let (time, duration) = (stamp(self.e.now), self.plan.longest / S);
+        self.e.judge.walls_differ = true;
         self.edit("another holder", |lease| {
             let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
             let spec = &mut lease["spec"];
