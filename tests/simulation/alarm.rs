@@ -1,5 +1,7 @@
 //! When a process next has something to do, with as few events as possible.
 
+use tenure::time::Instant;
+
 use crate::clock::Ns;
 
 /// See the module. Events that were scheduled are not cancelled; one that comes too early is ignored.
@@ -9,6 +11,23 @@ pub struct Alarm {
     wanted: Ns,
     /// Scheduled events, the next one last.
     asked: Vec<Ns>,
+}
+
+/// A deadline that has passed, and over how many turns.
+#[derive(Clone, Debug, Default)]
+pub struct Overdue {
+    at: Option<Instant>,
+    turns: u32,
+}
+
+impl Overdue {
+    /// A turn has ended at `now`, after which `due` is the next deadline. True if turn after turn has ended without acting on it.
+    pub fn stays(&mut self, due: Option<Instant>, now: Instant) -> bool {
+        let at = due.filter(|due| *due < now);
+        let again = at.is_some() && at == self.at;
+        *self = Self { at, turns: if again { self.turns + 1 } else { 0 } };
+        self.turns > 2
+    }
 }
 
 impl Alarm {

@@ -10,7 +10,7 @@ use tenure::{
 };
 
 use crate::{
-    alarm::Alarm,
+    alarm::{Alarm, Overdue},
     clock::{Clock, MS, Ns, S, US},
     elector::ElectorProcess,
     engine::{Child, Engine, Event, Who},
@@ -64,8 +64,7 @@ pub struct Container {
     /// The term's page, which the workload may read.
     page: TermStatus,
     alarm: Alarm,
-    /// A deadline that had passed at the end of the last turn, and of how many before it.
-    passed: (Option<Instant>, u32),
+    overdue: Overdue,
     signals: VecDeque<i32>,
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
@@ -133,7 +132,7 @@ impl Container {
             void: None,
             page: TermStatus::NONE,
             alarm: Alarm::off(),
-            passed: (None, 0),
+            overdue: Overdue::default(),
             signals: VecDeque::new(),
             undead: Vec::new(),
             main: None,
@@ -259,14 +258,17 @@ impl Container {
 
     /// After how long the next turn begins by itself.
     fn rests(&mut self, turn: &Turn, e: &mut Engine) -> Option<Ns> {
-        self.judge_deadline(turn, e);
         // What came in the middle of the turn, too late for it, wakes init again.
         let told = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty());
         if told || !self.signals.is_empty() || turn.listens() && !self.words.is_empty() {
             return Some(e.latency(self.node.wake));
         }
         let now = self.clock().boot(e.now);
-        let due = turn.due(now)?;
+        let due = turn.due(now);
+        if self.overdue.stays(due, now) {
+            e.judge.fail(format!("{}: init ends turn after turn, and does not act on {due:?}, which has passed", self.who));
+        }
+        let due = due?;
         // What is due already needs no wake-up.
         let latency = if due <= now { 0 } else { e.latency(self.node.wake) };
         Some(self.clock().real(due).saturating_sub(e.now).saturating_add(latency))

@@ -14,7 +14,7 @@ use tenure::{
 };
 
 use crate::{
-    alarm::Alarm,
+    alarm::{Alarm, Overdue},
     clock::{Clock, MS, Ns},
     container::Moment,
     engine::{Child, Engine, Event, Who},
@@ -48,6 +48,7 @@ pub struct ElectorProcess {
     /// When the elector will be stopped, and for how long.
     freeze_before: Option<(Moment, Ns)>,
     alarm: Alarm,
+    overdue: Overdue,
     pub inbox: VecDeque<Arrived>,
     /// S, as it said last or was told at its start.
     pub soft: Instant,
@@ -85,6 +86,7 @@ impl ElectorProcess {
             turn: None,
             is_up: false,
             crowded: None,
+            overdue: Overdue::default(),
             frozen: false,
             frozen_until: 0,
             freeze_before: None,

@@ -5,7 +5,7 @@ use tenure::{
     link::{Exit, InitialState, Reason, Then, ToElector, ToInit},
     role::Role,
     supervision::{
-        self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus, Turn,
+        self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
     },
     time::Instant,
 };
@@ -378,17 +378,6 @@ impl Container {
     fn judge_fuse(&self, what: &str, e: &mut Engine) {
         if !self.fuse.is_armed() {
             e.judge.fail(format!("{} {what} a leader before the fuses are set", self.who));
-        }
-    }
-
-    /// A deadline that has passed is acted on in the next turn.
-    pub(super) fn judge_deadline(&mut self, turn: &Turn, e: &mut Engine) {
-        let now = self.clock().boot(e.now);
-        let passed = turn.due(now).filter(|due| *due < now);
-        let again = passed.is_some() && passed == self.passed.0;
-        self.passed = (passed, if again { self.passed.1 + 1 } else { 0 });
-        if self.passed.1 > 2 {
-            e.judge.fail(format!("{} ends turn after turn, and does not act on {:?}, which has passed", self.who, self.passed.0));
         }
     }
 

@@ -60,7 +60,12 @@ impl Container {
         if self.runner(pid).is_some_and(|elector| !elector.to_init.is_empty()) {
             self.wake(e);
         }
+        let who = self.who;
         let Some(elector) = self.runner(pid) else { return };
+        if elector.overdue.stays(Some(turn.due()), clock.boot(e.now)) {
+            e.judge
+                .fail(format!("{who}: the elector ends turn after turn, and does not act on {:?}, which has passed", turn.due()));
+        }
         let span = clock.real(turn.due()).saturating_sub(e.now).saturating_add(latency);
         elector.turn = Some(turn);
         elector.wake(span, e);
