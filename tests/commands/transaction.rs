@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::{scratch::Scratch, world::tenure};
+use crate::{
+    scratch::Scratch,
+    world::{kubeconfig, tenure},
+};
 
 /// A Transaction with these changes, each on a line of its own.
 fn transaction(changes: &[&str]) -> String {
@@ -154,4 +157,15 @@ fn a_promotion_that_is_refused_shows_no_value() {
 
     ended.says(78, &["change 2: a text has a $( without )"]);
     assert!(!ended.err.contains("sentinel"), "{ended:?}");
+}
+
+#[test]
+fn a_dry_run_names_why_the_api_server_cannot_be_reached() {
+    let place = Scratch::new();
+    let kubeconfig = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
+
+    let ended = tenure(&["apply", "-f", &file, "--dry-run"], &[("KUBECONFIG", &kubeconfig)]);
+
+    ended.says(69, &["GET /api/v1: cannot reach the API server", "Connection refused"]);
 }

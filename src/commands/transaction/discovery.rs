@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::files::Target;
-use crate::{api::CallError, commands::access::Access, exit};
+use crate::{api::CallError, commands::access::Access, exit, words::one_line};
 
 /// Refused before anything was changed.
 const REFUSED: u8 = 1;
@@ -38,7 +38,7 @@ impl Kinds {
             let path = version_path(version);
             let served = match access.get(&path).await {
                 Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => Value::Null,
-                answer => answer.map_err(|error| (error.exit_code(), format!("GET {path}: {error}")))?,
+                answer => answer.map_err(|error| (error.exit_code(), format!("GET {path}: {}", one_line(&error))))?,
             };
             self.0.insert(version.clone(), served);
         }
