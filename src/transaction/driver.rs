@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{
     Change, Entry, Event, Journal, Kind, Outcome, Phase, Server, Settings,
     claim::fresh,
+    fields::{at, comparable},
     journal::{UNDONE, fingerprint},
 };
 use crate::time::Instant;
@@ -58,8 +59,8 @@ pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Chang
     driver.plan(changes, &old).await
 }
 
-/// Returns the journal, in which the state of each entry is what an undo would make of it now; writes nothing. None: there is nothing to
-/// undo.
+/// Returns the journal. The state of each entry is what an undo would make of it now, and `after` of each field is its present value.
+/// Writes nothing. None: there is nothing to undo.
 ///
 /// # Errors
 /// The journal or an object cannot be read.
@@ -250,6 +251,10 @@ impl<'a, S: Server> Driver<'a, S> {
         for entry in &mut entries {
             let object = self.get(&entry.target).await?;
             entry.state = self.outlook(entry, object.as_ref()).await?;
+            let current = object.as_ref().map(comparable).unwrap_or_default();
+            for field in &mut entry.fields {
+                field.after = at(&current, &field.path).cloned();
+            }
         }
         Ok((!entries.is_empty()).then_some(Journal { entries, ..journal }))
     }

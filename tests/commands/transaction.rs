@@ -169,3 +169,14 @@ fn a_dry_run_names_why_the_api_server_cannot_be_reached() {
 
     ended.says(69, &["GET /api/v1: cannot reach the API server", "Connection refused"]);
 }
+
+#[test]
+fn a_plan_that_asks_again_says_so() {
+    let place = Scratch::new();
+    let kubeconfig = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+
+    let ended = tenure(&["recover", "plan", "x", "--limit", "1s"], &[("KUBECONFIG", &kubeconfig)]);
+
+    ended.says(69, &["no success yet, and tries again: cannot reach the API server", "Connection refused"]);
+    assert_eq!(ended.err.matches("tries again").count(), 1, "{ended:?}");
+}

@@ -97,7 +97,7 @@ async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_sta
     said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ConfigMap "]);
     let seen = shop.seen().await;
     assert_eq!((&seen[0]["data"]["version"], seen[2].is_null()), (&json!("foreign"), false));
-    said(&shop.recover(&["plan", "release-2"]).await, 1, &["ConfigMap/settings", "conflict"]);
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["ConfigMap/settings", "\"foreign\"", "conflict"]);
     said(&shop.apply(EXAMPLE, &[]).await, 2, &["settings"]);
     said(&shop.recover(&["apply", "release-2", "--force"]).await, 0, &[]);
     assert_eq!(shop.seen().await[0]["data"]["version"], "1.0");

@@ -4,7 +4,7 @@
 //! of the server about a Secret: some quote its values.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -22,10 +22,11 @@ use crate::{
     api::{ExchangeError, Reply},
     clock,
     commands::{access::Access, interrupts::Interrupts},
+    console::complain,
     election::RequestError,
     time::Instant,
     transaction::{Answer, Event, Place, Request, Server, Storing, Target, Write},
-    words::one_line,
+    words::{bounded, one_line},
 };
 
 const JSON: &str = "application/json";
@@ -40,6 +41,8 @@ pub(super) struct ApiServer<'a> {
     margin: Duration,
     interrupted: Arc<AtomicBool>,
     told: RefCell<Vec<(Instant, Event)>>,
+    /// People know that requests have no success, and are sent again.
+    has_complained: Cell<bool>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -54,7 +57,7 @@ impl<'a> ApiServer<'a> {
             interrupts.next().await;
             flag.store(true, Relaxed);
         }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default() })
+        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), has_complained: Cell::default() })
     }
 
     /// The events so far, each with its instant.
@@ -78,6 +81,11 @@ impl Server for ApiServer<'_> {
             http = http.header("impersonate-user", user);
         }
         let answer = judged(self.access.exchange(http, body).await, is_secret);
+        if let Answer::Unknown(why) = &answer
+            && !self.has_complained.replace(true)
+        {
+            complain(&bounded(&format!("no success yet, and tries again: {why}")));
+        }
         let Answer::Object(mut object) = answer else { return answer };
         if is_review {
             return reviewed(&object);
