@@ -116,7 +116,7 @@ impl Observer {
                 Event::Object { target, change, fate } => {
                     let name = match fate {
                         Fate::Changed | Fate::Failed => "change",
-                        Fate::Undone | Fate::Left(_) => "undo",
+                        Fate::Undone | Fate::Doubtful | Fate::Left(_) => "undo",
                     };
                     let facts = [
                         (names::OBJECT, target.to_string()),

@@ -136,6 +136,8 @@ pub enum Fate {
     Failed,
     /// The change was undone.
     Undone,
+    /// The creation was undone, but a request of it that is late may still come.
+    Doubtful,
     /// The object was left as it is.
     Left(String),
 }
@@ -148,6 +150,7 @@ impl Fate {
             Self::Changed => "changed",
             Self::Failed => "failed",
             Self::Undone => "undone",
+            Self::Doubtful => "doubtful",
             Self::Left(_) => "left",
         }
     }

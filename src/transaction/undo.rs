@@ -37,7 +37,7 @@ impl<S: Server> Driver<'_, S> {
             }
             self.server.report(entry.met(match (entry.conflict(), entry.state.as_str()) {
                 (Some(why), _) => Fate::Left(why.to_owned()),
-                (None, DOUBT) => Fate::Left("its creation may still come".into()),
+                (None, DOUBT) => Fate::Doubtful,
                 (None, _) => Fate::Undone,
             }));
         }

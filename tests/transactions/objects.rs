@@ -25,6 +25,7 @@ pub(super) fn all() -> Vec<Case> {
         what_kubectl_applied_and_a_manifest_no_longer_mentions_stays_and_is_named,
         what_a_webhook_adds_is_undone_too_and_one_that_denies_changes_nothing,
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
+        a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
     ]
 }
 
@@ -58,6 +59,20 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
     assert_eq!(shop.read(&path).await, Value::Null);
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1"]);
     assert_eq!(shop.read(&path).await, before);
+}
+
+async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
+    shop.desk.proxy.on(is_creation, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
+    assert!(!undone.err.contains("as it is"), "{undone:?}");
+    assert_eq!(shop.read(&format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace)).await, Value::Null);
 }
 
 async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {

@@ -27,6 +27,9 @@ pub(super) fn tell(event: &Event) {
         Event::Waiting { target, mark } => format!("waits for {target}, which another transaction changes ({mark})"),
         Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
         Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
+        Event::Object { target, fate: Fate::Doubtful, .. } => {
+            format!("undid {target}, but a late request may still create it: `tenure recover apply` then removes it")
+        }
         Event::Object { target, fate: Fate::Left(why), .. } => format!("left {target} as it is: {why}"),
         Event::Warning { target, what } => format!("{target}: {what}"),
         // The outcome says why.
@@ -45,6 +48,7 @@ pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], event
             Fate::Changed => "changed".to_owned(),
             Fate::Failed => "not changed".to_owned(),
             Fate::Undone => "as before".to_owned(),
+            Fate::Doubtful => "as before, but may still be created".to_owned(),
             Fate::Left(why) => format!("left as it is: {why}"),
         };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
