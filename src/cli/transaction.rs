@@ -20,7 +20,8 @@ pub struct Apply {
     /// A Transaction, or manifests; - for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Undo what takes longer than this, such as 90s [default: spec.timeout, else 5m]
+    /// Undo what takes longer than this once the lock is taken, such as 90s; --timeout bounds the wait for the lock [default:
+    /// spec.timeout, else 5m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub limit: Option<Duration>,
     /// Only show what would be changed; takes no Lease, and changes nothing
@@ -44,7 +45,7 @@ pub struct Recover {
     /// Restore a field too that somebody else has changed since
     #[arg(long)]
     pub force: bool,
-    /// Stop after this long
+    /// Stop this long after the lock was taken; --timeout bounds the wait for the lock
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub limit: Duration,
     /// The flags that `apply` and `recover` share.
