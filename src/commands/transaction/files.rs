@@ -208,7 +208,8 @@ impl Files {
                 self.refuse(place, &format!("spec: there is no key {key}"));
             }
         }
-        self.account = service_account_name;
+        // As in a Pod, an empty name is none.
+        self.account = service_account_name.filter(|name| !name.is_empty());
         match timeout.as_deref().map(duration::parse).transpose() {
             Ok(limit) => self.limit = limit,
             Err(why) => self.refuse(place, &format!("spec.timeout: {why}")),
@@ -450,5 +451,22 @@ fn holds_null_in_list(value: &Value, in_list: bool) -> bool {
         Value::Array(items) => items.iter().any(|item| holds_null_in_list(item, true)),
         Value::Object(map) => map.values().any(|value| holds_null_in_list(value, in_list)),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_account_is_none() {
+        let account = |line: &str| {
+            let change = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Delete}";
+            let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
+            Files::read(&["-"], &text).unwrap().account
+        };
+
+        assert_eq!(account("serviceAccountName: deploy"), Some("deploy".into()));
+        assert_eq!(account("serviceAccountName: ''"), None);
     }
 }
