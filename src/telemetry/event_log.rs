@@ -62,13 +62,18 @@ struct Nouns {
     lease: &'static str,
     /// A person or a script waits for one command.
     is_run: bool,
+    /// No live holder is waited for.
+    is_at_once: bool,
 }
 
 impl Nouns {
-    const fn of(preset: &Preset) -> Self {
+    fn of(preset: &Preset) -> Self {
+        let is_at_once = preset.wait_limit().is_some_and(|bound| bound.limit.is_zero());
         match preset {
-            Preset::Run => Self { program: "the program", lease: "the Lease", is_run: true },
-            Preset::Lock { .. } | Preset::Task(_) => Self { program: "the command", lease: "the lock", is_run: false },
+            Preset::Run => Self { program: "the program", lease: "the Lease", is_run: true, is_at_once },
+            Preset::Lock { .. } | Preset::Task(_) => {
+                Self { program: "the command", lease: "the lock", is_run: false, is_at_once }
+            }
         }
     }
 }
@@ -121,6 +126,7 @@ impl EventLog {
                 let (slot, holder) = (further(*slot), &*bounded(holder));
                 match (nouns.is_run, self.waits) {
                     (true, _) => info!(lease, slot, holder, "another replica leads"),
+                    (false, false) if nouns.is_at_once => info!(lease, slot, holder, "another has the lock"),
                     (false, false) => info!(lease, slot, holder, "waiting: another has the lock"),
                     (false, true) => debug!(lease, slot, holder, "another has the lock now"),
                 }
@@ -198,7 +204,7 @@ impl EventLog {
 
     fn transitioned(&self, transition: &Transition) {
         let Transition { to, reason, slot, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
-        let Nouns { program, lease: held, is_run } = self.nouns;
+        let Nouns { program, lease: held, is_run, .. } = self.nouns;
         let (trace_id, span_id) = ids(*context);
         let (role, lease) = (to.as_str(), self.lease.as_str());
         let slot = further(*slot);

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    config::{Log, LogFormat, LogLevel, Runs},
+    config::{Log, LogFormat, LogLevel, Runs, WaitLimit},
     election::{
         AcquireReason,
         transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
@@ -436,4 +436,21 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
         "the command ended with exit code 3; the lock is given back",
     ];
     assert_eq!(messages, expected);
+}
+
+#[test]
+fn a_lock_that_does_not_wait_for_a_holder_does_not_say_that_it_waits() {
+    let said = |limit| {
+        let bound = WaitLimit { limit: Duration::from_secs(limit), code: 75 };
+        let config = Log { level: LogLevel::Info, format: LogFormat::Text };
+        captured(&config, || {
+            let lines = &mut event_log(&Preset::Lock { wait_limit: Some(bound) }, Runs::Leading);
+            reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
+        })
+    };
+
+    let (at_once, bounded) = (said(0), said(1));
+
+    assert!(at_once.contains("another has the lock") && !at_once.contains("waiting"), "{at_once}");
+    assert!(bounded.contains("waiting: another has the lock"), "{bounded}");
 }
