@@ -12,13 +12,13 @@ use std::{
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    config::{Preset, Runs},
+    config::{HookKind, Preset, Runs},
     election::{
         AcquireReason, Event, Operation, ReleaseResult, RequestError,
         trace::TraceContext,
-        transition::{LostCampaign, Outcome, Transition, TransitionReason},
+        transition::{LostCampaign, Outcome, PhaseKind, Transition, TransitionReason},
     },
-    link::{Reason, Resume, Slot, ToElector},
+    link::{Exit, Reason, Resume, Slot, ToElector},
     role::Role,
     time::Instant,
     words::bounded,
@@ -236,6 +236,9 @@ impl EventLog {
         let grace = transition.grace_before_kill();
         let end = match (outcome, exit) {
             (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
+            (_, Some(_)) if let Some(hook) = failed_hook(transition).filter(|_| grace.is_some()) => {
+                format!("hook {} failed ({hook}): {program} was killed", HookKind::BeforeFollow.as_str())
+            }
             (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed at once"),
             (_, Some(_)) if let Some(grace) = grace => {
                 format!("{program} did not stop within {:.1} s: killed", grace.as_secs_f64())
@@ -380,6 +383,16 @@ fn after(reason: TransitionReason, held: &str) -> String {
         TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for".into(),
         TransitionReason::Resumed | TransitionReason::Ended(_) => String::new(),
     }
+}
+
+/// Returns how beforeFollow failed, if the workload was killed for that.
+fn failed_hook(transition: &Transition) -> Option<Exit> {
+    let killed = transition.phases.iter().find(|phase| phase.kind == PhaseKind::WorkloadKill)?.from;
+    transition.phases.iter().find_map(|phase| {
+        let PhaseKind::Hook { hook: HookKind::BeforeFollow, exit } = phase.kind else { return None };
+        let was_cause = phase.until <= killed && killed.since(phase.until) < SHORTEST;
+        (exit != Exit::Code(0) && was_cause).then_some(exit)
+    })
 }
 
 /// As hexadecimal digits, the way collectors show them.

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    config::{Log, LogFormat, LogLevel, Runs, WaitLimit},
+    config::{HookKind, Log, LogFormat, LogLevel, Runs, WaitLimit},
     election::{
         AcquireReason,
         transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
@@ -347,7 +347,14 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
         ],
         ..killed.clone()
     };
+    let hook = PhaseKind::Hook { hook: HookKind::BeforeFollow, exit: Exit::Code(3) };
+    let hooked = |millis| Transition {
+        phases: [&killed.phases[..], &[Phase { kind: hook.clone(), from: ms(0), until: ms(millis) }]].concat(),
+        ..killed.clone()
+    };
     let cases = [
+        (hooked(20_000), "WARN", "hook beforeFollow failed (exit code 3): the program was killed"),
+        (hooked(500), "WARN", "the program did not stop within 20.0 s: killed"),
         (ended(Reason::Exited, Some(Exit::Code(0))), "INFO", "the program ended with exit code 0"),
         (ended(Reason::Exited, Some(Exit::Code(3))), "WARN", "the program ended with exit code 3"),
         (ended(Reason::Exited, Some(Exit::Signal(11))), "WARN", "the program was killed by SIGSEGV"),
