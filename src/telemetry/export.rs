@@ -124,6 +124,10 @@ impl OtlpConfig {
             }
             Some(_) | None => Protocol::HttpProtobuf,
         };
+        let unsupported = ["COMPRESSION", "CLIENT_CERTIFICATE", "CLIENT_KEY"].into_iter().filter_map(of_signal);
+        for (name, _) in unsupported.filter(|(_, value)| !value.eq_ignore_ascii_case("none")) {
+            warn!("{name} has no effect on {}: it is not supported", signal.plural());
+        }
         let millis = of_signal("TIMEOUT").and_then(|(_, millis)| millis.parse().ok()).filter(|millis| *millis > 0);
         let queue = set("OTEL_BSP_MAX_QUEUE_SIZE").and_then(|size| size.parse().ok()).unwrap_or(QUEUE);
         let delay = set("OTEL_BSP_SCHEDULE_DELAY").and_then(|millis| millis.parse::<u64>().ok());
@@ -258,6 +262,7 @@ mod tests {
     use opentelemetry::Value;
 
     use super::*;
+    use crate::{config::Log, telemetry::log::captured};
 
     const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -335,6 +340,17 @@ mod tests {
             delay: None,
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn a_variable_that_is_not_supported_is_told() {
+        let told = |name, value| captured(&Log::default(), || drop(with(&[(name, value)])));
+
+        for name in ["OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_CLIENT_KEY"] {
+            let said = told(name, "gzip");
+            assert!(said.contains(&format!("{name} has no effect on spans: it is not supported")), "{said}");
+        }
+        assert_eq!(told("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), "");
     }
 
     #[test]
