@@ -101,7 +101,9 @@ async fn serve(name: &str) -> Result<(), Failed> {
         tokio::select! {
             () = interrupts.next() => {
                 is_ending = true;
-                tracing::info!("was told to end, and stays until every replica that it knows is dead");
+                if !room.witness.is_idle() {
+                    tracing::info!("was told to end, and stays until every replica that it knows is dead");
+                }
             }
             Some(handed) = handed.recv() => room.take(handed),
         }

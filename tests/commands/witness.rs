@@ -58,6 +58,15 @@ fn the_socket_that_a_killed_witness_leaves_is_replaced() {
 }
 
 #[test]
+fn a_witness_that_knows_no_replica_does_not_say_that_it_stays() {
+    let witness = listening(&format!("@tenure-idle-{}", std::process::id()));
+
+    let (code, said) = witness.ended();
+
+    assert_eq!((code, said), (Some(0), Vec::new()));
+}
+
+#[test]
 fn a_replica_without_pidfds_says_that_no_witness_can_help_and_leads() {
     let place = Scratch::new();
     let path = place.join("kubeconfig");

@@ -274,14 +274,20 @@ impl Running {
     }
 
     /// Sends SIGTERM; returns the exit code.
-    pub(crate) fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(self) -> Option<i32> {
+        self.ended().0
+    }
+
+    /// Sends SIGTERM; returns the exit code, and the lines that follow.
+    pub(crate) fn ended(mut self) -> (Option<i32>, Vec<String>) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
         // Standard error is closed only by the last process that holds it.
         let until = tenure::clock::boot() + DEADLINE;
+        let mut said = Vec::new();
         loop {
             match self.lines.recv_timeout(until.since(tenure::clock::boot())) {
-                Ok(_) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return self.child.wait().unwrap().code(),
+                Ok(line) => said.push(line),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return (self.child.wait().unwrap().code(), said),
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
         }
