@@ -62,13 +62,13 @@ impl Core {
             Eligibility::Vacant { from: Some(_), .. } | Eligibility::Open { .. } if was_tried => Some(Operation::Update),
             Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } | Eligibility::Open { .. } => None,
         };
-        let (at, may_live) = match seen {
+        let (at, why) = match seen {
             // Waits until a request has failed.
             Eligibility::Unknown => return (now.boot < self.backoff.retry_at()).then(|| self.unavailable(write, now)),
-            _ if is_unsettled => (now.boot, false),
+            _ if is_unsettled => (now.boot, None),
             _ if self.failure(write).is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(write, now)),
             Eligibility::Closed => return Some((wait_limit.code, self.not_acquired(None, now))),
-            Eligibility::Vacant { .. } => (now.boot, false),
+            Eligibility::Vacant { .. } => (now.boot, None),
             // If renewTime is far in the future, the due time is wrong. Only a wait can tell whether the holder is alive.
             Eligibility::Open { at, why: AcquireReason::Due, from }
                 if now.boot < *at && from.ahead(now.wall) <= at.since(now.boot) =>
@@ -77,7 +77,7 @@ impl Core {
                 let due = format!("the next run is due in {}", duration::format(left));
                 return Some((wait_limit.code, self.not_acquired(Some(due), now)));
             }
-            Eligibility::Open { at, why, .. } => (*at, *why == AcquireReason::Expired),
+            Eligibility::Open { at, why, .. } => (*at, Some(*why)),
         };
         if at <= now.boot {
             let since = wait_limit.in_vain.filter(|(of, _)| *of == changes).map_or(now.boot, |(_, since)| since);
@@ -90,14 +90,18 @@ impl Core {
             None => self.observation.record().is_some_and(looks_alive),
             Some(watched) => watched != changes,
         };
-        if may_live && lives {
+        if why == Some(AcquireReason::Expired) && lives {
             return Some((wait_limit.code, self.not_acquired(None, now)));
         }
         if wait_limit.watched.replace(changes).is_none() {
             let wait = duration::format(at.since(now.boot));
-            let message = format!(
-                "the Lease looks abandoned, which only watching it can tell: unless somebody renews it, it is taken in {wait}"
-            );
+            let message = if why == Some(AcquireReason::Nobody) {
+                format!("nobody holds the Lease, and no holder gave it back: unless somebody takes it, it is taken in {wait}")
+            } else {
+                format!(
+                    "the Lease looks abandoned, which only watching it can tell: unless somebody renews it, it is taken in {wait}"
+                )
+            };
             self.report(Event::Odd { message });
         }
         None
