@@ -14,6 +14,7 @@ use clap::{
 use super::Line;
 
 use crate::{
+    config::duration,
     console::{heard, printed},
     exit,
 };
@@ -79,13 +80,14 @@ impl Refused {
         // A flag at the end of the line lacks its value, which clap reports as an empty invalid one.
         let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
         let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value && !missing && !self.is_of_a_span() { exit::INVALID } else { exit::USAGE }
+        if of_a_value && !missing && !self.is_no_span() { exit::INVALID } else { exit::USAGE }
     }
 
-    /// True if a time is wrong, such as one without a unit.
-    fn is_of_a_span(&self) -> bool {
-        let Some(ContextValue::String(flag)) = self.error.get(ContextKind::InvalidArg) else { return false };
-        SPANS.iter().any(|span| flag.split(' ').next() == Some(span))
+    /// True if a time cannot be read, such as one without a unit. One out of range is a wrong value.
+    fn is_no_span(&self) -> bool {
+        let [flag, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(|kind| self.error.get(kind));
+        let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) = (flag, value) else { return false };
+        SPANS.iter().any(|span| flag.split(' ').next() == Some(span)) && duration::parse(value).is_err()
     }
 }
 
