@@ -241,7 +241,7 @@ impl Display for Outcome {
             Self::TermEnded => f.write_str("the term ends"),
             Self::Superseded { by } => write!(f, "a later driver has taken over: {by}"),
             Self::Stopped => f.write_str("stopped by a signal or the limit"),
-            Self::Unavailable(why) => write!(f, "no success within the limit: {why}"),
+            Self::Unavailable(why) => write!(f, "no success within the limit, or before a signal: {why}"),
         }
     }
 }
