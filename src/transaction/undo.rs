@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Answer, Entry, EntryType, Fate, Outcome, Phase, Server, Write,
+    Answer, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, comparable, differences, with},
     journal::{DONE, DOUBT, Mark, UNDONE, conflict},
@@ -59,7 +59,14 @@ impl<S: Server> Driver<'_, S> {
             let live = self.live(object.as_ref()).await?;
             let write = match self.step(entry, object.as_ref(), live, force) {
                 Step::Write(write) => write,
-                Step::Done => return Ok(done),
+                Step::Done => {
+                    let is_another = object.is_some_and(|object| uid(&object) != entry.uid);
+                    if is_another && entry.kind != EntryType::Delete {
+                        let what = "somebody has made another, which stays as it is".into();
+                        self.server.report(Event::Warning { target: entry.target.clone(), what });
+                    }
+                    return Ok(done);
+                }
                 Step::Leave(why) => return Ok(conflict(&why)),
             };
             let is_creation = matches!(write, Write::Create(_));

@@ -26,6 +26,7 @@ pub(super) fn all() -> Vec<Case> {
         what_a_webhook_adds_is_undone_too_and_one_that_denies_changes_nothing,
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
         a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
+        an_object_that_somebody_has_made_anew_stays_and_is_named,
     ]
 }
 
@@ -73,6 +74,20 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
     said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
     assert!(!undone.err.contains("as it is"), "{undone:?}");
     assert_eq!(shop.read(&format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace)).await, Value::Null);
+}
+
+async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    stage.api.call(Method::DELETE, &format!("{maps}/new"), None).await;
+    stage.api.create(&maps, &json!({ "metadata": { "name": "new" }, "data": { "a": "c" } })).await;
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 0, &["/new: somebody has made another, which stays as it is", "undone: 1"]);
+    assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
 }
 
 async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
