@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_began_never_a_moment_later_than_now() {
+    fn a_term_that_begins_a_moment_ahead_is_shown_as_begun_now() {
         let since = |acquired: &str| seen(json!({ "holderIdentity": "a", "acquireTime": acquired })).row()[3].clone();
         assert_eq!(since("2026-01-01T00:00:09.500000Z"), "2026-01-01T00:00:09Z");
         assert_eq!(since("2026-01-01T00:00:11.500000Z"), "2026-01-01T00:00:10Z");

@@ -95,12 +95,13 @@ impl Core {
         }
         if wait_limit.watched.replace(changes).is_none() {
             let wait = duration::format(at.since(now.boot));
-            let message = if why == Some(AcquireReason::Nobody) {
-                format!("nobody holds the Lease, and no holder gave it back: unless somebody takes it, it is taken in {wait}")
-            } else {
-                format!(
+            let message = match why {
+                None | Some(AcquireReason::Expired | AcquireReason::Due) => format!(
                     "the Lease looks abandoned, which only watching it can tell: unless somebody renews it, it is taken in {wait}"
-                )
+                ),
+                Some(AcquireReason::Released | AcquireReason::Died | AcquireReason::Nobody | AcquireReason::Cleared) => {
+                    format!("nobody holds the Lease: unless somebody takes it, it is taken in {wait}")
+                }
             };
             self.report(Event::Odd { message });
         }

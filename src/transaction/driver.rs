@@ -254,6 +254,9 @@ impl<'a, S: Server> Driver<'a, S> {
             let current = object.as_ref().map(comparable).unwrap_or_default();
             for field in &mut entry.fields {
                 field.after = at(&current, &field.path).cloned();
+                if entry.state == UNDONE {
+                    field.before.clone_from(&field.after);
+                }
             }
         }
         Ok((!entries.is_empty()).then_some(Journal { entries, ..journal }))

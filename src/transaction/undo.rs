@@ -62,7 +62,7 @@ impl<S: Server> Driver<'_, S> {
                 Step::Done => {
                     let is_another = object.is_some_and(|object| uid(&object) != entry.uid);
                     if is_another && entry.kind != EntryType::Delete {
-                        let what = "somebody has made another, which stays as it is".into();
+                        let what = "this one is somebody else's, and stays as it is".into();
                         self.server.report(Event::Warning { target: entry.target.clone(), what });
                     }
                     return Ok(done);

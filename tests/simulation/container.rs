@@ -72,7 +72,7 @@ pub struct Container {
     main: Option<i32>,
     /// The outcome of its start, once that is known and until init hears of it.
     outcome: Option<Outcome>,
-    /// The main process that was reaped last never ran, because its term was over before.
+    /// The last main process never ran, because its term was over before.
     never_ran: bool,
     /// The child that tells the workload its role, and the mark that it sets before.
     teller: Option<(i32, Option<u64>)>,

@@ -127,7 +127,7 @@ pub struct Judge {
     ending: BTreeMap<Who, Reason>,
     /// The last failed term of each one: its number among those in a row, and until when the others go first.
     failed: BTreeMap<Who, (Term, u32, Ns)>,
-    /// Until when the others go first, after a term that this one gave up. Once one of them has gone, it need not wait.
+    /// Until when the others go first, after a term that this one gave up. Dropped once another has held the Lease.
     given_up: BTreeMap<Who, Ns>,
     /// Everybody who was ever named as the next leader.
     named: BTreeSet<String>,

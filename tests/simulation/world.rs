@@ -132,7 +132,7 @@ impl World {
             }
             // There are workloads whose every term fails. Where others lead, that is no fault of their replicas.
             let patience = calm + 3_600 * S;
-            if self.e.now > patience && self.e.judge.backs_off() > patience && !led.is_empty() {
+            if self.e.now > patience && !led.is_empty() && led.len() + self.e.judge.failing(patience) >= self.wanted() {
                 return self.e.judge.settles(self.e.now);
             }
             if self.e.now > self.e.judge.backs_off().clamp(calm, patience) + bound {

@@ -86,7 +86,7 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 0, &["/new: somebody has made another, which stays as it is", "undone: 1"]);
+    said(&undone, 0, &["/new: this one is somebody else's, and stays as it is", "undone: 1"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
 }
 

@@ -28,7 +28,7 @@ pub(super) fn tell(event: &Event) {
         Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
         Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
         Event::Object { target, fate: Fate::Doubtful, .. } => {
-            format!("undid {target}, but a late request may still create it: `tenure recover apply` then removes it")
+            format!("undid {target}, but a late request may still create it: recover once more then")
         }
         Event::Object { target, fate: Fate::Left(why), .. } => format!("left {target} as it is: {why}"),
         Event::Warning { target, what } => format!("{target}: {what}"),

@@ -166,8 +166,7 @@ fn what_was_not_given_back_is_waited_for_whatever_the_bound_and_then_taken() {
     for register in [Register::default(), Register::holding(json!({}))] {
         let mut bench = waits_for(0, register);
         bench.run(plus(15));
-        let warned =
-            warned(&bench, "nobody holds the Lease, and no holder gave it back: unless somebody takes it, it is taken in");
+        let warned = warned(&bench, "nobody holds the Lease: unless somebody takes it, it is taken in");
         assert!(bench.leads().is_some() && (warned, said(&bench)) == (1, 0), "{:?}", bench.told);
     }
     let mut bench = waits(0, json!({}));

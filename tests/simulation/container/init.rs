@@ -107,7 +107,6 @@ impl supervision::Container for Init<'_> {
         let is_main = container.main.take_if(|main| *main == pid).is_some();
         if is_main {
             container.fuse.is_reaped = container.fuse.victim == Some(pid);
-            container.never_ran = matches!(container.outcome, Some(Err(NotSpawned::Late)));
         }
         container.teller.take_if(|(teller, _)| *teller == pid);
         let started = if is_main { container.outcome.take() } else { Some(Ok(())) };
@@ -215,7 +214,7 @@ impl supervision::Container for Init<'_> {
                 let habits = &container.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.info?, launch.not_after))) {
                     Some((info, not_after)) => {
-                        container.judge_fuse("forks", e);
+                        container.judge_fuse("forks a leader", e);
                         let pid = container.tree.fork(info.token, not_after, container.fuse.is_armed(), habits, e);
                         e.note(container.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
@@ -227,6 +226,9 @@ impl supervision::Container for Init<'_> {
                 pid
             }
             Program::Helper { kind, role, told, not_after, fused } => {
+                if fused {
+                    self.container.judge_fuse("forks a hook or probe of a leader", self.e);
+                }
                 let token = told.info.map(|info| info.token);
                 let pid = self.hook(kind, role, token, not_after, fused);
                 let pid = pid.ok_or_else(|| NotSpawned::Unavailable { message: "there is nobody to tell".into() })?;
@@ -251,7 +253,7 @@ impl supervision::Container for Init<'_> {
                 return Ok(None);
             }
             Order::Signal { pid, not_after: Some(not_after), mark, .. } => {
-                container.judge_fuse("promotes", e);
+                container.judge_fuse("promotes a leader", e);
                 let child = container.tree.promote(pid, token, not_after, habits, e);
                 e.note(container.who, || format!("forks pid {child} to promote {pid} not after {not_after:?}"));
                 (child, mark)
@@ -268,7 +270,7 @@ impl supervision::Container for Init<'_> {
                 return Ok(None);
             }
             Order::Resume { not_after } => {
-                container.judge_fuse("continues", e);
+                container.judge_fuse("continues a leader", e);
                 let frozen = container.tree.frozen(false, habits, e).ok_or("the workload is not frozen any more")?;
                 let child = container.tree.resume(frozen, token, not_after, habits, e);
                 e.note(container.who, || format!("forks pid {child} to continue it, not after {not_after:?}"));
@@ -377,7 +379,7 @@ impl Container {
     /// The kernel kills a leader at H from its first instant on (law 3).
     fn judge_fuse(&self, what: &str, e: &mut Engine) {
         if !self.fuse.is_armed() {
-            e.judge.fail(format!("{} {what} a leader before the fuses are set", self.who));
+            e.judge.fail(format!("{} {what} before the fuses are set", self.who));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Actions of the processes under init by themselves.
 
-use tenure::{notification::Notification, role::Role};
+use tenure::{notification::Notification, role::Role, supervision::NotSpawned};
 
 use super::{Container, Word};
 use crate::{
@@ -73,6 +73,7 @@ impl Container {
             e.after(span, Event::Says(Child { who: self.who, pid }));
         }
         if self.main == Some(pid) {
+            self.never_ran = matches!(outcome, Err(NotSpawned::Late));
             self.outcome = Some(outcome);
         }
         self.wake(e);

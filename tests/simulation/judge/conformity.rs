@@ -280,6 +280,11 @@ impl Judge {
         *backs_off = now + (*duration << before.min(9)).min(LONGEST_LEFT).max(*duration) / 4 * 5;
     }
 
+    /// How many replicas leave the Lease to others until after this instant, because their terms failed.
+    pub fn failing(&self, after: Ns) -> usize {
+        self.replicas.iter().filter(|replica| replica.backs_off > after).count()
+    }
+
     /// Until when somebody may leave the Lease to others because its terms failed.
     pub fn backs_off(&self) -> Ns {
         self.replicas.iter().map(|replica| replica.backs_off).max().unwrap_or_default()
