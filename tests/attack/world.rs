@@ -280,8 +280,10 @@ impl World {
     pub(crate) async fn end(&mut self) {
         self.replace_ended().await;
         for place in std::mem::take(&mut self.places) {
-            if place.replica.runs() {
-                place.replica.signal(Signal::SIGKILL).await;
+            // A client-go replica that has lost its Lease ends by itself, perhaps just now.
+            tokio::select! {
+                () = place.replica.signal(Signal::SIGKILL) => {}
+                _ = place.replica.exit() => {}
             }
             place.replica.exit().await;
             self.bury(&place.replica, None);
