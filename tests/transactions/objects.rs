@@ -27,6 +27,7 @@ pub(super) fn all() -> Vec<Case> {
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
         a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
         an_object_that_somebody_has_made_anew_stays_and_is_named,
+        a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
     ]
 }
 
@@ -88,6 +89,22 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     said(&undone, 0, &["/new: this one is somebody else's, and stays as it is", "undone: 1"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
+}
+
+async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let map = |value: &str| json!({ "metadata": { "name": "old" }, "data": { "a": value } });
+    stage.api.create(&maps, &map("first")).await;
+    let file = shop.file("patch.yaml", &transaction(&change("ConfigMap", "old", "type: Patch, content: {data: {a: second}}")));
+    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    stage.api.call(Method::DELETE, &format!("{maps}/old"), None).await;
+    stage.api.create(&maps, &map("third")).await;
+
+    let planned = shop.recover(&["plan", "x"]).await;
+
+    said(&planned, 1, &["ConfigMap/old", "\"third\"", "undone"]);
+    assert!(!format!("{planned:?}").contains("first"), "{planned:?}");
 }
 
 async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
