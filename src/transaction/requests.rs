@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    Answer, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
+    Answer, Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
     claim::parse,
     driver::Driver,
     fields::{Side, merge_patch, with},
@@ -128,7 +128,10 @@ impl<S: Server> Driver<'_, S> {
         match answer {
             Answer::Object(_) | Answer::NotFound | Answer::Conflict(_) => self.go_on(),
             Answer::Refused(why) | Answer::Unknown(why) => {
-                self.go_on().map_err(|_| Outcome::Unavailable(why))?;
+                if self.go_on().is_err() {
+                    return Err(Outcome::Unavailable(why));
+                }
+                self.server.report(Event::Retrying(why));
                 self.server.wait(PAUSE).await;
                 Ok(())
             }

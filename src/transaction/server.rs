@@ -107,6 +107,8 @@ pub enum Event {
         /// The mark.
         mark: String,
     },
+    /// A request had no success, and is sent again.
+    Retrying(RequestError),
     /// All changes are planned, and stored.
     Prepared,
     /// A driver has done with an object for now.

@@ -25,6 +25,7 @@ pub(super) fn tell(event: &Event) {
         Event::Unfinished { by, undone: true } => format!("{by} left this transaction unfinished: its changes are undone first"),
         Event::Unfinished { by, undone: false } => format!("{by} left this transaction unfinished: its changes are taken on"),
         Event::Waiting { target, mark } => format!("waits for {target}, which another transaction changes ({mark})"),
+        Event::Retrying(why) => bounded(&format!("no success yet, and tries again: {why}")).into_owned(),
         Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
         Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
         Event::Object { target, fate: Fate::Doubtful, .. } => {

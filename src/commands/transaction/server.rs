@@ -22,11 +22,10 @@ use crate::{
     api::{ExchangeError, Reply},
     clock,
     commands::{access::Access, interrupts::Interrupts},
-    console::complain,
     election::RequestError,
     time::Instant,
     transaction::{Answer, Event, Place, Request, Server, Storing, Target, Write},
-    words::{bounded, one_line},
+    words::one_line,
 };
 
 const JSON: &str = "application/json";
@@ -41,8 +40,8 @@ pub(super) struct ApiServer<'a> {
     margin: Duration,
     interrupted: Arc<AtomicBool>,
     told: RefCell<Vec<(Instant, Event)>>,
-    /// People know that requests have no success, and are sent again.
-    has_complained: Cell<bool>,
+    /// People know that a request is sent again.
+    has_retried: Cell<bool>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -57,7 +56,7 @@ impl<'a> ApiServer<'a> {
             interrupts.next().await;
             flag.store(true, Relaxed);
         }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), has_complained: Cell::default() })
+        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), has_retried: Cell::default() })
     }
 
     /// The events so far, each with its instant.
@@ -81,11 +80,6 @@ impl Server for ApiServer<'_> {
             http = http.header("impersonate-user", user);
         }
         let answer = judged(self.access.exchange(http, body).await, is_secret);
-        if let Answer::Unknown(why) = &answer
-            && !self.has_complained.replace(true)
-        {
-            complain(&bounded(&format!("no success yet, and tries again: {why}")));
-        }
         let Answer::Object(mut object) = answer else { return answer };
         if is_review {
             return reviewed(&object);
@@ -114,6 +108,9 @@ impl Server for ApiServer<'_> {
     }
 
     fn report(&self, event: Event) {
+        if matches!(event, Event::Retrying(_)) && self.has_retried.replace(true) {
+            return;
+        }
         output::tell(&event);
         self.told.borrow_mut().push((clock::boot(), event));
     }
