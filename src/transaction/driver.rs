@@ -222,14 +222,11 @@ impl<'a, S: Server> Driver<'a, S> {
 
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
         loop {
-            let (secret, journal) = match self.fetch().await? {
-                Some((secret, Ok(journal))) => (secret, journal),
-                // What cannot be read is replaced.
-                Some((secret, Err(_))) => (secret, fresh(self.kind, &mut self.random)),
-                None => return Ok(Outcome::Nothing),
-            };
+            let Some((secret, journal)) = self.fetch().await? else { return Ok(Outcome::Nothing) };
+            let known = journal.as_ref().ok().map(|journal| journal.entries.len());
             self.secret = secret;
-            self.journal = journal;
+            // What cannot be read is replaced.
+            self.journal = journal.unwrap_or_else(|_| fresh(self.kind, &mut self.random));
             self.act_as_before();
             self.claim = self.journal.claim + 1;
             let entries = mem::take(&mut self.journal.entries);
@@ -237,7 +234,7 @@ impl<'a, S: Server> Driver<'a, S> {
                 for entry in &entries {
                     self.erase(&entry.target, None, u64::MAX).await?;
                 }
-                return Ok(Outcome::Nothing);
+                return Ok(if known == Some(0) { Outcome::Nothing } else { Outcome::Forgotten(known) });
             }
         }
     }
