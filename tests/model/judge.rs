@@ -4,10 +4,12 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
+use serde_json::Value;
 use tenure::link::Slot;
 
 use crate::{
     clock::{Ns, S},
+    register::name_of,
     world::Who,
 };
 
@@ -69,11 +71,12 @@ impl Judge {
         Self { slots, priorities, ..Self::default() }
     }
 
-    /// A version of the Lease of this slot is stored: it may be a term's token.
-    pub fn holds(&mut self, slot: Slot, token: u64) {
-        if slot != Slot::default() {
-            self.others.insert(token, slot);
-        }
+    /// A version of a Lease is stored, by whomever: it may be a term's token.
+    pub fn stored(&mut self, lease: &Value) {
+        let metadata = &lease["metadata"];
+        let token = metadata["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let slot = (1..self.slots).map(Slot).find(|slot| metadata["name"] == name_of(*slot));
+        self.others.extend(token.zip(slot));
     }
 
     fn slot_of(&self, token: u64) -> Slot {

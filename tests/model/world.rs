@@ -273,10 +273,6 @@ impl World {
         if changed && self.register.lease(slot).is_none_or(cleared) {
             self.judge.released(from);
         }
-        if changed && let Some(lease) = self.register.lease(slot) {
-            let token = lease["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-            self.judge.holds(slot, token.parse().unwrap_or_default());
-        }
         answer.unwrap_or(Answer::NotFound)
     }
 
@@ -288,6 +284,9 @@ impl World {
         // The history is no part of the state.
         self.register.compact();
         let Some(change) = change else { return false };
+        if let Some(stored) = &change.after {
+            self.judge.stored(stored);
+        }
         for (on, setup) in setups.iter().enumerate().take(self.places.len()) {
             let event = shown(&change, setup.slots());
             let watches = self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead);
