@@ -15,8 +15,8 @@
 //! that stop, since nobody is left to kill at H. One family has the fuse, and stops both.
 //!
 //! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --profile simulation --test model` allows
-//! one more fault everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The
-//! number of states explored and the bounds are printed; a violation is shown step by step.
+//! one more fault everywhere, which takes two hours. A family can be named: `cargo test --test model -- freezes`. The number of states
+//! explored and the bounds are printed; a violation is shown step by step.
 
 #![allow(
     clippy::expect_used,
