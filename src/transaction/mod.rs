@@ -139,7 +139,7 @@ pub enum Outcome {
     Nothing,
     /// A recovery or demotion has undone everything.
     Recovered(usize),
-    /// The journal of so many changes was dropped, and nothing restored. None: it could not be read.
+    /// The journal was dropped, and nothing restored; it held so many changes, if it could be read.
     Forgotten(Option<usize>),
     /// Refused before anything was changed.
     Refused(String),
