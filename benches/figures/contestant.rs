@@ -399,16 +399,17 @@ fn build(target: &[&str], name: &str) -> PathBuf {
     let architecture = std::env::consts::ARCH;
     let platform = format!("{architecture}-unknown-linux-musl");
     cargo.args(["build", "--release", "--target", &platform, "--message-format", "json"]).args(target).current_dir(ROOT);
-    let built =
+    let output =
         cargo.env(format!("CC_{architecture}_unknown_linux_musl"), "gcc").stderr(Stdio::inherit()).output().expect("cargo");
-    let messages = String::from_utf8_lossy(&built.stdout);
+    let messages = String::from_utf8_lossy(&output.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut executables = messages
         .filter(|message| message["target"]["name"] == name)
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    let built = executables.next_back().unwrap_or_else(|| panic!("{cargo:?}: {}", built.status));
-    let copy = cache().join("figures").join(name);
-    fs::create_dir_all(cache().join("figures")).and_then(|()| fs::copy(&built, &copy)).expect("a copy of the program");
+    let built = executables.next_back().unwrap_or_else(|| panic!("{cargo:?}: {}", output.status));
+    let place = cache().join("figures");
+    let copy = place.join(name);
+    fs::create_dir_all(&place).and_then(|()| fs::copy(built, &copy)).expect("a copy of the program");
     copy
 }
 

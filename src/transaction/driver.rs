@@ -223,7 +223,7 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
         loop {
             let Some((secret, journal)) = self.fetch().await? else { return Ok(Outcome::Nothing) };
-            let known = journal.as_ref().ok().map(|journal| journal.entries.len());
+            let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
             self.secret = secret;
             // What cannot be read is replaced.
             self.journal = journal.unwrap_or_else(|_| fresh(self.kind, &mut self.random));
@@ -234,7 +234,7 @@ impl<'a, S: Server> Driver<'a, S> {
                 for entry in &entries {
                     self.erase(&entry.target, None, u64::MAX).await?;
                 }
-                return Ok(if known == Some(0) { Outcome::Nothing } else { Outcome::Forgotten(known) });
+                return Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } });
             }
         }
     }

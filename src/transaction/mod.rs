@@ -139,8 +139,11 @@ pub enum Outcome {
     Nothing,
     /// A recovery or demotion has undone everything.
     Recovered(usize),
-    /// The journal was dropped, and nothing restored; it held so many changes, if it could be read.
-    Forgotten(Option<usize>),
+    /// The journal was dropped, and nothing restored.
+    Forgotten {
+        /// How many it held; none if it could not be read.
+        changes: Option<usize>,
+    },
     /// Refused before anything was changed.
     Refused(String),
     /// Everything is as before.
@@ -189,7 +192,7 @@ impl Outcome {
             Self::Committed(_) => ("committed", 0),
             Self::Nothing => ("nothing", 0),
             Self::Recovered(_) => ("recovered", 0),
-            Self::Forgotten(_) => ("forgotten", 0),
+            Self::Forgotten { .. } => ("forgotten", 0),
             Self::Refused(_) => ("refused", 1),
             Self::Undone(_) => ("undone", 1),
             Self::Stuck(_) => ("stuck", 2),
@@ -233,8 +236,12 @@ impl Display for Outcome {
             Self::Committed(changes) => write!(f, "committed: {}", counted(*changes, "change")),
             Self::Nothing => f.write_str("nothing to do"),
             Self::Recovered(changes) => write!(f, "undone: {}", counted(*changes, "change")),
-            Self::Forgotten(Some(changes)) => write!(f, "forgotten: {}; nothing is restored", counted(*changes, "change")),
-            Self::Forgotten(None) => f.write_str("forgotten: a journal that cannot be read; its changes and marks stay"),
+            Self::Forgotten { changes: Some(changes) } => {
+                write!(f, "forgotten: {}; nothing is restored", counted(*changes, "change"))
+            }
+            Self::Forgotten { changes: None } => {
+                f.write_str("forgotten: a journal that cannot be read; its changes and marks stay")
+            }
             Self::Refused(why) | Self::NotPermitted(why) | Self::Invalid(why) => f.write_str(why),
             Self::Undone(why) => write!(f, "undone: {why}"),
             Self::Stuck(left) => {

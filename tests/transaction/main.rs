@@ -174,8 +174,8 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
     let (kept, left, is_marked) = relay(vec![begun(), forget(), forget(), Drive(Job::Recover, None)]);
     let (outcomes, ..) = relay(vec![begun(), Meanwhile(edit), again(), forget(), again()]);
 
-    assert_eq!(kept[1..], [Some(Outcome::Forgotten(Some(5))), Some(Outcome::Nothing), Some(Outcome::Nothing)]);
-    assert_eq!(outcomes[3], Some(Outcome::Forgotten(None)));
+    assert_eq!(kept[1..], [Some(Outcome::Forgotten { changes: Some(5) }), Some(Outcome::Nothing), Some(Outcome::Nothing)]);
+    assert_eq!(outcomes[3], Some(Outcome::Forgotten { changes: None }));
     assert_eq!((&left["X0"], is_marked), (&json!({ "a": "first", "new": "first" }), false), "nothing is restored");
     assert_eq!(outcomes[2].as_ref().map(Outcome::code), Some(78));
     assert!(matches!(outcomes[4], Some(Outcome::Committed(_))), "{:?}", outcomes[4]);

@@ -188,9 +188,9 @@ impl<'a> Shop<'a> {
         Self::end(child).await
     }
 
-    /// The same with a collector.
-    async fn apply_observed(&self, collector: &Collector) -> Ended {
-        let mut command = self.desk.command(&["apply", "-f", EXAMPLE]);
+    /// Runs a command with a collector.
+    async fn observed(&self, collector: &Collector, line: &[&str]) -> Ended {
+        let mut command = self.desk.command(line);
         Self::end(command.envs(collector.environment()).spawn().expect("it starts")).await
     }
 
@@ -418,8 +418,9 @@ async fn what_was_done_reaches_the_collector_in_the_trace_of_its_term(stage: Sta
     let is_deletion = |request: &Request| is_change(request) && request.method == Method::DELETE;
     shop.desk.proxy.on(is_deletion, Times::Only(1), Fault::refused(422, "Invalid"));
 
-    said(&shop.apply_observed(&collector).await, 1, &["undone"]);
-    said(&shop.apply_observed(&collector).await, 0, &["committed"]);
+    said(&shop.observed(&collector, &["apply", "-f", EXAMPLE]).await, 1, &["undone"]);
+    said(&shop.observed(&collector, &["apply", "-f", EXAMPLE]).await, 0, &["committed"]);
+    said(&shop.observed(&collector, &["recover", "forget", "release-2"]).await, 0, &["forgotten"]);
 
     let seen = collector.seen();
     let told = |outcome: &str| {
@@ -434,6 +435,7 @@ async fn what_was_done_reaches_the_collector_in_the_trace_of_its_term(stage: Sta
     let (patched, restored) = ("change patch changed", "undo patch undone");
     assert_eq!(told("undone"), ["plan  ", patched, patched, "change delete failed", "undo delete undone", restored, restored]);
     assert_eq!(told("committed"), ["plan  ", patched, patched, "change delete changed"]);
+    assert!(told("forgotten").is_empty());
     let metrics = collector.metrics();
     for name in ["tenure.transactions", "tenure.transaction", "tenure.transactions.active", "tenure.changes"] {
         assert!(metrics.contains(name), "{name} is not in {metrics:?}");

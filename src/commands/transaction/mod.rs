@@ -84,7 +84,7 @@ pub(super) fn recover(asked: &cli::Recover) -> u8 {
         let (outcome, events) = match asked.action {
             Recovery::Plan => return output::surveyed(common.output, transaction::survey(&desk.server, settings).await),
             Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
-            Recovery::Forget => (transaction::forget(&desk.server, settings).await, Vec::new()),
+            Recovery::Forget => desk.driven(transaction::forget(&desk.server, settings)).await,
         };
         output::ended(common.output, &outcome, &[], &events)
     })

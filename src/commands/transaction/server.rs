@@ -4,7 +4,7 @@
 //! of the server about a Secret: some quote its values.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -40,8 +40,6 @@ pub(super) struct ApiServer<'a> {
     margin: Duration,
     interrupted: Arc<AtomicBool>,
     told: RefCell<Vec<(Instant, Event)>>,
-    /// People know that a request is sent again.
-    has_retried: Cell<bool>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -56,7 +54,7 @@ impl<'a> ApiServer<'a> {
             interrupts.next().await;
             flag.store(true, Relaxed);
         }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), has_retried: Cell::default() })
+        Ok(Self { access, term, margin, interrupted, told: RefCell::default() })
     }
 
     /// The events so far, each with its instant.
@@ -108,11 +106,14 @@ impl Server for ApiServer<'_> {
     }
 
     fn report(&self, event: Event) {
-        if matches!(event, Event::Retrying(_)) && self.has_retried.replace(true) {
+        let is_retry = |event: &Event| matches!(event, Event::Retrying(_));
+        let mut told = self.told.borrow_mut();
+        // Once is enough.
+        if is_retry(&event) && told.iter().any(|(_, event)| is_retry(event)) {
             return;
         }
         output::tell(&event);
-        self.told.borrow_mut().push((clock::boot(), event));
+        told.push((clock::boot(), event));
     }
 }
 
