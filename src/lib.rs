@@ -67,6 +67,7 @@
 //! | room | what it owns |
 //! |---|---|
 //! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the calls that read clocks; a timer that fires at an instant |
+//! | [`timers`], [`once`] | the deadlines of a machine by key; a remark that is made once |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | what users write and type |
 //! | [`law`] | the deadline formulas, the proof, the twenty rules |
@@ -107,6 +108,7 @@ pub mod init;
 pub mod law;
 pub mod link;
 pub mod notification;
+pub mod once;
 pub mod process;
 pub mod role;
 pub mod stderr;
@@ -115,6 +117,7 @@ pub mod svg;
 pub mod telemetry;
 pub mod term_page;
 pub mod time;
+pub mod timers;
 pub mod transaction;
 mod wire;
 pub mod words;

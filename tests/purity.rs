@@ -5,8 +5,21 @@
 use std::{fs, path::Path};
 
 /// Modules of the crate.
-const ROOMS: [&str; 11] =
-    ["config", "election", "environment", "exit", "law", "link", "notification", "role", "supervision", "time", "words"];
+const ROOMS: [&str; 13] = [
+    "config",
+    "election",
+    "environment",
+    "exit",
+    "law",
+    "link",
+    "notification",
+    "once",
+    "role",
+    "supervision",
+    "time",
+    "timers",
+    "words",
+];
 /// Parts of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// The dependencies; of libc its constants.

@@ -201,7 +201,7 @@ impl Container for EventLoop {
         let electors = self.electors.pids();
         let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
         match covered {
-            Ok(true) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
+            Ok(true) if followed && self.fuses.failure.forget() => self.warn("the kernel fuse works again".into()),
             Ok(_) => {}
             Err(error) => self.tell_fuseless(&error),
         }

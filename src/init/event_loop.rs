@@ -87,7 +87,7 @@ impl EventLoop {
     }
 
     pub(super) fn tell_fuseless(&mut self, why: &FuseError) {
-        if self.fuses.is_first_failure() {
+        if self.fuses.failure.say() {
             let line = format!("there is no kernel fuse, so only init and the elector enforce the deadline: {}", one_line(why));
             self.warn(line);
         }

@@ -14,6 +14,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::proof::Groups;
 use crate::{
     clock,
+    once::Once,
     process::{
         Pid,
         fuse::{Fuse, FuseError},
@@ -65,7 +66,8 @@ pub(super) struct Fuses {
     search_from: Instant,
     /// Time of the last check that the loopback interface answers.
     looked: Instant,
-    failed: bool,
+    /// A failure, until they work again.
+    pub(super) failure: Once,
 }
 
 impl Fuses {
@@ -79,7 +81,7 @@ impl Fuses {
             searched: (Instant::BOOT, Duration::ZERO),
             search_from: Instant::BOOT,
             looked: Instant::BOOT,
-            failed: false,
+            failure: Once::NEW,
         }
     }
 
@@ -128,16 +130,6 @@ impl Fuses {
             failed.is_none() && set().map_err(|error| failed = Some(error)).is_ok()
         });
         failed.map_or(Ok(()), Err)
-    }
-
-    /// Tells whether this failure is the first since the fuses worked. Only that one is logged.
-    pub(super) const fn is_first_failure(&mut self) -> bool {
-        !std::mem::replace(&mut self.failed, true)
-    }
-
-    /// Records that the fuses work; true if they had failed.
-    pub(super) const fn has_recovered(&mut self) -> bool {
-        std::mem::replace(&mut self.failed, false)
     }
 
     /// Tells whether a fuse has fired since the last call. Asks all, so that none reports it in the next term.
@@ -345,15 +337,6 @@ mod tests {
 
         assert!(kept.is_ok() && matches!(set, Err(FuseError::Slow)), "{kept:?} {set:?}");
         assert_eq!((unarmed, at_h, fuses.armed.len()), (0, 1, 0));
-    }
-
-    #[test]
-    fn a_failure_is_told_again_once_they_have_worked() {
-        let mut fuses = Fuses::new();
-        assert!(!fuses.has_recovered());
-        assert!(fuses.is_first_failure() && !fuses.is_first_failure());
-        assert!(fuses.has_recovered() && !fuses.has_recovered());
-        assert!(fuses.is_first_failure());
     }
 
     #[test]
