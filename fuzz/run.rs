@@ -8,7 +8,8 @@ use super::*;
 use crate::{
     clock,
     law::Timing,
-    link::{Confirmed, Reason, Slot, TermInfo},
+    link::{Confirmed, Reason, TermInfo},
+    slot::Slot,
 };
 
 /// Words that break parsers more often than random bytes do.

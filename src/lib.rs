@@ -82,7 +82,7 @@
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
-//! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
+//! | [`role`], [`slot`], [`exit`], [`environment`] | leader or standby; the number of a Lease; the exit codes; the variables that a workload is given |
 //! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |
 //! | [`words`], [`svg`] | what errors and outsiders say, put on one line; the look of pictures |
 //!
@@ -111,6 +111,7 @@ pub mod notification;
 pub mod once;
 pub mod process;
 pub mod role;
+pub mod slot;
 pub mod stderr;
 pub mod supervision;
 pub mod svg;

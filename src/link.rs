@@ -12,9 +12,10 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use self::seen::LastSeen;
-pub use self::term::{Confirmed, Exit, LeaseBackoff, Reason, Slot, Stop, Term, TermInfo};
+pub use self::term::{Confirmed, Exit, LeaseBackoff, Reason, Stop, Term, TermInfo};
 use crate::{
     config::{Config, HookKind, Preset, ProbeKind},
+    slot::Slot,
     time::Instant,
 };
 

@@ -24,10 +24,11 @@ use tenure::{
     clock,
     config::{self, Config},
     link::{
-        Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Slot, Stop, Term, TermInfo, Then, ToElector, ToInit,
-        decode, encode,
+        Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Stop, Term, TermInfo, Then, ToElector, ToInit, decode,
+        encode,
     },
     process,
+    slot::Slot,
 };
 
 #[path = "support/incomplete.rs"]

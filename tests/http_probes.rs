@@ -14,7 +14,8 @@ use tenure::{
     election::{Event, LeaderView, View},
     http::{Health, serve},
     law::Deadlines,
-    link::{InitialState, LeaseBackoff, Slot, Term, ToElector},
+    link::{InitialState, LeaseBackoff, Term, ToElector},
+    slot::Slot,
     words::one_line,
 };
 use tokio::{

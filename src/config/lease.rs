@@ -9,7 +9,7 @@ use super::{
     duration::{MaybeSpan, Span},
     scalars::Drift,
 };
-use crate::link::Slot;
+use crate::slot::Slot;
 
 /// The Lease and the timing of the election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

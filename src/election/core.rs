@@ -25,7 +25,8 @@ use super::{
 use crate::{
     config::{Candidate, SharedConfig, Trigger},
     law::Timing,
-    link::{InitialState, LastSeen, LeaseBackoff, Slot, Term, Then, ToInit},
+    link::{InitialState, LastSeen, LeaseBackoff, Term, Then, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 

@@ -10,7 +10,8 @@ use super::{
 use crate::{
     config::HttpReady,
     law::Deadlines,
-    link::{InitialState, LeaseBackoff, Slot, Term, ToElector, ToInit},
+    link::{InitialState, LeaseBackoff, Term, ToElector, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 

@@ -16,7 +16,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    link::{LeaseBackoff, Reason, Slot, ToElector, ToInit},
+    link::{LeaseBackoff, Reason, ToElector, ToInit},
+    slot::Slot,
     words::worded,
 };
 

@@ -18,7 +18,8 @@ use super::{
 use crate::{
     config::Config,
     law::Timing,
-    link::{Confirmed, InitialState, Slot, Term, TermInfo, ToElector, ToInit},
+    link::{Confirmed, InitialState, Term, TermInfo, ToElector, ToInit},
+    slot::Slot,
     time::Instant,
 };
 

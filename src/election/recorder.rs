@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     config::HookKind,
-    link::{Exit, Reason, Resume, Slot, Stop, TermInfo, ToElector},
+    link::{Exit, Reason, Resume, Stop, TermInfo, ToElector},
     role::Role,
+    slot::Slot,
     time::{Instant, Now},
 };
 

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     law::RETRY_PAUSE,
-    link::{InitialState, Slot, Then, ToElector, ToInit},
+    link::{InitialState, Then, ToElector, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 

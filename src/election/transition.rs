@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::{AcquireReason, Operation, ReleaseResult, RequestError, trace::TraceContext};
 use crate::{
     config::HookKind,
-    link::{Exit, Reason, Slot},
+    link::{Exit, Reason},
     role::Role,
+    slot::Slot,
     time::{Instant, Now},
 };
 

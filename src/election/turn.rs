@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use super::{Action, Event, Input, Request, RequestId, Slots};
 use crate::{
-    link::{InitialState, Slot, ToElector, ToInit},
+    link::{InitialState, ToElector, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 

@@ -17,7 +17,7 @@ use crate::{
         writes::{CANDIDATE, annotations_of, display, micros},
     },
     http::Health,
-    link::Slot,
+    slot::Slot,
     time::{Instant, Now},
 };
 

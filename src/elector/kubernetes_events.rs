@@ -173,7 +173,8 @@ mod tests {
             stub::{Stub, json},
         },
         config::Config,
-        link::{Confirmed, Reason, Slot, Term, TermInfo},
+        link::{Confirmed, Reason, Term, TermInfo},
+        slot::Slot,
         time::Now,
     };
     use std::sync::Arc;

@@ -24,7 +24,7 @@ use crate::{
     },
     config::LeaseConfig,
     election::{Answer, Refusal, Request, writes::SLOTS},
-    link::Slot,
+    slot::Slot,
     words::one_line,
 };
 

@@ -13,8 +13,9 @@ use crate::{
         transition::{Anchor, Outcome, Transition},
         writes::NOBODY,
     },
-    link::{InitialState, Resume, Slot, TermInfo, ToElector},
+    link::{InitialState, Resume, TermInfo, ToElector},
     role::Role,
+    slot::Slot,
     time::Instant,
     words::bounded,
 };

@@ -14,13 +14,14 @@ use crate::{
         EXIT_CODE, EXIT_SIGNAL, IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT,
         TRACESTATE, WATCHDOG_USEC,
     },
-    link::{Exit, Slot, TermInfo},
+    link::{Exit, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
         sockets::{self, Sockets},
         spawn::{Command, SpawnError},
     },
     role::Role,
+    slot::Slot,
     supervision::ProgramEnv,
 };
 

@@ -4,25 +4,13 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Signal, environment, law::Deadlines, time::Instant, words::worded};
+use crate::{config::Signal, environment, law::Deadlines, slot::Slot, time::Instant, words::worded};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
 /// Not `leaseTransitions`, which belongs to the Lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
-
-/// The number of one of the `lease.slots` Leases, from 0 on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Slot(pub u8);
-
-impl Slot {
-    /// Returns the name in this slot of an object that is called `name` in the first.
-    #[must_use]
-    pub fn of(self, name: &str) -> String {
-        if self.0 == 0 { name.to_owned() } else { format!("{name}-slot-{}", self.0) }
-    }
-}
 
 /// The facts of a term that the workload is told. Constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

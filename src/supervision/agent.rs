@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::{
     config::{Config, Hooks, Preset, SharedConfig, Signal, Signals},
     law::Timing,
-    link::{InitialState, KubeContext, LastSeen, LeaseBackoff, Reason, Slot, Term, ToElector},
+    link::{InitialState, KubeContext, LastSeen, LeaseBackoff, Reason, Term, ToElector},
+    slot::Slot,
     time::Instant,
 };
 

@@ -18,8 +18,9 @@ use crate::{
         trace::TraceContext,
         transition::{LostCampaign, Outcome, PhaseKind, Transition, TransitionReason},
     },
-    link::{Exit, Reason, Resume, Slot, ToElector},
+    link::{Exit, Reason, Resume, ToElector},
     role::Role,
+    slot::Slot,
     time::Instant,
     words::bounded,
 };

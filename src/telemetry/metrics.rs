@@ -289,7 +289,8 @@ mod tests {
             transition::{Anchor, Margin, Origin, TermPhase},
         },
         law::Deadlines,
-        link::{Confirmed, Resume, Slot, Term, TermInfo},
+        link::{Confirmed, Resume, Term, TermInfo},
+        slot::Slot,
         telemetry::spans,
         time::Now,
     };

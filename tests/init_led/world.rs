@@ -24,7 +24,8 @@ use tenure::{
     clock,
     config::{Config, HookKind},
     law::{Deadlines, Timing},
-    link::{Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Slot, Term, TermInfo, Then, ToElector, ToInit, decode, encode},
+    link::{Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Term, TermInfo, Then, ToElector, ToInit, decode, encode},
+    slot::Slot,
     time::Instant,
 };
 

@@ -9,7 +9,8 @@ use tenure::{
         turn::{Arrived, Process, Turn},
         writes::STEP_DOWN_TO,
     },
-    link::{InitialState, Slot, ToElector, ToInit},
+    link::{InitialState, ToElector, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 

@@ -9,9 +9,9 @@ use tenure::{
         obituary::Input,
         writes::{PAUSED, STEP_DOWN},
     },
-    link::Slot,
     notification::Notification,
     role::Role,
+    slot::Slot,
 };
 
 use crate::{

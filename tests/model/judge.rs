@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt::Display};
 
 use serde_json::Value;
-use tenure::link::Slot;
+use tenure::slot::Slot;
 
 use crate::{
     clock::{Ns, S},

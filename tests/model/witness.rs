@@ -7,7 +7,7 @@ use tenure::{
         Answer, Request, RequestId,
         obituary::{Action, Input, Replica, Witness},
     },
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{clock::Ns, family::Setup, register::name_of, world::Who};

@@ -9,7 +9,7 @@ use tenure::{
         obituary::Input,
         record::{LeaseRecord, LeaseState},
     },
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

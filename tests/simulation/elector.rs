@@ -9,7 +9,8 @@ use tenure::{
         Answer, Input, Request, RequestId, WatchEnd, Watched,
         turn::{Arrived, Turn},
     },
-    link::{InitialState, Slot, Term, ToElector, ToInit},
+    link::{InitialState, Term, ToElector, ToInit},
+    slot::Slot,
     time::Instant,
 };
 

@@ -10,7 +10,8 @@ use std::{
 
 use serde_json::Value;
 use tenure::{
-    link::{Reason, Slot, Term},
+    link::{Reason, Term},
+    slot::Slot,
     time::Instant,
 };
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::{
     election::writes::{PAUSED, SLOTS, STEP_DOWN},
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

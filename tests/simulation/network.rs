@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tenure::{
     election::{Answer, Refusal, Request, RequestId},
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

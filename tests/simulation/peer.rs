@@ -2,7 +2,7 @@
 
 use tenure::{
     election::{Answer, RequestId},
-    link::Slot,
+    slot::Slot,
     time::Instant,
 };
 

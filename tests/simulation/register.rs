@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
     election::{Answer, Refusal, Request, Watched, writes::SLOTS},
-    link::Slot,
+    slot::Slot,
 };
 
 /// The name of the first.

@@ -10,7 +10,7 @@ use tenure::{
         record::{LeaseRecord, LeaseState},
         writes::STEP_DOWN,
     },
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

@@ -11,7 +11,8 @@ use tenure::{
         publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, TOKEN},
         turn::Arrived,
     },
-    link::{InitialState, Slot, Term, ToElector, ToInit},
+    link::{InitialState, Term, ToElector, ToInit},
+    slot::Slot,
     time::Instant,
 };
 

@@ -9,7 +9,7 @@ use tenure::{
         Answer, RequestId,
         obituary::{Action, Input, Replica, Witness},
     },
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

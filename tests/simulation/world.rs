@@ -8,7 +8,7 @@ use std::{
 
 use tenure::{
     election::{Answer, Request, RequestId, record::LeaseState},
-    link::Slot,
+    slot::Slot,
 };
 
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
     commands::access::Access,
     config::{Config, Release},
     exit,
-    link::Slot,
+    slot::Slot,
     words::one_line,
 };
 

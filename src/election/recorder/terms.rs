@@ -9,7 +9,7 @@ use crate::{
         record::{LeaseRecord, LeaseState, later},
         writes::{OBITUARY, micros},
     },
-    link::Slot,
+    slot::Slot,
 };
 
 impl Recorder {

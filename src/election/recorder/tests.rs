@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::{
     law::Deadlines,
-    link::{Confirmed, Slot, Term},
+    link::{Confirmed, Term},
+    slot::Slot,
 };
 
 const CONTEXT: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xb };

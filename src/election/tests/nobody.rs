@@ -11,7 +11,8 @@ use crate::{
         AcquireReason, Answer, Event, Request, Watched,
         writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO},
     },
-    link::{InitialState, LastSeen, Slot},
+    link::{InitialState, LastSeen},
+    slot::Slot,
     time::Instant,
 };
 

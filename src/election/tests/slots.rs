@@ -12,7 +12,8 @@ use crate::{
         Answer, Event, Operation, Request, Slots, WatchEnd, Watched,
         writes::{PAUSED, SLOTS},
     },
-    link::{InitialState, LastSeen, Reason, Slot, Term, Then, ToElector, ToInit},
+    link::{InitialState, LastSeen, Reason, Term, Then, ToElector, ToInit},
+    slot::Slot,
 };
 
 mod bench;

@@ -11,7 +11,8 @@ use crate::{
         transition::{Margin, Origin, TransitionReason},
     },
     law::Deadlines,
-    link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Slot, Stop, Term, TermInfo, Then},
+    link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Stop, Term, TermInfo, Then},
+    slot::Slot,
     time::Now,
 };
 

@@ -6,8 +6,9 @@ use super::*;
 use crate::{
     config::{self, OnExit, Signal},
     law::Deadlines,
-    link::{Confirmed, Exit, Reason, Slot, TermInfo, Then, ToInit},
+    link::{Confirmed, Exit, Reason, TermInfo, Then, ToInit},
     role::Role,
+    slot::Slot,
     supervision::{NotSpawned, RoleInput, Scan, Target},
 };
 

@@ -7,7 +7,8 @@ use crate::{
         AcquireReason,
         transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
     },
-    link::{Exit, LeaseBackoff, Reason, Slot, Stop, Term, Then},
+    link::{Exit, LeaseBackoff, Reason, Stop, Term, Then},
+    slot::Slot,
     telemetry::log::captured,
     time::Now,
 };

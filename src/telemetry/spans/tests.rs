@@ -5,8 +5,9 @@ use crate::{
         AcquireReason, Operation, RequestError,
         transition::{Margin, TransitionReason},
     },
-    link::{Reason, Slot},
+    link::Reason,
     role::Role,
+    slot::Slot,
     time::Now,
 };
 

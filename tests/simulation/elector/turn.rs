@@ -7,7 +7,8 @@ use tenure::{
         self, Answer, Input, Request, RequestId, Watched,
         turn::{Arrived, Process, Turn},
     },
-    link::{Reason, Slot, ToElector, ToInit},
+    link::{Reason, ToElector, ToInit},
+    slot::Slot,
     time::Now,
 };
 

@@ -6,7 +6,8 @@ use tenure::{
         record::LeaseState,
         writes::{OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
-    link::{Exit, Reason, Slot, Term, TermInfo},
+    link::{Exit, Reason, Term, TermInfo},
+    slot::Slot,
     time::Instant,
 };
 

@@ -1,7 +1,7 @@
 //! The end of all faults, and the hangs that are permanent from then on.
 
 use serde_json::json;
-use tenure::{election::writes::PAUSED, link::Slot};
+use tenure::{election::writes::PAUSED, slot::Slot};
 
 use super::{FOREVER, Hang, MOST_SLOTS};
 use crate::{container::Moment, plan::Pace, world::World};

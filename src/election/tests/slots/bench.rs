@@ -8,7 +8,8 @@ use super::super::bench::{START, initial_state, mark, refused};
 use crate::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
     election::{Action, Answer, Event, Input, Refusal, Request, RequestId, Slots, Watched, writes::SLOTS},
-    link::{InitialState, Resume, Slot, Stop, Term, Then, ToElector, ToInit},
+    link::{InitialState, Resume, Stop, Term, Then, ToElector, ToInit},
+    slot::Slot,
     time::{Instant, Now},
 };
 
