@@ -21,6 +21,7 @@ mod prune;
 mod seen;
 mod status;
 mod steer;
+mod table;
 mod transaction;
 mod witness;
 

@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use super::{
     access::{self, Which},
-    seen::{self, Line, Seen, ago},
+    seen::{Seen, ago},
+    table::{Line, shown},
 };
 use crate::{
     cli, clock,
@@ -65,7 +66,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             Some(_) => REFUSED,
         };
         let lines: Vec<_> = found.into_iter().map(Unused::line).collect();
-        answer(&seen::shown(prune.output, true, HEAD, &lines), code)
+        answer(&shown(prune.output, true, HEAD, &lines), code)
     })
 }
 

@@ -1,15 +1,14 @@
-//! A Lease as it looked at one moment, and the forms in which that is printed.
+//! A Lease as it looked at one moment, as a row of a table and as fields.
 //!
 //! Calls a Lease expired by the wall clock. That is for people: no decision rests on it.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::table::Document;
 use crate::{
-    cli::Output,
     config::duration,
     election::{
         record::{LeaseRecord, LeaseState},
@@ -58,10 +57,6 @@ pub(super) struct Seen {
 
 /// The head of a table of them.
 pub(super) const HEAD: [&str; 8] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS", "CANDIDATES"];
-
-/// The fields for programs, in the order in which they are shown.
-#[derive(Debug)]
-pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
@@ -175,12 +170,6 @@ fn named(candidate: &Value, now: Timestamp) -> Option<String> {
     Some(format!("{name}{state}"))
 }
 
-impl Serialize for Document {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
-}
-
 /// jiff cannot represent the API's last day, because it leaves room for other time zones.
 fn moment(text: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(|| text.starts_with("9999-12-31T").then_some(Timestamp::MAX))
@@ -209,70 +198,10 @@ fn spoken(ago: i128) -> String {
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
 }
 
-/// A Lease as a row of a table, and as programs read it.
-pub(super) type Line<const N: usize> = ([String; N], Document);
-
-/// Prints an object if one Lease was asked for by name, else a list.
-pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N], lines: &[Line<N>]) -> String {
-    match output {
-        Output::Table if lines.is_empty() => String::new(),
-        Output::Table => table(head, lines),
-        Output::Json => json(lines, many),
-        Output::Yaml => yaml(lines, many),
-    }
-}
-
-fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
-    let mut head = head.map(String::from);
-    for (at, cell) in head.iter_mut().enumerate() {
-        // A column that nobody fills is not there.
-        if lines.iter().all(|(row, _)| row[at].is_empty()) {
-            cell.clear();
-        }
-    }
-    let rows = || [&head].into_iter().chain(lines.iter().map(|(row, _)| row));
-    let mut widths = [0; N];
-    for row in rows() {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in rows() {
-        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
-}
-
-fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {
-    let text = match lines {
-        [(_, document)] if !many => serde_json::to_string_pretty(document),
-        lines => serde_json::to_string_pretty(&lines.iter().map(|(_, document)| document).collect::<Vec<_>>()),
-    };
-    format!("{}\n", text.unwrap_or_default())
-}
-
-/// The same as JSON; a JSON scalar is a YAML scalar too.
-fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
-    let mut text = if lines.is_empty() { "[]\n".to_owned() } else { String::new() };
-    for (_, document) in lines {
-        for (at, (key, value)) in document.0.iter().enumerate() {
-            let before = match at {
-                _ if !many => "",
-                0 => "- ",
-                _ => "  ",
-            };
-            let _ = writeln!(text, "{before}{key}: {value}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
+    use crate::{cli::Output, clock, commands::table::shown};
 
     const OWN: Duration = Duration::from_secs(15);
 

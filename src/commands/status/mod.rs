@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{
     access::{self, Access, Which, on_lease},
-    seen::{self, Seen, State},
+    seen::{HEAD, Seen, State},
+    table,
 };
 use crate::{api::CallError, cli, clock, config::Config, console, election::writes::SLOTS};
 
@@ -59,7 +60,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     };
     let shown = || {
         let lines: Vec<_> = leases.iter().map(|lease| (lease.row(), lease.document())).collect();
-        seen::shown(status.output, is_list, seen::HEAD, &lines)
+        table::shown(status.output, is_list, HEAD, &lines)
     };
     if leases.is_empty() && !all_slots {
         let which = status.selector.as_ref().map_or_else(|| name.clone(), |selector| format!("with {selector}"));

@@ -24,7 +24,8 @@ use crate::{
     commands::{
         access::{Access, Event, TIMEOUT, WATCH, Which},
         interrupts::Interrupts,
-        seen::{self, Document, Seen, State, ago, to_the_second},
+        seen::{HEAD, Seen, State, ago, to_the_second},
+        table::{Document, shown},
     },
     config::{Config, duration},
     console::{heard, printed, tell},
@@ -174,7 +175,7 @@ impl Board<'_> {
         let Some(screen) = self.screen.as_mut().filter(|screen| screen.next <= instant) else { return Ok(()) };
         screen.next = instant + REDRAW;
         let lines: Vec<_> = self.seen.values_mut().map(|lease| (current(lease, now), Document(vec![]))).collect();
-        let leases = seen::shown(Output::Table, true, seen::HEAD, &lines);
+        let leases = shown(Output::Table, true, HEAD, &lines);
         let recent: String = screen.recent.iter().map(|line| line.to_owned() + "\n").collect();
         let text = format!("{}\n\n{leases}\n{recent}", to_the_second(now));
         // From the top, each line cut off at the edge and to its end, and nothing below.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::server::is_secret;
 use crate::{
     cli::Output,
-    commands::seen::{self, Document, Line},
+    commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
     transaction::{Change, Entry, Event, Fate, Field, Journal, Outcome, Target},
@@ -59,7 +59,7 @@ pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], event
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, &state)).collect();
     complain(&squeezed(&outcome.to_string()));
-    answer(&seen::shown(output, true, OBJECTS, &lines), outcome.code())
+    answer(&shown(output, true, OBJECTS, &lines), outcome.code())
 }
 
 /// Says how it ended, in a hook; returns the exit code.
@@ -107,7 +107,7 @@ fn plan(output: Output, entries: &[Entry], of: impl Fn(&Field) -> Values<'_>) ->
         });
         whole.into_iter().chain(fields).collect::<Vec<_>>()
     });
-    seen::shown(output, true, FIELDS, &rows.collect::<Vec<_>>())
+    shown(output, true, FIELDS, &rows.collect::<Vec<_>>())
 }
 
 fn row(entry: &Entry, change: &str, path: &str, from: Value, to: Value) -> Line<7> {

@@ -1,0 +1,78 @@
+//! The one printer of tables: rows for people; the same fields as JSON or YAML for programs.
+
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::cli::Output;
+
+/// The fields for programs, in the order in which they are shown.
+#[derive(Debug)]
+pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+/// A row of a table, and the same for programs.
+pub(super) type Line<const N: usize> = ([String; N], Document);
+
+/// Returns the lines in this form. A line that is the only one and not one of `many` is an object, not a list.
+pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N], lines: &[Line<N>]) -> String {
+    match output {
+        Output::Table if lines.is_empty() => String::new(),
+        Output::Table => table(head, lines),
+        Output::Json => json(lines, many),
+        Output::Yaml => yaml(lines, many),
+    }
+}
+
+fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
+    let mut head = head.map(String::from);
+    for (at, cell) in head.iter_mut().enumerate() {
+        // A column that nobody fills is not there.
+        if lines.iter().all(|(row, _)| row[at].is_empty()) {
+            cell.clear();
+        }
+    }
+    let rows = || [&head].into_iter().chain(lines.iter().map(|(row, _)| row));
+    let mut widths = [0; N];
+    for row in rows() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows() {
+        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {
+    let text = match lines {
+        [(_, document)] if !many => serde_json::to_string_pretty(document),
+        lines => serde_json::to_string_pretty(&lines.iter().map(|(_, document)| document).collect::<Vec<_>>()),
+    };
+    format!("{}\n", text.unwrap_or_default())
+}
+
+/// The same as JSON; a JSON scalar is a YAML scalar too.
+fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
+    let mut text = if lines.is_empty() { "[]\n".to_owned() } else { String::new() };
+    for (_, document) in lines {
+        for (at, (key, value)) in document.0.iter().enumerate() {
+            let before = match at {
+                _ if !many => "",
+                0 => "- ",
+                _ => "  ",
+            };
+            let _ = writeln!(text, "{before}{key}: {value}");
+        }
+    }
+    text
+}
