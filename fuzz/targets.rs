@@ -21,6 +21,7 @@ use crate::{
     elector,
     law::longer,
     link::{Exit, InitialState, Term, ToElector, ToInit, decode, encode},
+    loading,
     notification::{self, Notification},
     supervision::{Action, Agent, AgentConfig, Input, NotSpawned, RoleInput, Scan},
     time::{Instant, Now},
@@ -65,7 +66,7 @@ pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, variables) = text.split_once('\0').unwrap_or((text, ""));
     let variables: Vec<_> = variables.lines().filter_map(|line| line.split_once('=')).collect();
-    match config::load_text(file, &variables) {
+    match loading::load_text(file, &variables) {
         Ok(loaded) => {
             let sent = encode(&loaded.config).expect("it encodes");
             assert_eq!(decode::<Config>(&sent).expect("it decodes"), loaded.config);

@@ -69,7 +69,8 @@
 //! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the calls that read clocks; a timer that fires at an instant |
 //! | [`timers`], [`once`] | the deadlines of a machine by key; a remark that is made once |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
-//! | [`config`], [`cli`] | what users write and type |
+//! | [`config`], [`cli`] | the keys that users set; the command line |
+//! | [`loading`] | makes the configuration of a file, the environment and flags |
 //! | [`law`] | the deadline formulas, the proof, the twenty rules |
 //! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; what the EndpointSlice shows; what a witness releases; records the transitions |
 //! | [`supervision`] | decides what happens to the workload |
@@ -107,6 +108,7 @@ pub mod http;
 pub mod init;
 pub mod law;
 pub mod link;
+pub mod loading;
 pub mod notification;
 pub mod once;
 pub mod process;

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use serde_json::{Value, json};
 use tenure::{
     cli::manual,
-    config,
+    loading,
     telemetry::names::{self, Kind, Metric},
 };
 
@@ -20,7 +20,7 @@ const SCHEMA: &str = "tenure.schema.json";
 pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
     vec![
         ("docs/reference.md".into(), reference().into_bytes()),
-        (format!("config/{SCHEMA}"), config::schema().into_bytes()),
+        (format!("config/{SCHEMA}"), loading::schema().into_bytes()),
         ("deploy/helm/tenure/values.schema.json".into(), values().into_bytes()),
         ("docs/pictures/timing.svg".into(), pictures::timing().into_bytes()),
         ("docs/pictures/processes.svg".into(), pictures::processes().into_bytes()),
@@ -29,7 +29,7 @@ pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
 
 /// The files of a release.
 pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut files = vec![(SCHEMA.to_owned(), config::schema().into_bytes())];
+    let mut files = vec![(SCHEMA.to_owned(), loading::schema().into_bytes())];
     for (shell, name) in [(Shell::Bash, "tenure.bash"), (Shell::Zsh, "_tenure"), (Shell::Fish, "tenure.fish")] {
         files.push((format!("completions/{name}"), manual::completions(shell)));
     }
@@ -41,7 +41,7 @@ pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
 
 /// The schema of the chart's values. `config` has the schema of the configuration file.
 fn values() -> String {
-    let mut config: Value = serde_json::from_str(&config::schema()).unwrap_or_default();
+    let mut config: Value = serde_json::from_str(&loading::schema()).unwrap_or_default();
     let definitions = config["$defs"].take();
     for root in ["$defs", "$schema"] {
         config.as_object_mut().and_then(|config| config.remove(root));

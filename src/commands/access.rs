@@ -14,11 +14,12 @@ use crate::{
         key::{self, LeaseKey},
     },
     cli::ConfigFlags,
-    config::{self, Config, Loaded},
+    config::Config,
     console::complain,
     election::record::LeaseRecord,
     environment::{LEASE, NAMESPACE},
     exit,
+    loading::{self, Loaded, Purpose},
     words::one_line,
 };
 
@@ -53,7 +54,7 @@ pub(super) type Event = kube::Result<WatchEvent<Value>>;
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
 pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> u8) -> u8 {
-    let Loaded { config, notes, .. } = match config::load(flags, &[], config::Purpose::Look) {
+    let Loaded { config, notes, .. } = match loading::load(flags, &[], Purpose::Look) {
         Ok(loaded) => loaded,
         Err(invalid) => return super::refuse(&invalid),
     };

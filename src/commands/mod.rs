@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::runtime::Builder;
 
-use crate::{cli::Command, config::Invalid, console::complain, exit};
+use crate::{cli::Command, console::complain, exit, loading::Invalid};
 
 mod access;
 mod check;

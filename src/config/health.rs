@@ -189,7 +189,7 @@ impl Probe {
     }
 
     /// Every way to ask that something is said about, with its key.
-    pub(super) fn said(&self) -> impl Iterator<Item = (ProbeHandler, &'static str)> {
+    pub(crate) fn said(&self) -> impl Iterator<Item = (ProbeHandler, &'static str)> {
         let ways = [
             (self.notify, ProbeHandler::Notify, "notify"),
             (self.exec != ExecProbe::default(), ProbeHandler::Exec, "exec"),

@@ -11,6 +11,11 @@ use super::{
 };
 use crate::slot::Slot;
 
+/// The longest name of an object, and the longest prefix of a label.
+pub(crate) const LONGEST_NAME: usize = 253;
+/// With the zero after it, a path of this length fills the address of a socket.
+pub(crate) const LONGEST_SOCKET: usize = 107;
+
 /// The Lease and the timing of the election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -130,6 +135,19 @@ impl Default for LeaseConfig {
             witness: None,
         }
     }
+}
+
+/// Returns true if this can be a replica's name in a Lease.
+#[must_use]
+pub fn can_stand(identity: &str) -> bool {
+    identity.len() <= LONGEST_NAME && !identity.chars().any(char::is_control)
+}
+
+/// Returns true if a witness can listen there: an abstract name after `@`, or an absolute path.
+#[must_use]
+pub fn is_socket(name: &str) -> bool {
+    let is_named = matches!(name.as_bytes(), [b'@', _, ..] | [b'/', _, ..]);
+    is_named && name.len() <= LONGEST_SOCKET && !name.contains('\0')
 }
 
 /// Decides what tenure writes when a term ends.

@@ -1,15 +1,7 @@
-//! The validated configuration, for all other rooms. tenure reads it once, at start.
+//! The configuration: the keys that a user can set, their types, meanings and defaults.
 //!
-//! Owns the keys, their types and their defaults (`lease`, `workload`, `roles`, `health`, `service`, `task`, `schedule`, `scalars`). The
-//! names of keys and the schema follow from these types. Owns, too, where values come from (`document`, `keys`, `sources`, `load`) and whether
-//! they make sense together (`rules`).
-//!
-//! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. The type of a
-//! key judges each value alone, with its origin. So all errors are reported at once, each with its file and line, its variable or its
-//! flag. Only then the layers are merged: maps entry by entry, everything else as a whole.
-//!
-//! A variable and `--set` hold text. The text is read like a value without quotes in a file, with two exceptions: text stays text
-//! (`007`), and `null` stands for none if the key may be null. An empty variable is an empty text: allowed if the file may say `""`.
+//! Owns the values, and how each is written as text. Pure. [`crate::loading`] makes them of a file, the environment and flags; names
+//! of keys and the schema follow from these types.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,38 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{law::Timing, words::worded};
 
-mod document;
 pub(crate) mod duration;
-mod effective;
 mod health;
-mod keys;
 mod lease;
-mod load;
 mod preset;
 mod roles;
-mod rules;
 mod scalars;
 mod schedule;
-mod schema;
 mod service;
 mod shared;
-mod sources;
 mod task;
-#[cfg(test)]
-mod tests;
 mod workload;
 
 pub use health::{Candidate, ExecProbe, FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind, Scheme, TcpProbe};
-pub use lease::{ForeignRelease, LeaseConfig, Prefer, Release};
-#[cfg(any(test, fuzzing))]
-pub(crate) use load::load_text;
-pub use load::{Invalid, Loaded, Origin, Problem, load};
+pub use lease::{ForeignRelease, LeaseConfig, Prefer, Release, can_stand, is_socket};
+pub(crate) use lease::{LONGEST_NAME, LONGEST_SOCKET};
 pub use preset::{Preset, WaitLimit};
 pub use roles::{Hook, HookKind, Hooks, OnHookFailure, Rewrite, Signals, Standby};
-pub use rules::{Purpose, can_stand, is_socket};
 pub use scalars::{Drift, Signal};
 pub use schedule::{Cron, Schedule, Zone};
-pub use schema::{DEFAULTS, schema};
 pub use service::{Events, Protocol, Service, ServicePort};
 pub use shared::SharedConfig;
 pub use task::{AfterCrash, Missed, OnFailure, Task, TaskConfig, Trigger};

@@ -63,7 +63,7 @@ impl Signal {
     }
 
     /// Reads `SIGTERM` or `TERM`, and `SIGRTMIN+3` or `RTMAX-1`.
-    pub(super) fn parse(written: &str) -> Result<Self, String> {
+    pub(crate) fn parse(written: &str) -> Result<Self, String> {
         let refused = || format!("{written:?} is not the name of a signal: write one such as SIGTERM or SIGRTMIN+3");
         let name = written.strip_prefix("SIG").unwrap_or(written);
         if let Some(signal) = real_time(name) {

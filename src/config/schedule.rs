@@ -116,7 +116,7 @@ impl Cron {
     }
 
     /// Returns the shortest time between two fires, in microseconds.
-    pub(super) fn shortest(&self) -> i64 {
+    pub(crate) fn shortest(&self) -> i64 {
         let end = START + SignedDuration::from_hours(4 * 366 * 24);
         let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
         let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();

@@ -1,12 +1,11 @@
-//! The keys and the flags of a task, which runs at most once per interval, or per fire of its schedule.
+//! The keys of a task, which runs at most once per interval, or per fire of its schedule.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cron, OnExit, OnLoss, Schedule, WorkloadConfig, Zone, duration, rules::Validation};
-use crate::cli;
+use super::{Cron, Schedule, Zone, duration};
 
 /// The longest duration in the API, in seconds, plus one.
 const TOO_LONG: u64 = 1 << 31;
@@ -93,44 +92,6 @@ pub struct Task {
     pub limit: Option<Duration>,
     /// Set if tenure ends after one run. The exit code if the Lease is held, or no run is due.
     pub once: Option<u8>,
-}
-
-impl Task {
-    /// Reads the command line beside the keys, and refuses impossible values.
-    pub(super) fn of(
-        said: &cli::Task,
-        TaskConfig { schedule, time_zone, .. }: &TaskConfig,
-        workload: &mut WorkloadConfig,
-        validation: &mut Validation,
-    ) -> Self {
-        (workload.on_exit, workload.on_loss) =
-            if said.once { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };
-        let limit = said.limit;
-        let trigger = match (said.every, schedule) {
-            (Some(every), None) => Trigger::Every(every),
-            (None, Some(cron)) => {
-                let shortest = Duration::from_micros(cron.shortest().unsigned_abs());
-                if limit.is_some_and(|limit| limit > shortest) {
-                    let between = duration::format(shortest);
-                    let message = format!("a run may take longer than the {between} between two fires of {cron:?}: shorten one");
-                    validation.refuse(&["--limit", "task.schedule"], message);
-                }
-                Trigger::Schedule(Schedule { cron: cron.clone(), zone: time_zone.clone() })
-            }
-            (Some(every), Some(_)) => {
-                validation.refuse(&["task.schedule", "--every"], "--every says when the task is due too: remove one");
-                Trigger::Every(every)
-            }
-            (None, None) => {
-                validation.refuse(
-                    &["task.schedule"],
-                    "a task needs to know when it is due: write --every 1h or --schedule \"0 2 * * *\"",
-                );
-                Trigger::Every(Duration::from_secs(1))
-            }
-        };
-        Self { trigger, limit, once: said.once.then_some(said.conflict_exit_code) }
-    }
 }
 
 /// Reads the interval of a task.

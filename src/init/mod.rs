@@ -21,8 +21,9 @@ use crate::{
     api::Cluster,
     cli::Run,
     clock,
-    config::{self, Config, LogFormat, Preset, Purpose, Signals},
+    config::{Config, LogFormat, Preset, Signals},
     exit,
+    loading::{self, Purpose},
     process::{
         Pid,
         mask::Mask,
@@ -61,7 +62,7 @@ mod timer;
 /// Reads the configuration, for the only time, and runs the workload; returns the exit code.
 #[must_use]
 pub fn start(arguments: &Run) -> u8 {
-    match config::load(&arguments.flags, &arguments.command, Purpose::Run) {
+    match loading::load(&arguments.flags, &arguments.command, Purpose::Run) {
         Ok(loaded) => {
             let mut log = Log::new(loaded.config.log.clone());
             for note in &loaded.notes {

@@ -92,7 +92,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure task nightly-report --every 24h --limit 1h -- echo reports", Stays("reports")),
     (
         "tenure task nightly-report --schedule \"0 2 * * *\" --time-zone Europe/Berlin --limit 1h -- echo reports",
-        By("src/config/tests/presets.txt", "--schedule '0 2 * * *' --time-zone Europe/Berlin --limit 1h"),
+        By("src/loading/tests/presets.txt", "--schedule '0 2 * * *' --time-zone Europe/Berlin --limit 1h"),
     ),
     ("tenure --lease worker --slots 3 -- echo works", Stays("works")),
     ("cargo run -- dev-server --kubeconfig-out /tmp/leases", Stays("Leases are served")),

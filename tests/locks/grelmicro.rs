@@ -9,7 +9,7 @@ use std::{
 
 use tenure::{
     cli::{self, ConfigFlags},
-    config::{self, Purpose},
+    loading::{self, Purpose},
 };
 
 use super::crowd::{counter, ended};
@@ -54,7 +54,7 @@ fn lease(prefix: &str, name: &str) -> Option<String> {
         set: vec![format!("lease.prefix={prefix}")],
         ..ConfigFlags::default()
     };
-    Some(config::load(&flags, &["true".into()], Purpose::Run).ok()?.config.lease.name)
+    Some(loading::load(&flags, &["true".into()], Purpose::Run).ok()?.config.lease.name)
 }
 
 async fn five_hundred_names_mean_the_same_lease(_: Stage) {

@@ -9,10 +9,11 @@ use super::{access::Access, block_on};
 use crate::{
     api::PLUGIN_PATIENCE,
     cli,
-    config::{self, Config, HookKind, ProbeKind, Purpose},
+    config::{Config, HookKind, ProbeKind},
     console,
     election::{record::LeaseRecord, warning},
     elector, exit,
+    loading::{self, Purpose},
     process::resolve::resolve,
     words::{counted, one_line},
 };
@@ -23,7 +24,7 @@ mod permissions;
 mod power;
 
 pub(super) fn run(check: &cli::Check) -> u8 {
-    let loaded = match config::load(&check.flags, &check.command, Purpose::Inspect) {
+    let loaded = match loading::load(&check.flags, &check.command, Purpose::Inspect) {
         Ok(loaded) => loaded,
         Err(invalid) => return super::refuse(&invalid),
     };

@@ -15,9 +15,10 @@ use super::access::{self, Access};
 use crate::{
     cli::{self, ConfigFlags, Lock, Recovery},
     clock,
-    config::{self, Config, Purpose},
+    config::Config,
     console::complain,
     exit,
+    loading::{self, Purpose},
     telemetry::Observer,
     time::Instant,
     transaction::{self, Change, Event, Outcome, Place, Server as _, Settings},
@@ -204,7 +205,7 @@ fn under_lease(
         super::warn(notes);
         return at_desk(flags, None, limit, act);
     }
-    let config = match config::load(flags, &[], Purpose::Look) {
+    let config = match loading::load(flags, &[], Purpose::Look) {
         Ok(loaded) => loaded.config,
         Err(invalid) => return super::refuse(&invalid),
     };

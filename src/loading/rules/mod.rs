@@ -3,7 +3,7 @@
 //! Owns the rules, as tables, and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only
 //! the keys of a plain init are judged: one file may serve both.
 
-use super::{Config, HookKind, OnExit, OnLoss, Runs};
+use crate::config::{Config, HookKind, OnExit, OnLoss, Runs};
 
 /// A table of rules: when each is broken, the keys that it is about (the likeliest to be changed first), and what is wrong, with the
 /// remedy.
@@ -15,10 +15,8 @@ macro_rules! refuse {
     };
 }
 
-pub use names::can_stand;
 pub(super) use names::dashed;
 pub(super) use preference::prefer;
-pub use timing::is_socket;
 
 mod health;
 mod names;

@@ -15,7 +15,7 @@ use serde_saphyr::Spanned;
 use super::{
     document::{self, Content, Malformed, Node},
     keys::{self, Found, Key, Shape},
-    load::{Origin, Problem},
+    problem::{Origin, Problem},
 };
 use crate::cli::{ConfigFlags, Preset, Task};
 

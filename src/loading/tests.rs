@@ -24,6 +24,7 @@ use std::{
 use super::{keys::KEYS, load::load_from, *};
 use crate::{
     cli::{self, ConfigFlags, Face},
+    config::*,
     link,
 };
 
@@ -46,7 +47,7 @@ impl Drop for File {
 
 #[test]
 fn every_case_of_the_tables_has_its_answer() {
-    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/tests");
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/loading/tests");
     let (mut cases, mut wrong) = (0, String::new());
     for table in fs::read_dir(tables).unwrap().map(|entry| entry.unwrap().path()) {
         let text = fs::read_to_string(&table).unwrap();

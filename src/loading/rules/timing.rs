@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use super::Validation;
 use crate::{
-    config::{Config, Drift, LeaseConfig, Release, duration},
+    config::{Config, Drift, LONGEST_SOCKET, LeaseConfig, Release, duration, is_socket},
     law::{REQUIRED_ATTEMPTS, RETRY_PAUSE, Timing},
     time::Instant,
 };
 
 const ADVISED_ATTEMPTS: u32 = 3;
-/// With the zero after it, a path of this length fills the address of a socket.
-const LONGEST_SOCKET: usize = 107;
 /// Without a witness, people wait for a longer one.
 const LONG_LEASE: Duration = Duration::from_secs(30);
 const SHORTEST_LEASE: Duration = Duration::from_secs(2);
@@ -70,13 +68,6 @@ fn judge_witness(lease: &LeaseConfig, validation: &mut Validation) {
             duration::format(lease.duration)
         ));
     }
-}
-
-/// Whether a witness can listen there: an abstract name after `@`, or an absolute path.
-#[must_use]
-pub fn is_socket(name: &str) -> bool {
-    let is_named = matches!(name.as_bytes(), [b'@', _, ..] | [b'/', _, ..]);
-    is_named && name.len() <= LONGEST_SOCKET && !name.contains('\0')
 }
 
 fn judge_each(timing: Timing, validation: &mut Validation) {

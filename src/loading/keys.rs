@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use serde_json::Value;
 
-use super::{Config, Signal};
+use crate::config::{Config, Signal};
 
 /// The form of a value in a place that holds only text: a variable or a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

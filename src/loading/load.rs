@@ -1,6 +1,6 @@
 //! Judges every value where it stands, merges the layers, and hands the whole to `rules`.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{collections::BTreeMap, ffi::OsString};
 
 use figment::{
     error::Kind,
@@ -8,13 +8,16 @@ use figment::{
 };
 
 use super::{
-    Config, Preset,
     keys::Shape,
     preset,
+    problem::{Invalid, Origin, Problem},
     rules::{self, Purpose, Validation},
     sources::{self, Entry, Layer},
 };
-use crate::cli::ConfigFlags;
+use crate::{
+    cli::ConfigFlags,
+    config::{Config, Preset},
+};
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -27,42 +30,6 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// The origin of each value that is not a default, by its path.
     pub origins: BTreeMap<String, Origin>,
-}
-
-/// The place that a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The built-in default.
-    Default,
-    /// A line of a file.
-    File {
-        /// The path as it was typed.
-        path: String,
-        /// The line, counted from 1.
-        line: Option<u64>,
-    },
-    /// A variable of the environment, by its name.
-    Variable(String),
-    /// A flag, as it was typed.
-    Flag(String),
-}
-
-/// A reason why a configuration is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The place of the value.
-    pub origin: Origin,
-    /// The key. Empty if the reason is about none.
-    pub path: String,
-    /// The fault and the remedy.
-    pub message: String,
-}
-
-/// A configuration that is refused, with all reasons.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Invalid {
-    /// The reasons. Never empty.
-    pub problems: Vec<Problem>,
 }
 
 /// Reads the configuration of this process (defaults, file, environment, flags) and judges the keys that `purpose` needs.
@@ -110,7 +77,7 @@ fn merge(
         entry.insert(&mut merged, &entry.value);
     }
     let config = Value::from(merged).deserialize();
-    let mut config: Config = config.map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
+    let mut config: Config = config.map_err(|error| Invalid { problems: vec![whole(&error)] })?;
     let mut validation = Validation::default();
     let preset = preset::fix(flags, &mut config, &mut validation);
     rules::prefer(&mut config.lease, purpose, variables, &mut origins, &mut validation);
@@ -264,11 +231,9 @@ fn insert(tree: &mut Dict, steps: &[&str], last: &str, value: &Value) {
     }
 }
 
-impl Problem {
-    /// A problem of values that are good alone but not together. No key can be named.
-    fn whole(error: &figment::Error) -> Self {
-        Self { origin: Origin::Default, path: error.path.join("."), message: error.to_string() }
-    }
+/// A problem of values that are good alone but not together. No key can be named.
+fn whole(error: &figment::Error) -> Problem {
+    Problem { origin: Origin::Default, path: error.path.join("."), message: error.to_string() }
 }
 
 impl rules::Diagnostic {
@@ -284,40 +249,5 @@ impl rules::Diagnostic {
             None => (path, Origin::Default),
         };
         Problem { origin, path, message: self.message }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { path, line: Some(line) } => write!(f, "{path}:{line}"),
-            Self::File { path, line: None } => f.write_str(path),
-            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
-            Origin::Default => {}
-            Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_) => write!(f, "{}: ", self.origin)?,
-        }
-        if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
-        }
-        f.write_str(&self.message)
-    }
-}
-
-/// Writes the number of problems, and each problem on its own line.
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.problems.len() {
-            1 => f.write_str("the configuration is refused:")?,
-            number => write!(f, "the configuration is refused for {number} reasons:")?,
-        }
-        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }

@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
 use super::{Purpose, Validation};
-use crate::config::{LeaseConfig, Origin, Prefer};
+use crate::{
+    config::{LeaseConfig, Prefer},
+    loading::Origin,
+};
 
 /// As many values as there are priorities, but for the last, which any other value gives.
 const MOST_VALUES: usize = 10;
 const SHORTEST_PREEMPT: Duration = Duration::from_secs(1);
 
 /// Sets `lease.priority` as `lease.prefer` says. A configuration that is only inspected may be another replica's.
-pub(in crate::config) fn prefer(
+pub(in crate::loading) fn prefer(
     lease: &mut LeaseConfig,
     purpose: Purpose,
     variables: &[(OsString, OsString)],

@@ -1,10 +1,8 @@
 //! Judges whether the Lease can carry its name, namespace, identity, labels and annotations.
 
 use super::Validation;
-use crate::config::LeaseConfig;
+use crate::config::{LONGEST_NAME, LeaseConfig, can_stand};
 
-/// The longest name of an object, and the longest prefix of a label.
-const LONGEST_NAME: usize = 253;
 /// The longest name of a namespace, and the longest name and value of a label.
 const LONGEST_LABEL: usize = 63;
 /// All annotations and labels together: they travel over the link with everything else.
@@ -33,12 +31,6 @@ pub(super) fn judge(lease: &LeaseConfig, validation: &mut Validation) {
 
 fn reserved() -> String {
     format!("names that begin with {OWN_PREFIX} are reserved: choose another")
-}
-
-/// True if this can be a replica's name in a Lease.
-#[must_use]
-pub fn can_stand(identity: &str) -> bool {
-    identity.len() <= LONGEST_NAME && !identity.chars().any(char::is_control)
 }
 
 pub(super) fn judge_namespace(lease: &LeaseConfig, validation: &mut Validation) {
@@ -87,7 +79,7 @@ pub(super) fn made_valid(wanted: &str) -> String {
 }
 
 /// Makes a name by grelmicro's rule, so that both programs use the same Lease.
-pub(in crate::config) fn dashed(wanted: &str) -> String {
+pub(in crate::loading) fn dashed(wanted: &str) -> String {
     let mut name = String::new();
     for c in wanted.to_lowercase().chars() {
         match c {

@@ -6,7 +6,7 @@ use schemars::{
 };
 use serde_json::{Value, json};
 
-use super::Config;
+use crate::config::Config;
 
 /// Every key with its default and what it means, as a file.
 pub const DEFAULTS: &str = include_str!("../../config/tenure.yaml");
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::ConfigFlags,
-        config::{
+        loading::{
             Purpose,
             keys::{KEYS, Shape},
             load::load_from,
