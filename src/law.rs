@@ -59,19 +59,21 @@
 //!    long as it has proved none of its own: E stays, and the next write goes onto that version. After that, one with a later
 //!    renewTime than any that it can have stored is a copy's, as of a restored snapshot of its memory: loss.
 //! 7. A leader that steps down keeps renewing through the whole grace. Only a loss shortens it to G.
-//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term (as PID 1, that nothing is
-//!    left but init and the elector with its plugins; otherwise, that init has no other descendant), or by the replica's witness
-//!    (20). Every message of the link names its term, and a fresh elector sends a StepDown of its own. Until the next Lead, nothing
-//!    that leads is started.
-//!    Without a proof there is no release, and as PID 1 init ends itself after H. E is void before the first byte of a release,
-//!    in init too. A release is one compare-and-swap on the version that the term last proved, or saw as its own. Only after a 409
-//!    or without an answer the Lease is read, and written again where holder, uid, acquireTime and leaseTransitions are still the
-//!    term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof: given by the
-//!    current incarnation of the workload, after the signal, on a socket that was marked before it, with every hook and probe of
-//!    the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is
-//!    acknowledged. Whatever beforeLead starts is a leader's. The answer comes before afterFollow, a standby command or a fresh
-//!    frozen standby; where a leader is started, what runs of them is proved gone first. A frozen standby gets SIGKILL only, and
-//!    no signal from outside; one that anybody else has continued is killed. Only a Lead continues it.
+//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term, or by the replica's witness (20):
+//!    - **Proof.** As PID 1 it is that nothing is left but init and the elector with its plugins; otherwise, that init has no other
+//!      descendant. Without a proof there is no release, and as PID 1 init ends itself after H.
+//!    - **Term.** Every message of the link names its term, and a fresh elector sends a StepDown of its own. Until the next Lead,
+//!      nothing that leads is started.
+//!    - **Release.** E is void before the first byte of a release, in init too. A release is one compare-and-swap on the version that
+//!      the term last proved, or saw as its own. Only after a 409 or without an answer the Lease is read, and written again where
+//!      holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and version.
+//!    - **Demotion.** Where the workload runs always, an acknowledged demotion is a proof: given by the current incarnation of the
+//!      workload, after the signal, on a socket that was marked before it, with every hook and probe of the term dead.
+//!    - **Promotion.** A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is
+//!      acknowledged. Whatever beforeLead starts is a leader's.
+//!    - **Standby.** The answer comes before afterFollow, a standby command or a fresh frozen standby; where a leader is started, what
+//!      runs of them is proved gone first. A frozen standby gets SIGKILL only, and no signal from outside; one that anybody else has
+//!      continued is killed. Only a Lead continues it.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases
@@ -213,7 +215,7 @@ impl Timing {
         u32::try_from(room.as_nanos() / attempt.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// True if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
+    /// Returns true if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
     #[must_use]
     pub fn has_room(self) -> bool {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
@@ -250,7 +252,7 @@ impl Deadlines {
     }
 }
 
-/// True if it is too late to begin something that had to begin before `not_after`. At that very instant it is too late (15).
+/// Returns true if it is too late to begin something that had to begin before `not_after`. At that very instant it is too late (15).
 #[must_use]
 pub fn is_over(not_after: Instant, now: Instant) -> bool {
     not_after <= now
