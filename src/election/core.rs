@@ -8,7 +8,6 @@ pub(crate) use backoff::doubled;
 use reports::Reports;
 pub(crate) use reports::warning;
 use requests::Requests;
-pub(crate) use requests::{Asked, Attempt};
 use watch_policy::Watch;
 pub(crate) use watch_policy::WatchEvent;
 

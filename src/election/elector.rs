@@ -109,12 +109,12 @@ impl Elector {
                 let operation = asked.operation;
                 let failed = self.core.expect_success(operation);
                 let next = match &mut self.phase {
-                    Phase::Following(following) => following.answered(&mut self.core, asked, answer, now),
+                    Phase::Following(following) => following.answered(&mut self.core, &asked, answer, now),
                     Phase::Leading(leading) => {
-                        leading.answered(&mut self.core, asked, answer, now);
+                        leading.answered(&mut self.core, &asked, answer, now);
                         None
                     }
-                    Phase::Releasing(releasing) => releasing.answered(&mut self.core, asked, answer, now),
+                    Phase::Releasing(releasing) => releasing.answered(&mut self.core, &asked, answer, now),
                     Phase::Finished => None,
                 };
                 self.core.report_recovery(operation, failed);

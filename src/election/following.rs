@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{
     AcquireReason, Answer, Event, Operation, Refusal, RequestError, Watched,
-    core::{Asked, Attempt, Core, doubled},
+    asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
+    core::{Core, doubled},
     elector::Next,
     leading::Leading,
     observation::Eligibility,
@@ -155,34 +156,29 @@ impl Following {
         }
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Next> {
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: &Asked, answer: Answer, now: Now) -> Option<Next> {
         let operation = asked.operation;
-        match (asked.attempt, answer) {
-            (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
-                (Some(record), None) => return self.read(core, record, now),
-                (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
-                    core.observed(record, now);
+        match asked.judge(answer) {
+            Verdict::Read(record) => return self.read(core, record, now),
+            Verdict::Proved(record, attempt) if attempt.acquires.is_some() => return self.acquired(core, record, &attempt, now),
+            Verdict::Proved(record, _) => core.observed(record, now),
+            Verdict::Other(record, attempt) => {
+                core.observed(record, now);
+                if attempt.acquires.is_some() {
+                    open(core, asked, NOT_WHAT_WAS_SENT.into(), None, now);
                 }
-                (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => {
-                    return self.acquired(core, record, &attempt, now);
-                }
-                (Some(record), attempt) => {
-                    core.observed(record, now);
-                    unknown(core, attempt, operation, NOT_WHAT_WAS_SENT.into(), None, now);
-                }
-                (None, attempt) => unknown(core, attempt, operation, UNREADABLE.into(), None, now),
-            },
-            (_, Answer::NotFound) => {
+            }
+            Verdict::Absent | Verdict::Deleted => {
                 core.requests.forget_all();
                 core.observed_absence(now);
                 self.settle(core);
             }
             // An own write without an answer may be the cause: a read tells.
-            (Some(_), Answer::Conflict) => core.get(now),
+            Verdict::Conflict if asked.attempt.is_some() => core.get(now),
             // A server that answers a read with 409 would do so again, so the next one comes after a pause.
-            (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
-            (attempt, Answer::Refused { refusal, message }) => {
-                if attempt.is_some() {
+            Verdict::Conflict => core.failed(operation, CONFLICTING.into(), None, now),
+            Verdict::Refused(refusal, message) => {
+                if asked.attempt.is_some() {
                     self.settle(core);
                 }
                 match refusal {
@@ -197,8 +193,7 @@ impl Following {
                     }
                 }
             }
-            (attempt, Answer::Unknown { message, retry_after }) => unknown(core, attempt, operation, message, retry_after, now),
-            (_, Answer::Deleted | Answer::Listed { .. }) => core.failed(operation, NOT_WHAT_WAS_SENT.into(), None, now),
+            Verdict::Open(message, retry_after) => open(core, asked, message, retry_after, now),
         }
         None
     }
@@ -346,9 +341,7 @@ impl Following {
     }
 }
 
-pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
-pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
 /// Asks the holder to hand over. The write repeats the version and the spec that were read, so even a late one changes neither
 /// the holder nor its times.
@@ -359,15 +352,10 @@ fn preempt(core: &mut Core, now: Now) {
     core.replace(object, None, now);
 }
 
-/// Takes in that a request has no answer. Only acquiring writes are remembered (law 14).
-fn unknown(
-    core: &mut Core,
-    attempt: Option<Attempt>,
-    operation: Operation,
-    message: RequestError,
-    retry_after: Option<Duration>,
-    now: Now,
-) {
-    attempt.into_iter().filter(|attempt| attempt.acquires.is_some()).for_each(|attempt| core.requests.remember(attempt));
-    core.failed(operation, message, retry_after, now);
+/// Takes in a request of which nothing is known. Only acquiring writes are remembered (law 14).
+fn open(core: &mut Core, asked: &Asked, message: RequestError, retry_after: Option<Duration>, now: Now) {
+    if let Some(attempt) = asked.attempt.as_ref().filter(|attempt| attempt.acquires.is_some()) {
+        core.requests.remember(attempt.clone());
+    }
+    core.failed(asked.operation, message, retry_after, now);
 }

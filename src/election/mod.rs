@@ -30,6 +30,7 @@ pub(crate) use self::core::warning;
 pub use self::elector::{Elector, LeaderView, View};
 pub use self::slots::Slots;
 
+mod asked;
 mod core;
 mod elector;
 mod following;

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Answer, Refusal, Request, RequestError, RequestId,
+    asked::Verdict,
     core::doubled,
-    following::{NOT_WHAT_WAS_SENT, UNREADABLE},
     record::{LeaseRecord, LeaseState},
     writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},
 };
@@ -251,33 +251,26 @@ impl Witness {
 }
 
 fn next(replica: &Replica, step: &Step, answer: Answer) -> Next {
-    let unanswered = |message, retry_after| {
-        let longest = LONGEST_UNANSWERED.min(replica.attempt_timeout + RETRY_PAUSE);
-        Next::Retry { message, retry_after, longest }
-    };
-    match answer {
-        Answer::Object(_) if step.clears => Next::Done { given_back: true },
-        Answer::Object(object) => match LeaseRecord::read(object) {
+    let longest = LONGEST_UNANSWERED.min(replica.attempt_timeout + RETRY_PAUSE);
+    match Verdict::of(None, answer) {
+        Verdict::Read(_) | Verdict::Proved(..) | Verdict::Other(..) if step.clears => Next::Done { given_back: true },
+        Verdict::Read(record) | Verdict::Proved(record, _) | Verdict::Other(record, _) => match record.annotation(HOLDER) {
             // Written by hand into the Lease of another, which may still be stopping.
-            Some(record) if record.annotation(HOLDER).is_some_and(|named| named != replica.identity) => {
-                Next::Done { given_back: false }
-            }
-            Some(record) if record.state() == LeaseState::Held && record.is_held_by(&replica.identity) => Next::Clear(record),
+            Some(named) if named != replica.identity => Next::Done { given_back: false },
+            Some(_) | None if record.state() == LeaseState::Held && record.is_held_by(&replica.identity) => Next::Clear(record),
             // By a PUT whose answer was lost.
-            Some(record) => Next::Done { given_back: record.annotation(OBITUARY) == Some(&replica.identity) },
-            None => unanswered(UNREADABLE.into(), None),
+            Some(_) | None => Next::Done { given_back: record.annotation(OBITUARY) == Some(&replica.identity) },
         },
-        Answer::NotFound => Next::Done { given_back: false },
+        Verdict::Absent | Verdict::Deleted => Next::Done { given_back: false },
         // Usually the dead replica's own last renewal.
-        Answer::Conflict if step.failures == 0 => Next::Read,
-        Answer::Conflict => unanswered("somebody else writes the Lease".into(), None),
-        Answer::Refused { refusal: Refusal::Unauthorized, message } if step.failed.is_none() => {
+        Verdict::Conflict if step.failures == 0 => Next::Read,
+        Verdict::Conflict => Next::Retry { message: "somebody else writes the Lease".into(), retry_after: None, longest },
+        Verdict::Refused(Refusal::Unauthorized, message) if step.failed.is_none() => {
             Next::Retry { message, retry_after: None, longest: Duration::ZERO }
         }
-        Answer::Refused { refusal, message } => {
+        Verdict::Refused(refusal, message) => {
             Next::Retry { message, retry_after: refusal.retry_after(), longest: replica.renew_period }
         }
-        Answer::Unknown { message, retry_after } => unanswered(message, retry_after),
-        Answer::Listed { .. } | Answer::Deleted => unanswered(NOT_WHAT_WAS_SENT.into(), None),
+        Verdict::Open(message, retry_after) => Next::Retry { message, retry_after, longest },
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::{
     Answer, Refusal, ReleaseResult, Watched,
-    core::{Asked, Core},
+    asked::{Asked, NOT_WHAT_WAS_SENT, Verdict},
+    core::Core,
     elector::Next,
-    following::{NOT_WHAT_WAS_SENT, UNREADABLE},
     record::{LeaseRecord, LeaseState},
     trace::TraceContext,
     writes::{STEP_DOWN_TO, micros},
@@ -118,50 +118,49 @@ impl Releasing {
         }
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Next> {
-        let Asked { attempt, operation, sent } = asked;
-        self.is_unknown |= attempt.is_some() && matches!(answer, Answer::Object(_) | Answer::Unknown { .. } | Answer::Deleted);
-        match (attempt, answer) {
-            (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
-                (Some(record), None) => return self.read(core, record, now),
-                (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
-                (Some(_), Some(_)) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
-                (None, _) => self.failed(core, operation, UNREADABLE, sent, now),
-            },
-            (None, Answer::Deleted) => return Some(self.done(core, ReleaseResult::Delete, now)),
-            (_, Answer::Listed { .. }) | (Some(_), Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
-            (_, Answer::NotFound) => {
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: &Asked, answer: Answer, now: Now) -> Option<Next> {
+        let sent = asked.sent;
+        let verdict = asked.judge(answer);
+        let may_be_stored = matches!(verdict, Verdict::Proved(..) | Verdict::Other(..) | Verdict::Open(..));
+        self.is_unknown |= asked.attempt.is_some() && may_be_stored;
+        let (message, retry_after) = match verdict {
+            Verdict::Read(record) => return self.read(core, record, now),
+            Verdict::Proved(record, _) => return self.cleared(core, record, now),
+            Verdict::Deleted => return Some(self.done(core, ReleaseResult::Delete, now)),
+            Verdict::Absent => {
                 core.observed_absence(now);
                 let how =
                     if matches!(self.step, ReleaseStep::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };
                 return Some(self.done(core, how, now));
             }
-            (_, Answer::Conflict) => match self.step {
-                ReleaseStep::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
-                ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle
-                    if std::mem::replace(&mut self.has_conflicted, true) =>
-                {
-                    self.retry(core, sent, None, now);
+            Verdict::Conflict => {
+                match self.step {
+                    ReleaseStep::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
+                    ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle
+                        if std::mem::replace(&mut self.has_conflicted, true) =>
+                    {
+                        self.retry(core, sent, None, now);
+                    }
+                    ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle => self.due = now.boot,
                 }
-                ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle => self.due = now.boot,
-            },
-            (_, Answer::Refused { refusal, message }) => {
-                core.report_failure(operation, sent, message);
-                // The Lease is free already, and a Role without `delete` will not gain it.
-                if matches!((&self.step, &refusal), (ReleaseStep::Delete(_), Refusal::Forbidden)) {
-                    return Some(self.done(core, ReleaseResult::Clear, now));
-                }
-                if refusal == Refusal::Unauthorized && core.backoff.note_refused_credentials() {
-                    self.due = now.boot;
-                } else {
-                    self.retry(core, sent, refusal.retry_after(), now);
-                }
+                return None;
             }
-            (_, Answer::Unknown { message, retry_after }) => {
-                core.report_failure(operation, sent, message);
-                self.retry(core, sent, retry_after, now);
+            // The Lease is free already, and a Role without `delete` will not gain it.
+            Verdict::Refused(Refusal::Forbidden, message) if matches!(self.step, ReleaseStep::Delete(_)) => {
+                core.report_failure(asked.operation, sent, message);
+                return Some(self.done(core, ReleaseResult::Clear, now));
             }
-        }
+            Verdict::Refused(Refusal::Unauthorized, message) if core.backoff.note_refused_credentials() => {
+                core.report_failure(asked.operation, sent, message);
+                self.due = now.boot;
+                return None;
+            }
+            Verdict::Refused(refusal, message) => (message, refusal.retry_after()),
+            Verdict::Other(..) => (NOT_WHAT_WAS_SENT.into(), None),
+            Verdict::Open(message, retry_after) => (message, retry_after),
+        };
+        core.report_failure(asked.operation, sent, message);
+        self.retry(core, sent, retry_after, now);
         None
     }
 
@@ -217,11 +216,6 @@ impl Releasing {
     /// Returns whether no replica has acquired the Lease since this term did.
     fn is_of_this_term(&self, record: &LeaseRecord) -> bool {
         record.uid() == self.info.uid && record.transitions() == self.info.transitions
-    }
-
-    fn failed(&mut self, core: &mut Core, operation: super::Operation, message: &str, sent: Instant, now: Now) {
-        core.report_failure(operation, sent, message.into());
-        self.retry(core, sent, None, now);
     }
 
     fn retry(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {

@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::Core;
 use crate::{
     election::{
-        Action, Operation, Request, RequestId,
-        record::{LeaseRecord, later, metadata_of, spec_of},
+        Action, Request, RequestId,
+        asked::{Asked, Attempt},
+        record::LeaseRecord,
         trace::TraceContext,
-        writes::{TRACEPARENT, micros},
     },
-    time::{Instant, Now},
+    time::Now,
 };
 
 /// How many unanswered writes are remembered, so that no outage exhausts memory. A write that was forgotten and is still stored
@@ -25,55 +25,6 @@ pub(crate) struct Requests {
     /// The latest request, until its answer comes.
     awaited: Option<Asked>,
     unknown: Vec<Attempt>,
-}
-
-/// A write that was sent: its object, and when its first byte may have left.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Attempt {
-    /// A read that shows exactly this spec confirms the write (law 6).
-    object: Arc<Value>,
-    /// a: just before the first byte was sent.
-    pub(crate) sent: Instant,
-    /// The transition's span, if the write acquires the Lease.
-    pub(crate) acquires: Option<TraceContext>,
-}
-
-/// A request whose answer has come.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) attempt: Option<Attempt>,
-    pub(crate) operation: Operation,
-    pub(crate) sent: Instant,
-}
-
-impl Attempt {
-    /// Returns the resourceVersion that the write replaces; none for a POST.
-    fn base(&self) -> Option<&str> {
-        metadata_of(&self.object, "resourceVersion").and_then(Value::as_str)
-    }
-
-    /// Returns whether the record carries the span of this write. A copy of this replica may have acquired the Lease with the
-    /// same spec, but not in the same span.
-    fn left_its_span_on(&self, record: &LeaseRecord) -> bool {
-        self.acquires.is_none_or(|context| record.annotation(TRACEPARENT).and_then(TraceContext::parse) == Some(context))
-    }
-
-    /// Returns its renewTime, in microseconds.
-    pub(crate) fn time(&self) -> Option<i64> {
-        spec_of(&self.object).get("renewTime").and_then(Value::as_str).and_then(micros)
-    }
-
-    /// Returns whether uid and spec of `record` are exactly those of this write (law 6).
-    pub(crate) fn is(&self, record: &LeaseRecord) -> bool {
-        let uid = metadata_of(&self.object, "uid").and_then(Value::as_str);
-        spec_of(&self.object) == record.spec() && uid.is_none_or(|uid| uid == record.uid())
-    }
-
-    /// Returns whether a reply with `record` proves this write: the spec is as sent, and the version is higher (law 1).
-    pub(crate) fn is_proved_by(&self, record: &LeaseRecord) -> bool {
-        let rose = self.base().is_none_or(|base| later(record.resource_version(), base));
-        rose && self.is(record)
-    }
 }
 
 impl Requests {

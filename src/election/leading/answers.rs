@@ -6,8 +6,8 @@ use super::{Leading, Proved, Renewal};
 use crate::{
     election::{
         Answer, Event, Operation, Refusal, RequestError,
-        core::{Asked, Core},
-        following::{NOT_WHAT_WAS_SENT, UNREADABLE},
+        asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
+        core::Core,
         record::{LeaseRecord, LeaseState, later},
         transition::Margin,
         writes::{STEP_DOWN, micros},
@@ -17,62 +17,55 @@ use crate::{
 };
 
 impl Leading {
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) {
-        let operation = asked.operation;
-        match (asked.attempt, answer) {
-            (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
-                (Some(record), None) => self.read(core, record, now),
-                (Some(record), Some(attempt)) if attempt.is_proved_by(&record) && self.is_mine(core, &record) => {
-                    let margin = Margin::until(self.deadlines.soft, now.boot);
-                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent), margin });
-                    self.prove(core, record, attempt.sent, now);
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: &Asked, answer: Answer, now: Now) {
+        let (operation, sent) = (asked.operation, asked.sent);
+        match asked.judge(answer) {
+            Verdict::Read(record) => self.read(core, record, now),
+            Verdict::Proved(record, attempt) if self.is_mine(core, &record) => {
+                let margin = Margin::until(self.deadlines.soft, now.boot);
+                core.report(Event::Renewed { latency: now.boot.since(attempt.sent), margin });
+                self.prove(core, record, attempt.sent, now);
+            }
+            Verdict::Proved(record, attempt) | Verdict::Other(record, attempt) => {
+                core.observed(record.clone(), now);
+                core.requests.remember(attempt);
+                if later(record.resource_version(), &self.confirmed.resource_version) {
+                    self.look(core, &record);
                 }
-                (Some(record), Some(attempt)) => {
-                    core.observed(record.clone(), now);
-                    core.requests.remember(attempt);
-                    if later(record.resource_version(), &self.confirmed.resource_version) {
-                        self.look(core, &record);
-                    }
-                    self.renewal.is_read_wanted = true;
-                    self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now);
-                }
-                (None, attempt) => {
-                    attempt.into_iter().for_each(|attempt| core.requests.remember(attempt));
-                    self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now);
-                }
-            },
-            (_, Answer::NotFound) => {
+                self.renewal.is_read_wanted = true;
+                self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), sent, None, now);
+            }
+            Verdict::Absent | Verdict::Deleted => {
                 core.observed_absence(now);
                 self.lose(core, Reason::LostDeleted);
             }
-            (_, Answer::Conflict) => {
+            Verdict::Conflict => {
                 self.renewal.conflicts += 1;
                 self.renewal.is_read_wanted = true;
                 self.renewal.due = now.boot;
                 if self.renewal.conflicts > 1 {
                     let message = "two writes in a row found that somebody else had written the Lease (409)".into();
-                    self.failed(core, operation, message, asked.sent, None, now);
+                    self.failed(core, operation, message, sent, None, now);
                 }
             }
-            (attempt, Answer::Refused { refusal, message }) => {
+            Verdict::Refused(refusal, message) => {
                 // The network may deliver the write twice, and the second copy may be stored.
-                if let (Some(latest), Some(time)) = (&mut self.confirmed.time, attempt.and_then(|attempt| attempt.time())) {
+                if let (Some(latest), Some(time)) = (&mut self.confirmed.time, asked.attempt.as_ref().and_then(Attempt::time)) {
                     *latest = time.max(*latest);
                 }
                 if refusal == Refusal::Unauthorized && core.backoff.note_refused_credentials() {
                     self.renewal.due = now.boot;
-                    core.report_failure(operation, asked.sent, message);
+                    core.report_failure(operation, sent, message);
                 } else {
-                    self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
+                    self.failed(core, operation, message, sent, refusal.retry_after(), now);
                 }
             }
-            (attempt, Answer::Unknown { message, retry_after }) => {
-                attempt.into_iter().for_each(|attempt| core.requests.remember(attempt));
-                self.failed(core, operation, message, asked.sent, retry_after, now);
+            Verdict::Open(message, retry_after) => {
+                if let Some(attempt) = &asked.attempt {
+                    core.requests.remember(attempt.clone());
+                }
+                self.failed(core, operation, message, sent, retry_after, now);
                 self.unheard(operation);
-            }
-            (_, Answer::Deleted | Answer::Listed { .. }) => {
-                self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now)
             }
         }
     }
