@@ -14,7 +14,7 @@ use crate::{
     api,
     config::{self, Config, OnExit, Preset, Runs},
     election::{
-        Action as Wish, Answer, Elector, Input as WatchEvent, Request,
+        Action as Wish, Elector, Input as WatchEvent, Request,
         record::{LeaseRecord, LeaseState},
         trace::TraceContext,
     },
@@ -23,6 +23,7 @@ use crate::{
     link::{Exit, InitialState, Term, ToElector, ToInit, decode, encode},
     loading,
     notification::{self, Notification},
+    request::Answer,
     supervision::{Action, Agent, AgentConfig, Input, NotSpawned, RoleInput, Scan},
     time::{Instant, Now},
 };

@@ -82,6 +82,7 @@
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
+//! | [`request`] | the operations of the API server; what became of a request or a watch |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`slot`], [`exit`], [`environment`] | leader or standby; the number of a Lease; the exit codes; the variables that a workload is given |
 //! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |
@@ -112,6 +113,7 @@ pub mod loading;
 pub mod notification;
 pub mod once;
 pub mod process;
+pub mod request;
 pub mod role;
 pub mod slot;
 pub mod stderr;

@@ -31,7 +31,7 @@ use crate::{
     config::Log,
     console::complain,
     election::{
-        Answer, RequestId,
+        RequestId,
         obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
     },
     elector::{
@@ -40,6 +40,7 @@ use crate::{
     },
     exit,
     process::memory,
+    request::Answer,
     slot::Slot,
     telemetry::log,
     time::Instant,

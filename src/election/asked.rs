@@ -7,12 +7,14 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Answer, Operation, Refusal, RequestError,
     record::{LeaseRecord, later, metadata_of, spec_of},
     trace::TraceContext,
     writes::{TRACEPARENT, micros},
 };
-use crate::time::Instant;
+use crate::{
+    request::{Answer, Operation, Refusal, RequestError},
+    time::Instant,
+};
 
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 const UNREADABLE: &str = "the answer is not a Lease";

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    AcquireReason, Answer, Event, Operation, Refusal, RequestError, Watched,
+    AcquireReason, Event,
     asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
     core::{Core, doubled},
     elector::Next,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     law::RETRY_PAUSE,
     link::ToInit,
+    request::{Answer, Operation, Refusal, RequestError, Watched},
     time::{Instant, Now},
 };
 

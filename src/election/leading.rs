@@ -4,7 +4,7 @@
 //! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::guard_deadline`]).
 
 use super::{
-    Event, Watched,
+    Event,
     core::{Core, WatchEvent},
     elector::Next,
     record::{LeaseRecord, later},
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     law::Deadlines,
     link::{Confirmed, Reason, Resume, Term, TermInfo, Then, ToElector, ToInit},
+    request::Watched,
     time::{Instant, Now},
 };
 

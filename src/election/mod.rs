@@ -7,16 +7,13 @@
 //!
 //! At most one request is in flight at a time. [`Answer`] tells what the edge must do after a failure.
 
-use std::{
-    fmt::{self, Display, Formatter},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use crate::{
     link::{LeaseBackoff, Reason, ToElector, ToInit},
+    request::{Answer, Operation, RequestError, Watched},
     slot::Slot,
     words::worded,
 };
@@ -110,118 +107,6 @@ impl Request {
     }
 }
 
-worded! {
-    /// An operation of the API server, named as in RBAC.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Operation {
-        /// A read.
-        Get = "get",
-        /// A read of several objects.
-        List = "list",
-        /// POST.
-        Create = "create",
-        /// PUT.
-        Update = "update",
-        /// DELETE.
-        Delete = "delete",
-        /// A read whose answer streams further events.
-        Watch = "watch",
-    }
-}
-
-/// The outcome of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// 2xx with an object that could be read.
-    Object(Arc<Value>),
-    /// 2xx of a LIST.
-    Listed {
-        /// The objects that could be read, under any name.
-        objects: Vec<Arc<Value>>,
-        /// The version of the list.
-        resource_version: String,
-    },
-    /// 2xx of a DELETE.
-    Deleted,
-    /// 404 for this very Lease.
-    NotFound,
-    /// 409, AlreadyExists included.
-    Conflict,
-    /// Certainly not done: the server said so (401, 403, 422, 429, 404 for namespace or API group), or nothing was sent.
-    Refused {
-        /// The kind of refusal.
-        refusal: Refusal,
-        /// The server's words, or why nothing was sent.
-        message: RequestError,
-    },
-    /// Unknown outcome (timeout, reset, refused connection, 5xx, a body that cannot be read). The edge has dropped its
-    /// connections, so that the next attempt uses a new one.
-    Unknown {
-        /// The failure.
-        message: RequestError,
-        /// From a Retry-After header.
-        retry_after: Option<Duration>,
-    },
-}
-
-/// Why a request failed: words for people, and the status by which edges and log tell failures apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestError {
-    /// The HTTP status, if the API server answered.
-    pub status: Option<u16>,
-    /// The server's words, or the failure if there was no answer; one line.
-    pub words: String,
-}
-
-impl RequestError {
-    /// Returns whether the API server denied it (403).
-    #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.status == Some(403)
-    }
-}
-
-impl Display for RequestError {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match (self.status, self.words.as_str()) {
-            (None, words) => f.write_str(words),
-            (Some(status), "") => write!(f, "the API server answered {status}"),
-            (Some(status), words) => write!(f, "the API server answered {status}: {words}"),
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for RequestError {
-    fn from(words: T) -> Self {
-        Self { status: None, words: words.into() }
-    }
-}
-
-/// Why the server did not do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// 401. The edge re-reads its credentials before the next request.
-    Unauthorized,
-    /// 403.
-    Forbidden,
-    /// 404 for the namespace or the API group.
-    NoSuchPlace,
-    /// 400, 422 and other 4xx: the same body would be refused again.
-    Invalid,
-    /// 429.
-    TooManyRequests {
-        /// From its Retry-After header.
-        retry_after: Option<Duration>,
-    },
-}
-
-impl Refusal {
-    /// Returns the pause that the server asks for.
-    pub(crate) const fn retry_after(self) -> Option<Duration> {
-        if let Self::TooManyRequests { retry_after } = self { retry_after } else { None }
-    }
-}
-
 /// An input of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -236,30 +121,6 @@ pub enum Input {
     Watched(Watched),
     /// From init.
     Told(ToElector),
-}
-
-/// An event of the watch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Watched {
-    /// ADDED or MODIFIED.
-    Changed(Arc<Value>),
-    /// DELETED, with the last state and the version of the deletion.
-    Deleted(Arc<Value>),
-    /// BOOKMARK: no further event up to this version.
-    Bookmark(String),
-    /// The watch ended, or could not start.
-    Ended(WatchEnd),
-}
-
-/// How a watch ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchEnd {
-    /// Normally: no event was missed.
-    Closed,
-    /// 403: the replica may not watch.
-    Forbidden(RequestError),
-    /// With an error, or because the version to watch from is gone. Events may have been missed.
-    Failed(RequestError),
 }
 
 /// An event for people and telemetry. Nothing waits for its report.

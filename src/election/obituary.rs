@@ -13,13 +13,17 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Refusal, Request, RequestError, RequestId,
+    Request, RequestId,
     asked::Verdict,
     core::doubled,
     record::{LeaseRecord, LeaseState},
     writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},
 };
-use crate::{config::Config, law::RETRY_PAUSE};
+use crate::{
+    config::Config,
+    law::RETRY_PAUSE,
+    request::{Answer, Refusal, RequestError},
+};
 
 /// How many replicas are remembered at most. A pod has few containers, and each restarts seldom.
 pub const MOST_REPLICAS: usize = 256;

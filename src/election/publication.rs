@@ -11,14 +11,12 @@ use std::{mem, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::{
-    RequestError,
-    record::{is_number, later, metadata_of},
-};
+use super::record::{is_number, later, metadata_of};
 use crate::{
     config::Config,
     law::Timing,
     link::{Confirmed, InitialState, Term, TermInfo, ToElector, ToInit},
+    request::RequestError,
     slot::Slot,
     time::Instant,
 };

@@ -7,7 +7,7 @@
 use std::{fmt, mem};
 
 use super::{
-    AcquireReason, Event, Operation, ReleaseResult, RequestError,
+    AcquireReason, Event, ReleaseResult,
     record::LeaseRecord,
     trace::TraceContext,
     transition::{
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     config::HookKind,
     link::{Exit, Reason, Resume, Stop, TermInfo, ToElector},
+    request::{Operation, RequestError},
     role::Role,
     slot::Slot,
     time::{Instant, Now},

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, Refusal, ReleaseResult, Watched,
+    ReleaseResult,
     asked::{Asked, NOT_WHAT_WAS_SENT, Verdict},
     core::Core,
     elector::Next,
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     config::Release,
     link::{Term, TermInfo, Then, ToElector, ToInit},
+    request::{Answer, Refusal, Watched},
     time::{Instant, Now},
 };
 

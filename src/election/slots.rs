@@ -9,13 +9,14 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Action, Answer, Elector, Event, Input, Operation, Refusal, Request, RequestId, View, WatchEnd, Watched,
+    Action, Elector, Event, Input, Request, RequestId, View,
     record::{LeaseRecord, later, metadata_of},
     writes::SLOTS,
 };
 use crate::{
     law::RETRY_PAUSE,
     link::{InitialState, Then, ToElector, ToInit},
+    request::{Answer, Operation, Refusal, WatchEnd, Watched},
     slot::Slot,
     time::{Instant, Now},
 };

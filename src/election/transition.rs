@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
-use super::{AcquireReason, Operation, ReleaseResult, RequestError, trace::TraceContext};
+use super::{AcquireReason, ReleaseResult, trace::TraceContext};
 use crate::{
     config::HookKind,
     link::{Exit, Reason},
+    request::{Operation, RequestError},
     role::Role,
     slot::Slot,
     time::{Instant, Now},

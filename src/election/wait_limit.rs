@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    AcquireReason, Event, Operation, RequestError,
+    AcquireReason, Event,
     core::{Core, warning},
     observation::Eligibility,
     record::{LeaseRecord, LeaseState},
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     config::{self, duration},
     exit,
+    request::{Operation, RequestError},
     time::{Instant, Now},
 };
 

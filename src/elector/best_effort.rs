@@ -14,7 +14,7 @@ use crate::{
     api::{CallError, call},
     clock,
     config::LeaseConfig,
-    election::RequestError,
+    request::RequestError,
     time::Instant,
     words::one_line,
 };

@@ -12,11 +12,12 @@ use super::lease::Lease;
 use crate::{
     clock,
     election::{
-        Answer, Request,
+        Request,
         record::{LeaseRecord, LeaseState},
         writes::{CANDIDATE, annotations_of, display, micros},
     },
     http::Health,
+    request::Answer,
     slot::Slot,
     time::{Instant, Now},
 };

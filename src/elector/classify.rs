@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::{
     api::{ExchangeError, Reply, key::LeaseKey},
-    election::{Answer, Refusal, Request, RequestError},
+    election::Request,
+    request::{Answer, Refusal, RequestError},
     words::one_line,
 };
 

@@ -23,7 +23,8 @@ use crate::{
         key::{LeaseKey, delete_options},
     },
     config::LeaseConfig,
-    election::{Answer, Refusal, Request, writes::SLOTS},
+    election::{Request, writes::SLOTS},
+    request::{Answer, Refusal},
     slot::Slot,
     words::one_line,
 };

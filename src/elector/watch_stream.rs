@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{access::Access, lease::Keys};
 use crate::{
     api::{ExchangeError, MAX_BODY, send},
-    election::{RequestError, WatchEnd, Watched},
+    request::{RequestError, WatchEnd, Watched},
     words::{one_line, squeezed},
 };
 

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use crate::{
-    election::{Event, Operation, View},
+    election::{Event, View},
     link::{InitialState, LeaseBackoff, ToElector},
+    request::Operation,
     time::Instant,
 };
 

@@ -14,11 +14,12 @@ use tracing::{debug, error, info, warn};
 use crate::{
     config::{HookKind, Preset, Runs},
     election::{
-        AcquireReason, Event, Operation, ReleaseResult, RequestError,
+        AcquireReason, Event, ReleaseResult,
         trace::TraceContext,
         transition::{LostCampaign, Outcome, PhaseKind, Transition, TransitionReason},
     },
     link::{Exit, Reason, Resume, ToElector},
+    request::{Operation, RequestError},
     role::Role,
     slot::Slot,
     time::Instant,

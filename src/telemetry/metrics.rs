@@ -30,10 +30,11 @@ use crate::{
     clock,
     config::Signal,
     election::{
-        AcquireReason, Answer, Event, Operation,
+        AcquireReason, Event,
         transition::{Outcome, Phase, PhaseKind, Transition, TransitionReason},
     },
     link::{Exit, FLUSH, InitialState, Reason, ToElector},
+    request::{Answer, Operation},
     role::Role,
     stderr,
     time::Instant,

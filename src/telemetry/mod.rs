@@ -20,8 +20,9 @@ use self::{
 };
 pub(crate) use self::{metrics::WITNESSED, transaction::Observer};
 use crate::{
-    election::{Answer, Event, Operation, trace::TraceContext},
+    election::{Event, trace::TraceContext},
     link::{InitialState, TermInfo, ToElector},
+    request::{Answer, Operation},
     time::Instant,
 };
 

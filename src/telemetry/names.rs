@@ -1,6 +1,6 @@
 //! The names under which collectors, Prometheus and people find what is measured; docs/reference.md is written from here.
 
-use crate::{election::Answer, words::worded};
+use crate::{request::Answer, words::worded};
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]

@@ -39,8 +39,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    election::RequestError,
     exit,
+    request::RequestError,
     words::{counted, worded},
 };
 

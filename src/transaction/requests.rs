@@ -11,7 +11,7 @@ use super::{
     fields::{Side, merge_patch, with},
     journal::Mark,
 };
-use crate::election::RequestError;
+use crate::request::RequestError;
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);

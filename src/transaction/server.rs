@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{EntryType, Target};
-use crate::{election::RequestError, time::Instant};
+use crate::{request::RequestError, time::Instant};
 
 /// The surroundings of one driver.
 pub trait Server {

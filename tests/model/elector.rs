@@ -4,12 +4,13 @@ use std::{collections::VecDeque, convert::Infallible};
 
 use tenure::{
     election::{
-        Answer, Event, Input, Request, RequestId, WatchEnd, Watched,
+        Event, Input, Request, RequestId,
         guard_deadline::GuardDeadline,
         turn::{Arrived, Process, Turn},
         writes::STEP_DOWN_TO,
     },
     link::{InitialState, ToElector, ToInit},
+    request::{Answer, WatchEnd, Watched},
     slot::Slot,
     time::{Instant, Now},
 };

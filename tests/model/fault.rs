@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::{
     election::{
-        Answer, Refusal,
         obituary::Input,
         writes::{PAUSED, STEP_DOWN},
     },
     notification::Notification,
+    request::{Answer, Refusal},
     role::Role,
     slot::Slot,
 };

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tenure::election::{Answer, Request, RequestId};
+use tenure::{
+    election::{Request, RequestId},
+    request::Answer,
+};
 
 use crate::{
     client_go::{ClientGo, Deed, Times},

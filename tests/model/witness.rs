@@ -4,9 +4,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use tenure::{
     election::{
-        Answer, Request, RequestId,
+        Request, RequestId,
         obituary::{Action, Input, Replica, Witness},
     },
+    request::Answer,
     slot::Slot,
 };
 

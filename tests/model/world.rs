@@ -5,10 +5,11 @@ use std::{collections::VecDeque, fmt::Display, sync::Arc};
 use serde_json::Value;
 use tenure::{
     election::{
-        Answer, Request, RequestId, Watched,
+        Request, RequestId,
         obituary::Input,
         record::{LeaseRecord, LeaseState},
     },
+    request::{Answer, Watched},
     slot::Slot,
 };
 

@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 
 use tenure::{
     election::{
-        Answer, Input, Request, RequestId, WatchEnd, Watched,
+        Input, Request, RequestId,
         turn::{Arrived, Turn},
     },
     link::{InitialState, Term, ToElector, ToInit},
+    request::{Answer, WatchEnd, Watched},
     slot::Slot,
     time::Instant,
 };

@@ -10,7 +10,10 @@ use std::{
 
 use fastrand::Rng;
 use serde_json::Value;
-use tenure::election::{RequestError, RequestId, Watched};
+use tenure::{
+    election::RequestId,
+    request::{RequestError, Watched},
+};
 
 use crate::{
     clock::{MS, Ns, S, US},

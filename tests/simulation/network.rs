@@ -5,7 +5,8 @@
 use std::rc::Rc;
 
 use tenure::{
-    election::{Answer, Refusal, Request, RequestId},
+    election::{Request, RequestId},
+    request::{Answer, Refusal},
     slot::Slot,
 };
 

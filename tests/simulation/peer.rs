@@ -1,10 +1,6 @@
 //! A client-go replica beside those of tenure: its node, its network, and a workload that ends with it.
 
-use tenure::{
-    election::{Answer, RequestId},
-    slot::Slot,
-    time::Instant,
-};
+use tenure::{election::RequestId, request::Answer, slot::Slot, time::Instant};
 
 use crate::{
     alarm::Alarm,

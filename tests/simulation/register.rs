@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Answer, Refusal, Request, Watched, writes::SLOTS},
+    election::{Request, writes::SLOTS},
+    request::{Answer, Refusal, Watched},
     slot::Slot,
 };
 

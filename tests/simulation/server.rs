@@ -6,10 +6,11 @@ use serde_json::Value;
 use tenure::{
     apiserver::register::Change,
     election::{
-        Answer, Refusal, Request, WatchEnd, Watched,
+        Request,
         record::{LeaseRecord, LeaseState},
         writes::STEP_DOWN,
     },
+    request::{Answer, Refusal, WatchEnd, Watched},
     slot::Slot,
 };
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure::{
     election::{
-        RequestError,
         publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, TOKEN},
         turn::Arrived,
     },
     link::{InitialState, Term, ToElector, ToInit},
+    request::RequestError,
     slot::Slot,
     time::Instant,
 };

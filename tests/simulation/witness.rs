@@ -6,9 +6,10 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use tenure::{
     election::{
-        Answer, RequestId,
+        RequestId,
         obituary::{Action, Input, Replica, Witness},
     },
+    request::Answer,
     slot::Slot,
 };
 

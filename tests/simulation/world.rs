@@ -7,7 +7,8 @@ use std::{
 };
 
 use tenure::{
-    election::{Answer, Request, RequestId, record::LeaseState},
+    election::{Request, RequestId, record::LeaseState},
+    request::Answer,
     slot::Slot,
 };
 

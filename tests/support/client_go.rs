@@ -8,7 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tenure::{
-    election::{Answer, Request, RequestId},
+    election::{Request, RequestId},
+    request::Answer,
     time::{Instant, Now},
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tenure::{
-    election::RequestError,
+    request::RequestError,
     transaction::{Answer, MARK, Request, Storing, Write},
 };
 

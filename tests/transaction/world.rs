@@ -16,7 +16,7 @@ use std::{
 use fastrand::Rng;
 use serde_json::Value;
 use tenure::{
-    election::RequestError,
+    request::RequestError,
     time::Instant,
     transaction::{
         Answer, Change, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply,

@@ -22,7 +22,7 @@ use crate::{
     api::{ExchangeError, Reply},
     clock,
     commands::{access::Access, interrupts::Interrupts},
-    election::RequestError,
+    request::RequestError,
     time::Instant,
     transaction::{Answer, Event, Place, Request, Server, Storing, Target, Write},
     words::one_line,

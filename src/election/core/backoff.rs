@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Core;
 use crate::{
     config::Trigger,
-    election::{Event, Operation, RequestError, observation::Eligibility, writes::micros},
+    election::{Event, observation::Eligibility, writes::micros},
     law::{RETRY_PAUSE, Timing},
     link::{Exit, LeaseBackoff, Reason, TermInfo},
+    request::{Operation, RequestError},
     time::{Instant, Now},
 };
 

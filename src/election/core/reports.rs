@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::Core;
 use crate::{
     election::{
-        Event, Operation, RequestError,
+        Event,
         record::{LeaseRecord, LeaseState},
         writes::{STEP_DOWN, STEP_DOWN_TO},
     },
+    request::{Operation, RequestError},
     time::Instant,
 };
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::{Core, doubled};
 use crate::{
     election::{
-        Action, Operation, RequestError, WatchEnd, Watched,
+        Action,
         record::{LeaseRecord, later},
     },
+    request::{Operation, RequestError, WatchEnd, Watched},
     time::{Instant, Now},
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Leading, Proved, Renewal};
 use crate::{
     election::{
-        Answer, Event, Operation, Refusal, RequestError,
+        Event,
         asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
         core::Core,
         record::{LeaseRecord, LeaseState, later},
@@ -13,6 +13,7 @@ use crate::{
         writes::{STEP_DOWN, micros},
     },
     link::{Reason, ToInit},
+    request::{Answer, Operation, Refusal, RequestError},
     time::{Instant, Now},
 };
 

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, plus, seconds, takes_exactly_after};
 use crate::{
     election::{
-        Answer, Event, Request, Watched,
+        Event, Request,
         writes::{NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
+    request::{Answer, Watched},
     time::Instant,
 };
 

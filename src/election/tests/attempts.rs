@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::bench::{Bench, START, initial_state, lost, seconds};
 use crate::{
     config::Config,
-    election::{Answer, Refusal, Request},
+    election::Request,
     link::{InitialState, Reason},
+    request::{Answer, Refusal},
 };
 
 #[test]

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use crate::{
     apiserver::register::{self, Preconditions, StatusError},
     config::{Config, LeaseConfig},
-    election::{
-        Action, Answer, Elector, Event, Input, Refusal, Request, RequestId, Watched, guard_deadline::GuardDeadline, record::later,
-    },
+    election::{Action, Elector, Event, Input, Request, RequestId, guard_deadline::GuardDeadline, record::later},
     link::{Exit, InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
+    request::{Answer, Refusal, Watched},
     time::{Instant, Now},
 };
 

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::bench::{Bench, ME, START, TICK, held, lost, mark, plus, seconds};
 use crate::{
-    election::{AcquireReason, Answer, Event, Refusal, Request},
+    election::{AcquireReason, Event, Request},
     link::{LeaseBackoff, Reason, Then, ToElector, ToInit},
+    request::{Answer, Refusal},
 };
 
 /// A bench whose acquiring PUT was just sent and is not answered.

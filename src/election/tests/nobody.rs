@@ -8,10 +8,11 @@ use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, p
 use crate::{
     config::{ForeignRelease, Preset},
     election::{
-        AcquireReason, Answer, Event, Request, Watched,
+        AcquireReason, Event, Request,
         writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO},
     },
     link::{InitialState, LastSeen},
+    request::{Answer, Watched},
     slot::Slot,
     time::Instant,
 };

@@ -5,11 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, ME, Register, held, lost, mark, rose, seconds};
-use crate::election::{
-    AcquireReason, Answer, Event, Refusal, Request, RequestId,
-    obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
-    record::{LeaseRecord, LeaseState},
-    writes::{HOLDER, NOBODY, OBITUARY, RESTS, TRACEPARENT, rests},
+use crate::{
+    election::{
+        AcquireReason, Event, Request, RequestId,
+        obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
+        record::{LeaseRecord, LeaseState},
+        writes::{HOLDER, NOBODY, OBITUARY, RESTS, TRACEPARENT, rests},
+    },
+    request::{Answer, Refusal},
 };
 
 /// 2026-01-01T00:00:10Z, after the times of [`held`].

@@ -8,10 +8,11 @@ use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, mark, 
 use crate::{
     config::{Config, LeaseConfig},
     election::{
-        Action, Elector, Event, Input, Request, Watched,
+        Action, Elector, Event, Input, Request,
         writes::{HOLDER, PAUSED, PRIORITY, STEP_DOWN, STEP_DOWN_TO},
     },
     link::{Exit, InitialState, Reason, Stop, Term, Then, ToElector, ToInit},
+    request::Watched,
     time::{Instant, Now},
 };
 

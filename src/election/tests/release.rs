@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::bench::{Bench, ME, TICK, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::Release,
-    election::{Answer, Event, Refusal, Request, writes::STEP_DOWN_TO},
+    election::{Event, Request, writes::STEP_DOWN_TO},
     link::{LeaseBackoff, Reason, Term, Then, ToElector, ToInit},
+    request::{Answer, Refusal},
 };
 
 /// A released Lease is left to others for so long before it is deleted: 1.1 R and a pause.

@@ -5,8 +5,9 @@ use super::{
     release::{acknowledge_release, proved, released, releasing},
 };
 use crate::{
-    election::{Answer, Refusal, Request},
+    election::Request,
     link::{Reason, Term, Then, ToElector},
+    request::{Answer, Refusal},
 };
 
 #[test]

@@ -7,11 +7,12 @@ use serde_json::json;
 use super::bench::{Bench, ME, START, TICK, held, lost, plus, rose, seconds};
 use crate::{
     election::{
-        Answer, Event, Refusal, Request, Watched,
+        Event, Request,
         writes::{HOLDER, STEP_DOWN},
     },
     law::Deadlines,
     link::{Reason, Then, ToElector, ToInit, encode},
+    request::{Answer, Refusal, Watched},
     time::Instant,
 };
 

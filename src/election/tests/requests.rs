@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::bench::{Bench, START, TICK, held, lost, mark, plus, seconds};
-use crate::election::{Answer, Event, Operation, Refusal, Request};
+use crate::{
+    election::{Event, Request},
+    request::{Answer, Operation, Refusal},
+};
 
 #[test]
 fn a_first_read_makes_it_ready_and_nothing_before_does() {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::bench::{Bench, ME, Register, START, initial_state, mark, plus, seconds, takes_exactly_after};
 use crate::{
-    election::{Event, Request, Watched, writes::RESTS},
+    election::{Event, Request, writes::RESTS},
     link::{InitialState, LeaseBackoff, Reason, Resume, Term, Then, ToInit},
+    request::Watched,
     time::{Instant, Now},
 };
 

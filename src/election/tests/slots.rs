@@ -9,10 +9,11 @@ use super::bench::{START, TICK, held, lost, mark, plus, seconds};
 use crate::{
     config::{Preset, WaitLimit},
     election::{
-        Answer, Event, Operation, Request, Slots, WatchEnd, Watched,
+        Event, Request, Slots,
         writes::{PAUSED, SLOTS},
     },
     link::{InitialState, LastSeen, Reason, Term, Then, ToElector, ToInit},
+    request::{Answer, Operation, WatchEnd, Watched},
     slot::Slot,
 };
 

@@ -11,10 +11,11 @@ use super::{
 use crate::{
     config::{AfterCrash, OnFailure, Preset, Release, Task, Trigger},
     election::{
-        AcquireReason, Event, Request, Watched,
+        AcquireReason, Event, Request,
         writes::{HOLDER, PAUSED, RESTS},
     },
     link::{Exit, InitialState, Reason, Then, ToInit},
+    request::Watched,
     time::Instant,
 };
 

@@ -8,10 +8,11 @@ use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, lost, 
 use crate::{
     config::{Preset, WaitLimit},
     election::{
-        Answer, Event, Refusal, Request, RequestError,
+        Event, Request,
         writes::{PAUSED, STEP_DOWN_TO},
     },
     link::{InitialState, ToElector, ToInit},
+    request::{Answer, Refusal, RequestError},
 };
 
 /// The elector of a lock that waits this many seconds, and a Lease of this spec.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
-use crate::election::{Answer, Event, Operation, Refusal, Request, RequestError, WatchEnd, Watched};
+use crate::{
+    election::{Event, Request},
+    request::{Answer, Operation, Refusal, RequestError, WatchEnd, Watched},
+};
 
 #[test]
 fn a_watch_that_falls_silent_delays_a_takeover_by_a_renew_period_at_most() {

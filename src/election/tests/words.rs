@@ -1,6 +1,9 @@
 //! The words that logs, metrics and traces use: closed sets, on which other people's queries rely.
 
-use crate::election::{AcquireReason, Operation, RequestError};
+use crate::{
+    election::AcquireReason,
+    request::{Operation, RequestError},
+};
 
 #[test]
 fn an_operation_is_named_by_its_verb_in_rbac() {

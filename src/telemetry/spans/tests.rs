@@ -2,10 +2,11 @@ use super::*;
 use crate::{
     config::HookKind,
     election::{
-        AcquireReason, Operation, RequestError,
+        AcquireReason,
         transition::{Margin, TransitionReason},
     },
     link::Reason,
+    request::{Operation, RequestError},
     role::Role,
     slot::Slot,
     time::Now,

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 
 use tenure::{
     election::{
-        self, Answer, Input, Request, RequestId, Watched,
+        self, Input, Request, RequestId,
         turn::{Arrived, Process, Turn},
     },
     link::{Reason, ToElector, ToInit},
+    request::{Answer, Watched},
     slot::Slot,
     time::Now,
 };

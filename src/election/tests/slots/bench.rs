@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::super::bench::{START, initial_state, mark, refused};
 use crate::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Action, Answer, Event, Input, Refusal, Request, RequestId, Slots, Watched, writes::SLOTS},
+    election::{Action, Event, Input, Request, RequestId, Slots, writes::SLOTS},
     link::{InitialState, Resume, Stop, Term, Then, ToElector, ToInit},
+    request::{Answer, Refusal, Watched},
     slot::Slot,
     time::{Instant, Now},
 };
