@@ -164,7 +164,7 @@ pub const REQUIRED_ATTEMPTS: u32 = 2;
 const MILLION: u128 = 1_000_000;
 
 /// The constants of a term, by the symbols above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Timing {
     /// D.
     pub duration: Duration,
@@ -181,7 +181,7 @@ pub struct Timing {
 }
 
 /// Until when a term is valid, all from the same send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Deadlines {
     /// S: the stop signal goes out.
     pub soft: Instant,

@@ -32,7 +32,7 @@ pub const FLUSH: Duration = Duration::from_secs(2);
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
 /// Messages from the elector to init.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum ToInit {
     /// First message of an elector.
     Hello,
@@ -122,7 +122,7 @@ pub enum ToInit {
 }
 
 /// The state that a new elector takes over from the earlier one, in the middle of a term.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Resume {
     /// The term that goes on.
     pub term: Term,
@@ -143,7 +143,7 @@ pub struct Resume {
 }
 
 /// Messages from init to the elector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum ToElector {
     /// First message to an elector, with its whole configuration.
     InitialState(Box<InitialState>),
@@ -236,7 +236,7 @@ pub enum ToElector {
 }
 
 /// The consequence of a stopped workload for the election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum Then {
     /// Go back to following. After a stop that was no loss, let the others go first for one D.
     Follow,
@@ -245,7 +245,7 @@ pub enum Then {
 }
 
 /// A context of a kubeconfig, and the cluster that it named when this replica started. No elector uses another cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct KubeContext {
     /// Its name.
     pub name: String,
@@ -256,7 +256,7 @@ pub struct KubeContext {
 }
 
 /// First message to an elector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct InitialState {
     /// The validated configuration, without the keys that only init needs (command, env, hooks). Every elector of an init gets
     /// the same, so that D, rho, G and killMargin stay the same for a term (law 1).

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::{role::Role, words::bounded};
 
 /// A single statement of the workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notification {
     /// `X_TENURE_ROLE`: the role that it has taken.
     Role(Role),

@@ -15,7 +15,7 @@ use crate::words::worded;
 
 worded! {
     /// An operation of the API server, named as in RBAC.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Operation {
         /// A read.
         Get = "get",
@@ -33,7 +33,7 @@ worded! {
 }
 
 /// The outcome of a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Answer {
     /// 2xx with an object that could be read.
     Object(Arc<Value>),
@@ -68,7 +68,7 @@ pub enum Answer {
 }
 
 /// Why a request failed: words for people, and the status by which edges and log tell failures apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestError {
     /// The HTTP status, if the API server answered.
     pub status: Option<u16>,
@@ -101,7 +101,7 @@ impl<T: Into<String>> From<T> for RequestError {
 }
 
 /// Why the server did not do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// 401. The edge re-reads its credentials before the next request.
     Unauthorized,
@@ -126,7 +126,7 @@ impl Refusal {
 }
 
 /// An event of the watch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Watched {
     /// ADDED or MODIFIED.
     Changed(Arc<Value>),
@@ -139,7 +139,7 @@ pub enum Watched {
 }
 
 /// How a watch ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WatchEnd {
     /// Normally: no event was missed.
     Closed,

@@ -83,7 +83,7 @@ impl fmt::Debug for Instant {
 /// The clock readings that a deciding room gets with every input.
 ///
 /// Only `boot` decides whether two workloads may run at once; `wall` is written into records, and tells when a task is due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
     /// CLOCK_BOOTTIME, read before the input is handled.
     pub boot: Instant,

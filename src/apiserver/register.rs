@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 const HISTORY: usize = 1_000;
 
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Register {
     objects: BTreeMap<String, Arc<Value>>,
     history: VecDeque<Change>,
@@ -32,7 +32,7 @@ pub struct Register {
 }
 
 /// A change of a single object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
     /// The version that it made.
     pub version: u64,

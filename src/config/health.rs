@@ -203,7 +203,7 @@ impl Probe {
 
 worded! {
     /// The two questions that probes ask.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
     pub enum ProbeKind {
         /// `workload.readiness`.
         Readiness = "readiness",

@@ -165,7 +165,7 @@ pub enum Release {
 }
 
 /// Decides whether a Lease counts as released once a holder that is not tenure has emptied it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "camelCase")]
 pub enum ForeignRelease {
     /// No.

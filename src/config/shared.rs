@@ -1,11 +1,16 @@
 //! One configuration in several hands.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+};
 
-use super::Config;
+use super::{Config, Preset, Probe, ProbeHandler, Trigger};
 
 /// A configuration that nobody changes any more. `Debug` prints none of it: commands and variables may hold secrets.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub struct SharedConfig(Arc<Config>);
 
 impl From<Config> for SharedConfig {
@@ -21,6 +26,17 @@ impl Deref for SharedConfig {
         &self.0
     }
 }
+
+/// Settings never change, so they make no difference between two states of a machine.
+macro_rules! unhashed {
+    ($($settings:ty),+) => {
+        $(impl Hash for $settings {
+            fn hash<H: Hasher>(&self, _: &mut H) {}
+        })+
+    };
+}
+
+unhashed!(Config, Preset, Probe, ProbeHandler, Trigger);
 
 impl fmt::Debug for SharedConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -30,7 +30,7 @@ pub struct TaskConfig {
 }
 
 /// Decides what becomes of a fire of the schedule that no replica could run at its time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "camelCase")]
 pub enum Missed {
     /// A run makes up for it as soon as one can begin. A single run makes up for several.
@@ -41,7 +41,7 @@ pub enum Missed {
 }
 
 /// When the next run is due after one whose replica crashed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "camelCase")]
 pub enum AfterCrash {
     /// One interval after that run began, or at the next fire of the schedule.

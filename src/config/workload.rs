@@ -187,7 +187,7 @@ impl Default for Stop {
 
 /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
 /// that are left when the main process ends by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "camelCase")]
 pub enum KillMode {
     /// The main process.
@@ -198,7 +198,7 @@ pub enum KillMode {
 }
 
 /// How the workload is started again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Restart {
     /// After which ends the workload is started again.
@@ -230,7 +230,7 @@ impl Default for Restart {
 }
 
 /// After which ends the workload is started again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     /// A status other than 0, or a signal.

@@ -20,7 +20,7 @@ pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was
 const UNREADABLE: &str = "the answer is not a Lease";
 
 /// A write that was sent: its object, and when its first byte may have left.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) struct Attempt {
     /// A read that shows exactly this spec confirms the write (law 6).
     pub(crate) object: Arc<Value>,
@@ -31,7 +31,7 @@ pub(crate) struct Attempt {
 }
 
 /// A request whose answer is awaited, or has come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Asked {
     /// The write; none for a read and a deletion.
     pub(crate) attempt: Option<Attempt>,

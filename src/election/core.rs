@@ -15,6 +15,7 @@ use super::{
     Action, Event,
     elector::Next,
     observation::Observation,
+    random::Random,
     record::LeaseRecord,
     recorder::Recorder,
     trace::TraceContext,
@@ -37,7 +38,7 @@ mod watch_policy;
 /// Spreads a nanosecond over all bits of a span's id.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Core {
     pub(crate) slot: Slot,
     /// A follower may write: no other slot has its turn.
@@ -69,7 +70,7 @@ pub(crate) struct Core {
     actions: VecDeque<Action>,
     step_downs: u64,
     stamps: Stamps,
-    random: fastrand::Rng,
+    random: Random,
 }
 
 impl Core {
@@ -109,7 +110,7 @@ impl Core {
             actions: VecDeque::new(),
             step_downs: 0,
             stamps: Stamps::new(initial.generation),
-            random: fastrand::Rng::with_seed(seed),
+            random: Random::of(seed),
         }
     }
 
@@ -163,9 +164,9 @@ impl Core {
     pub(crate) fn next_context(&mut self, parent: Option<TraceContext>) -> TraceContext {
         let trace_id = match parent {
             Some(parent) => parent.trace_id,
-            None => u128::from(self.random.u64(1..)) << 64 | u128::from(self.random.u64(..)),
+            None => u128::from(self.random.id()) << 64 | u128::from(self.random.number()),
         };
-        TraceContext { trace_id, span_id: self.random.u64(1..) }
+        TraceContext { trace_id, span_id: self.random.id() }
     }
 
     /// Observes the record of a reply, which is always believed. If the watch has overtaken it, another read is due.

@@ -18,13 +18,13 @@ use crate::{
 /// Follows, campaigns, leads and releases, as the law says.
 ///
 /// Deterministic: equal seeds and inputs give equal actions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Elector {
     core: Core,
     phase: Phase,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase {
     Following(Following),
     Leading(Box<Leading>),

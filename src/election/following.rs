@@ -29,7 +29,7 @@ use crate::{
 /// meanwhile the Lease is only read.
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Following {
     campaign: Option<Campaign>,
     writes: Paced,
@@ -48,14 +48,14 @@ pub(crate) enum Candidacy {
 }
 
 /// The pace of repeated attempts: each pause is longer than the one before.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct Paced {
     times: u32,
     not_before: Instant,
 }
 
 /// An attempt to lead. All its writes share a span.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Campaign {
     context: TraceContext,
     /// The number of changes that its last write was based on.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The term whose H is set, and H.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct GuardDeadline {
     term: Option<Term>,
     hard: Instant,

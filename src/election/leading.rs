@@ -24,7 +24,7 @@ mod ending;
 /// A longer name of a preferred holder could break the link, so it is not sent: the next elector does without it.
 const LONGEST_HOLDER: usize = 16 * 1024;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Leading {
     pub(crate) term: Term,
     info: TermInfo,
@@ -43,7 +43,7 @@ pub(crate) struct Leading {
     stage: Stage,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Proved {
     resource_version: String,
     at: Instant,
@@ -53,7 +53,7 @@ struct Proved {
 }
 
 /// When the next request is sent, and whether it is a read or a write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Renewal {
     due: Instant,
     is_read_wanted: bool,
@@ -66,7 +66,7 @@ struct Renewal {
 }
 
 /// How far the term is on the way to its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Stage {
     Held,
     /// Init was asked to stop, and has not proved yet that it has.
@@ -76,7 +76,7 @@ enum Stage {
 }
 
 /// Why a term ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Ending {
     reason: Reason,
     request: u64,
@@ -85,7 +85,7 @@ struct Ending {
     was_released: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Proof {
     then: Then,
     /// A task ran: the Lease rests until the next run is due.

@@ -16,6 +16,7 @@ use super::{
     Request, RequestId,
     asked::Verdict,
     core::doubled,
+    random::Random,
     record::{LeaseRecord, LeaseState},
     writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},
 };
@@ -31,7 +32,7 @@ pub const MOST_REPLICAS: usize = 256;
 const LONGEST_UNANSWERED: Duration = Duration::from_millis(500);
 
 /// A replica, as its elector tells the witness of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Replica {
     /// Full identity.
     pub identity: String,
@@ -46,7 +47,7 @@ pub struct Replica {
 }
 
 /// Input of the witness.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Input {
     /// An elector handed over a pidfd of its init. Forgotten if [`MOST_REPLICAS`] are known.
     Told(Replica),
@@ -70,7 +71,7 @@ pub enum Input {
 }
 
 /// Work that the witness wants done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Action {
     /// Send this request once, after a pause, within the replica's T, and report its outcome as [`Input::Answered`].
     Request {
@@ -104,16 +105,16 @@ pub enum Action {
 }
 
 /// The machine of one witness.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Witness {
     replicas: BTreeMap<String, Entry>,
     asked: u64,
     stamps: Stamps,
-    random: fastrand::Rng,
+    random: Random,
     actions: VecDeque<Action>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Entry {
     replica: Arc<Replica>,
     /// The Leases that are not settled, once the replica is dead; none while it lives.
@@ -122,7 +123,7 @@ struct Entry {
 }
 
 /// How far the witness is with one Lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Step {
     lease: String,
     awaited: RequestId,
@@ -144,7 +145,7 @@ impl Witness {
     /// Nobody is known yet.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let random = fastrand::Rng::with_seed(seed);
+        let random = Random::of(seed);
         Self { replicas: BTreeMap::new(), asked: 0, stamps: Stamps::new(0), random, actions: VecDeque::new() }
     }
 
@@ -219,7 +220,7 @@ impl Witness {
                 (Request::Replace(writer.obituary(&record, &time).into()), Duration::ZERO)
             }
             Next::Retry { message, retry_after, longest } => {
-                let pause = doubled(RETRY_PAUSE, step.failures, longest).mul_f64(0.75 + self.random.f64() * 0.5);
+                let pause = self.random.around(doubled(RETRY_PAUSE, step.failures, longest));
                 if step.failed.as_ref() != Some(&message) {
                     let (identity, lease) = (replica.identity.clone(), step.lease.clone());
                     self.actions.push_back(Action::Failed { identity, lease, message: message.clone() });

@@ -28,7 +28,7 @@ const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 const STEP: Duration = Duration::from_secs(1);
 
 /// The last observation of the Lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Observation {
     me: String,
     timing: Timing,
@@ -68,7 +68,7 @@ pub(crate) struct Observation {
     not_before: Instant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Observed {
     Nothing,
     Absent,

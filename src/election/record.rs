@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::writes::{HOLDER, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
 
 /// A version of the Lease. Immutable, so that clones are cheap.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct LeaseRecord(Arc<Value>);
 
 /// The longest duration in seconds that the API can express.

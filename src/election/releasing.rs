@@ -23,7 +23,7 @@ use crate::{
     time::{Instant, Now},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Releasing {
     pub(super) term: Term,
     pub(super) info: TermInfo,
@@ -45,7 +45,7 @@ pub(crate) struct Releasing {
     pub(super) has_conflicted: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum ReleaseStep {
     /// Waits until init has voided E. Then clears this version, which was last known as the term's.
     Void(Option<LeaseRecord>),

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{
     Action, Elector, Event, Input, Request, RequestId, View,
+    random::Random,
     record::{LeaseRecord, later, metadata_of},
     writes::SLOTS,
 };
@@ -27,7 +28,7 @@ const SPREAD: Duration = Duration::from_millis(50);
 const LIST_AGAIN: Duration = Duration::from_secs(60);
 
 /// The election of one replica for one of its slots.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Slots {
     electors: Vec<Elector>,
     /// The name of slot 0.
@@ -35,7 +36,7 @@ pub struct Slots {
     renew_period: Duration,
     /// The slot that wins a tie. It differs between replicas.
     first: usize,
-    random: fastrand::Rng,
+    random: Random,
     /// The slot that was held last.
     held: usize,
     /// The slot that is written next, and when.
@@ -49,7 +50,7 @@ pub struct Slots {
 }
 
 /// Reads of followers that are not sent yet, or that the list will answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Reads {
     wanted: Vec<(usize, RequestId)>,
     /// Reads of Leases that the list does not show: each is deleted, or has lost its label.
@@ -64,20 +65,20 @@ struct Reads {
     failures: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct SharedWatch {
     is_running: bool,
     version: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Flight {
     List,
     Of(usize, RequestId),
 }
 
 /// Reports that are made once for all slots.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Said {
     ready: bool,
     gave_up: bool,
@@ -93,7 +94,7 @@ impl Slots {
         let lease = &initial.config.lease;
         let (count, base) = (lease.slots.max(1), lease.name.clone());
         let hash = initial.identity.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-        let mut random = fastrand::Rng::with_seed(seed);
+        let mut random = Random::of(seed);
         let (renew_period, first) = (lease.renew_period, hash % u64::from(count));
         let held = initial.resume.as_ref().map_or(0, |resume| resume.info.slot.0.into());
         let electors = (0..count).map(|slot| {
@@ -103,7 +104,7 @@ impl Slots {
                 initial.config.lease.labels.insert(SLOTS.into(), base.clone());
             }
             initial.resume.take_if(|resume| resume.info.slot != Slot(slot));
-            let seed = if count > 1 { random.u64(..) } else { seed };
+            let seed = if count > 1 { random.number() } else { seed };
             Elector::of_slot(initial, Slot(slot), seed, now)
         });
         let mut slots = Self {
@@ -238,7 +239,7 @@ impl Slots {
                     self.electors[next].handle_timeout(now);
                 }
                 Some((planned, _)) if planned == next => return,
-                Some(_) | None => self.plan = Some((next, now.boot + SPREAD.mul_f64(self.random.f64()))),
+                Some(_) | None => self.plan = Some((next, now.boot + self.random.part_of(SPREAD))),
             }
         }
     }

@@ -59,7 +59,7 @@ pub enum Arrived {
 }
 
 /// The election of one elector process, and its place in the turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Turn {
     election: Slots,
     at: At,
@@ -72,7 +72,7 @@ pub struct Turn {
 }
 
 /// The next step of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum At {
     Start,
     /// Drains the link, in a turn that began at this time.

@@ -18,7 +18,7 @@ use crate::{
     time::{Instant, Now},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct WaitLimit {
     until: Instant,
     code: u8,

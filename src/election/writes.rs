@@ -64,7 +64,7 @@ const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
 const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
 /// The writing replica, and the fields that it adds to a Lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct LeaseWriter {
     /// Full identity.
     pub identity: String,
@@ -240,7 +240,7 @@ impl LeaseWriter {
 ///
 /// Each is at least one second later than the last, because client-go compares whole seconds and the wall clock may step back.
 /// The last three digits are the elector's number, so they differ from those of its predecessor, whose writes it does not know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Stamps {
     number: i64,
     last: i64,

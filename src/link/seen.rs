@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::Instant;
 
 /// The part of an observation that still counts when the Lease is gone, or names another holder (law 11, 14).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct LastSeen {
     /// The duration of the last held record; D, if there was none.
     pub duration: Duration,

@@ -13,7 +13,7 @@ use crate::{config::Signal, environment, law::Deadlines, slot::Slot, time::Insta
 pub struct Term(pub u64);
 
 /// The facts of a term that the workload is told. Constant within the term.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct TermInfo {
     /// `TENURE_SLOT`: which Lease is held.
     pub slot: Slot,
@@ -44,7 +44,7 @@ impl TermInfo {
 }
 
 /// How long a replica leaves the Lease to the others after its own terms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct LeaseBackoff {
     /// No campaign before this instant.
     pub until: Instant,
@@ -61,7 +61,7 @@ impl LeaseBackoff {
 }
 
 /// The last record that a write of this term proved, as the next elector needs it (law 1, 6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Confirmed {
     /// resourceVersion of that record.
     pub resource_version: String,
@@ -180,7 +180,7 @@ impl Reason {
 }
 
 /// How a workload process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum Exit {
     /// With this status.
     Code(u8),
@@ -218,7 +218,7 @@ impl fmt::Display for Exit {
 }
 
 /// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Stop {
     /// When the stop began: the first stop signal, or the workload's own end. None if nothing had run.
     pub began: Option<Instant>,

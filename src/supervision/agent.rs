@@ -33,7 +33,7 @@ use shutdown::Shutdown;
 use withdrawing::Withdrawal;
 
 /// Configuration and environment of the agent, set once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct AgentConfig {
     /// The validated configuration.
     pub config: SharedConfig,
@@ -52,7 +52,7 @@ pub struct AgentConfig {
 }
 
 /// The state machine that init's loop drives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Agent {
     config: AgentConfig,
     /// The same for every term and every elector of this init (law 1).

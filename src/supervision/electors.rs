@@ -15,7 +15,7 @@ const LATE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 
 /// The current elector, and the count of the starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Electors {
     generation: u32,
     silence: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct Electors {
     last_end: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum State {
     /// No elector runs; the next one may start at `at`.
     Absent { at: Instant },

@@ -28,7 +28,7 @@ const NAMED: usize = 8;
 const REAPING: Duration = Duration::from_secs(1);
 
 /// The escalation of a single stop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct StopEscalation {
     pid1: bool,
     mode: KillMode,
@@ -46,7 +46,7 @@ pub(crate) struct StopEscalation {
     exhausted: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase {
     /// The stop signal was sent. `look` is the next check whether the rest has ended by itself, once the main process has.
     Asked { kill_at: Instant, look: Option<Instant> },

@@ -17,7 +17,7 @@ use crate::{
 const LATE: Duration = Duration::from_secs(1);
 
 /// The two checks of a workload, and the limits that it has set itself by notifications.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct HealthChecks {
     policy: Arc<Policy>,
     readiness: Check,
@@ -30,7 +30,7 @@ pub(crate) struct HealthChecks {
     extended: Instant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Check {
     kind: ProbeKind,
     probe: Probe,
@@ -53,7 +53,7 @@ struct Check {
 }
 
 /// A probe that has not answered yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Attempt {
     began: Instant,
     /// Time at which the exec probe is killed. NEVER once it was killed, and its result does not count any more.

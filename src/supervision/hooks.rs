@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A run of a hook, from the order to start it until its process group is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HookRun {
     pub(crate) kind: HookKind,
     /// Its pid, once it has forked.

@@ -121,7 +121,7 @@ pub enum RoleInput {
 }
 
 /// The result of a scan of /proc, made after a kill.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// Everything is gone and reaped. This is the proof of law 8.
     pub clean: bool,
@@ -134,7 +134,7 @@ pub struct Scan {
 }
 
 /// A reason why nothing was spawned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NotSpawned {
     /// The deadline had passed just before the execve (law 15).
     Late,
@@ -176,7 +176,7 @@ impl TermStatus {
 }
 
 /// The permission to lead: a term, and its soft deadline.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
     /// The term that the workload is told; none for a plain init.
     pub info: Option<TermInfo>,
@@ -185,7 +185,7 @@ pub struct Launch {
 }
 
 /// The environment that a program gets beside its role.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProgramEnv {
     /// The term.
     pub info: Option<TermInfo>,
@@ -196,7 +196,7 @@ pub struct ProgramEnv {
 }
 
 /// The receiver of a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// This process.
     Main(i32),
@@ -205,7 +205,7 @@ pub enum Target {
 }
 
 /// An order of the agent, for [`Turn`] to carry out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Start an elector. Its first message is [`Agent::initial_state`], read at that moment.
     StartElector,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The restarts of one term, or of one standby.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Restarts {
     policy: Restart,
     recent: VecDeque<Instant>,

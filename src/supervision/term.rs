@@ -12,7 +12,7 @@ use crate::{
 use super::TermStatus;
 
 /// A term from its Lead to its Ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct ActiveTerm {
     pub(crate) term: Term,
     pub(crate) info: TermInfo,
@@ -30,7 +30,7 @@ pub(crate) struct ActiveTerm {
 }
 
 /// The workload may not lead any more: it is being stopped, or has been.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Ending {
     /// The reason that began the stop; a loss of the Lease replaces a reason that is none.
     reason: Reason,
@@ -41,7 +41,7 @@ struct Ending {
 }
 
 /// The effect that E still has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Validity {
     /// The stop must be over by H. Extensions still move H, unless the Lease is lost.
     Running,
@@ -52,7 +52,7 @@ enum Validity {
 }
 
 /// The exchange about the proof of death that a release needs, with the current elector (law 8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Proof {
     Unasked,
     Asked(u64),

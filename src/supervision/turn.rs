@@ -131,7 +131,7 @@ pub struct Ended {
 }
 
 /// A program that runs beside the workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HelperKind {
     /// A hook.
     Hook(HookKind),
@@ -203,7 +203,7 @@ pub enum Order {
 }
 
 /// The stages of a turn, each with one source of inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Fuse,
     Link,
@@ -237,7 +237,7 @@ impl Stage {
 }
 
 /// The position within a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     /// None at the end of a turn.
     stage: Option<Stage>,
@@ -254,7 +254,7 @@ impl Progress {
 }
 
 /// A hook or a probe, until its whole process group is gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Helper {
     kind: HelperKind,
     began: Instant,
@@ -264,7 +264,7 @@ struct Helper {
 }
 
 /// Init's loop, apart from the world that it acts on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Turn {
     agent: Agent,
     progress: Progress,

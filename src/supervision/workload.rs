@@ -32,7 +32,7 @@ use roles::Change;
 use stopping::StopReport;
 
 /// An event of the workload, for the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WorkloadEvent {
     /// The workload leads: it was started as leader, or has acknowledged its promotion.
     Leads { pid: i32 },
@@ -55,7 +55,7 @@ pub(crate) enum WorkloadEvent {
 }
 
 /// The state machine of the workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Workload {
     policy: Arc<Policy>,
     wanted: Wanted,
@@ -82,7 +82,7 @@ pub(crate) struct Workload {
     events: VecDeque<WorkloadEvent>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     /// Nothing new is started. A running workload is stopped, or ends by itself.
     Down,
@@ -94,7 +94,7 @@ enum Wanted {
 
 /// The actual state, from a start to the proof that nothing is left. A main process runs in the states from `Standby` to
 /// `Demoting`, and in `BeforeLead` and `AfterFollow` if the hook runs beside one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum State {
     /// Nothing runs, and that is proved.
     Down,

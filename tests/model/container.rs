@@ -46,7 +46,7 @@ impl Around<'_> {
 }
 
 /// A datagram on NOTIFY_SOCKET.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Word {
     /// The workload said it.
     Said(Notification),
@@ -55,7 +55,7 @@ pub enum Word {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Container {
     pub who: Who,
     /// The elector that init knows.

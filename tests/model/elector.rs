@@ -30,7 +30,7 @@ const ROUND: Ns = 50 * MS;
 const BEATS: u32 = 2;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ElectorProcess {
     pub pid: i32,
     pub to_init: VecDeque<ToInit>,
@@ -54,7 +54,7 @@ pub struct ElectorProcess {
 }
 
 /// The request in flight.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Pending {
     pub id: RequestId,
     /// Present until its first byte leaves.
@@ -64,7 +64,7 @@ pub struct Pending {
 }
 
 /// When the guard kills.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Guard {
     armed: GuardDeadline,
     /// The next round.

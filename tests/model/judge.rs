@@ -40,7 +40,7 @@ pub enum Wrong {
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Judge {
     /// The leaders: each process, and its token.
     alive: Vec<(Who, i32, u64)>,

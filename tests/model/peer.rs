@@ -23,7 +23,7 @@ const TIMES: Times = Times {
 };
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Peer {
     pub who: Who,
     pub clock: Clock,

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Tree {
     processes: Vec<Process>,
     next: i32,
@@ -39,7 +39,7 @@ pub struct Tree {
     blind: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Process {
     pid: i32,
     stage: Stage,
@@ -56,7 +56,7 @@ struct Process {
 }
 
 /// A process's part in its container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     Workload,
     /// The other process of a workload that stands by frozen.
@@ -66,7 +66,7 @@ pub enum Part {
     Daemon,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Stage {
     /// Between fork and execve; looks at the clock last (law 15).
     Forked(Errand, Option<Instant>),
@@ -76,7 +76,7 @@ enum Stage {
     Zombie(Exit),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Errand {
     /// To become the workload, leading under this token or standing by.
     Run(Option<u64>),

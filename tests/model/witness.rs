@@ -17,7 +17,7 @@ use crate::{clock::Ns, family::Setup, register::name_of, world::Who};
 pub const PID: i32 = -1;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct WitnessProcess {
     machine: Witness,
     /// The container that it was told of last.

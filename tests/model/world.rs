@@ -1,6 +1,11 @@
 //! The whole state: replicas, their connections to the register, messages in flight, and what may happen next.
 
-use std::{collections::VecDeque, fmt::Display, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt::Display,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use serde_json::Value;
 use tenure::{
@@ -61,7 +66,7 @@ pub struct World {
 }
 
 /// A replica.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Place {
     pub container: Sealed<Container>,
     pub road: Road,
@@ -69,7 +74,7 @@ pub struct Place {
 }
 
 /// The connection between a replica and the API server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Road {
     pub cut: bool,
     pub stalled: bool,
@@ -78,7 +83,7 @@ pub struct Road {
 }
 
 /// A request, then its answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Flight {
     pub from: Who,
     /// The elector's pid.
@@ -89,7 +94,7 @@ pub struct Flight {
     pub held: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Stage {
     Asked(Slot, Request),
     Answered(Answer),
@@ -113,9 +118,10 @@ pub enum Actor {
     Witness,
 }
 
-impl std::hash::Hash for World {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_u64(digest(self));
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { now, register, before, places, peer, flights, left, calm, judge } = self;
+        state.write_u64(digest(&(now, register, before, places, peer, flights, left, calm, judge)));
     }
 }
 

@@ -15,7 +15,7 @@ pub const S: Ns = 1_000 * MS;
 const MILLION: u128 = 1_000_000;
 
 /// The clocks of one node: BOOTTIME runs at its own rate, the wall clock may show anything.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Clock {
     /// Microseconds of BOOTTIME in a real second.
     pub rate: u32,

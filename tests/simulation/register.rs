@@ -27,7 +27,7 @@ pub enum Start {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Leases(Register);
 
 impl Leases {

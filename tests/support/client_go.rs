@@ -14,7 +14,7 @@ use tenure::{
 };
 
 /// Its settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Times {
     /// leaseDuration, in seconds.
     pub lease: u64,
@@ -27,7 +27,7 @@ pub struct Times {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ClientGo {
     name: String,
     times: Times,
@@ -42,7 +42,7 @@ pub struct ClientGo {
     requests: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Awaited {
     id: RequestId,
     late: Instant,

@@ -26,7 +26,7 @@ const LONGEST_LEFT: Duration = Duration::from_secs(300);
 /// A term of this length makes the failures before it forgotten, as the kubelet forgets them.
 const FORGIVING: Duration = Duration::from_secs(600);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Backoff {
     /// When the watch last brought a new version.
     heard: Instant,
@@ -169,7 +169,7 @@ impl Core {
     }
 
     pub(crate) fn jittered(&mut self, pause: Duration) -> Duration {
-        pause.mul_f64(0.75 + self.random.f64() * 0.5)
+        self.random.around(pause)
     }
 }
 

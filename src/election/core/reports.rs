@@ -13,7 +13,7 @@ use crate::{
     time::Instant,
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Reports {
     /// The operations whose last request failed, and why.
     failing: BTreeMap<Operation, RequestError>,

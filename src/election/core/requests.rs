@@ -19,7 +19,7 @@ use crate::{
 /// counts as a stranger's and is waited for, which is safe (law 13).
 const MOST_UNKNOWN: usize = 100;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Requests {
     sent: u64,
     /// The latest request, until its answer comes.

@@ -19,7 +19,7 @@ const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that lasted this long counts as working.
 const WORKED: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Watch {
     state: WatchState,
     /// Consecutive watches that failed early.
@@ -29,7 +29,7 @@ pub(super) struct Watch {
     version: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum WatchState {
     /// Not started yet, or ended. The next one starts at `at`, after a read if events may have been missed.
     Idle { at: Instant, read_first: bool },

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The last report to the elector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct ToldHealth {
     ready: bool,
     status: String,

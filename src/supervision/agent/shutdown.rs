@@ -15,7 +15,7 @@ const LATE_ELECTORS: u32 = 2;
 const UNFINISHED: &str = "init ends before the elector has said what became of the Lease: the others may have to wait for it";
 
 /// An end of init that has begun.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Shutdown {
     /// The exit code; none for the workload's own.
     code: Option<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Shutdown {
 }
 
 /// The knowledge of the current elector about the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Informed {
     No,
     Yes,

@@ -7,7 +7,7 @@ use super::Agent;
 use crate::{config::Signal, law::WITHDRAWAL, link::Reason, supervision::term::ActiveTerm, time::Instant};
 
 /// A stop that was announced and has not begun.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Withdrawal {
     /// The signal that asked for the stop.
     signal: Option<Signal>,
@@ -17,7 +17,7 @@ pub(super) struct Withdrawal {
 }
 
 /// A [`crate::link::ToInit::StepDown`] of the current term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct StepDown {
     pub(super) request: u64,
     pub(super) reason: Reason,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The configuration, and facts derived from it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Policy {
     /// Init is PID 1.
     pub(crate) pid1: bool,

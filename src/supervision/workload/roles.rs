@@ -23,7 +23,7 @@ const FREEZING: Duration = Duration::from_millis(1);
 const LOOKING: Duration = Duration::from_millis(200);
 
 /// A change of role that is under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Change {
     to: Role,
     /// The term.
@@ -41,7 +41,7 @@ pub(super) struct Change {
     pub(super) until: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     /// The signal is being sent.
     Signal,

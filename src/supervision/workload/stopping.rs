@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Times and result of a stop, for the report to the elector.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct StopReport {
     pub(super) began: Option<Instant>,
     killed: Option<Instant>,
