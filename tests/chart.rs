@@ -17,14 +17,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use support::{Ended as _, Namespace, cases};
 
-#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-#[path = "deploy/namespace.rs"]
-mod namespace;
-mod support;
-
-use namespace::{Ended as _, Namespace};
-use support::case::{Case, REAL};
+/// The program.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
 
@@ -42,36 +38,28 @@ const LONG_SLOTS: &str =
 const MOST: [&str; 4] =
     ["--set", "inject.repository=tenure,networkPolicy=true,priority=true", "--set", "podLabels.team=billing,podAnnotations.a=b"];
 
-/// Cases of functions that take a namespace, on the real server.
-macro_rules! charted {
-    ($($name:ident),* $(,)?) => {
-        vec![$(Case {
-            name: stringify!($name),
-            on: REAL,
-            body: |stage| Box::pin(async move { $name(&Namespace::restricted(&stage)) }),
-        }),*]
-    };
-}
-
 fn main() -> ExitCode {
-    support::case::main(vec![(
-        "chart",
-        charted![
-            helm_has_nothing_to_find_fault_with,
-            what_tenure_takes_as_a_file_is_taken_as_config,
-            what_it_installs_is_admitted_where_pod_security_is_restricted,
-            an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration,
-            a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have,
-            the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused,
-            a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken,
-            a_program_gets_the_pod_that_it_needs,
-            a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted,
-            the_database_of_the_documentation_is_admitted,
-            a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer,
-            the_rights_are_those_that_the_configuration_needs,
-            a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
-        ],
-    )])
+    support::case::main(
+        TENURE,
+        vec![(
+            "chart",
+            cases![restricted:
+                helm_has_nothing_to_find_fault_with,
+                what_tenure_takes_as_a_file_is_taken_as_config,
+                what_it_installs_is_admitted_where_pod_security_is_restricted,
+                an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration,
+                a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have,
+                the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused,
+                a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken,
+                a_program_gets_the_pod_that_it_needs,
+                a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted,
+                the_database_of_the_documentation_is_admitted,
+                a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer,
+                the_rights_are_those_that_the_configuration_needs,
+                a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
+            ],
+        )],
+    )
 }
 
 /// The rendered object of this kind.
@@ -88,7 +76,7 @@ fn documents(text: &str) -> Vec<Value> {
 
 /// `tenure check --offline` with the values of `--set` that begin with `config.`.
 fn check(values: &str) -> Output {
-    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut check = Command::new(TENURE);
     check.args(["check", "--offline", "--set=lease.witness=@tenure"]).env("POD_IPS", "192.0.2.1");
     if !values.contains("lease.name") {
         check.arg("--lease=billing");
@@ -458,7 +446,7 @@ fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {
     let kubeconfig = cluster.account("billing-tenure", "delete", "shop-billing-tenure-slot-1").kubeconfig();
     let file = kubeconfig.with_extension("yaml");
     fs::write(&file, cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].as_str().unwrap()).unwrap();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut check = Command::new(TENURE);
     check
         .arg("check")
         .arg("--config")
@@ -482,7 +470,7 @@ fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster:
     let file = kubeconfig.with_extension("yaml");
     fs::write(&file, cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].as_str().unwrap()).unwrap();
     let tenure = |arguments: &[&str], command: &[&str]| {
-        let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut tenure = Command::new(TENURE);
         tenure.args(arguments).arg("--config").arg(&file).args(["--namespace", &cluster.name, "--set", "http.listen=null", "--"]);
         tenure.env("POD_IPS", "192.0.2.1").env("KUBECONFIG", &kubeconfig);
         String::from_utf8(tenure.args(command).output().unwrap().success().stdout).unwrap()

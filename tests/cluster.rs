@@ -46,13 +46,15 @@ mod locks;
 mod modes;
 mod monitoring;
 mod pages;
-mod support;
 mod telemetry_replicas;
 mod term_page;
 mod traffic;
 mod transactions;
 mod witness;
 mod workloads;
+
+/// The program.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
@@ -72,5 +74,5 @@ fn main() -> ExitCode {
     groups.push(("witness", witness::all()));
     groups.push(("workloads", workloads::all()));
     groups.extend(apiserver::groups());
-    support::case::main(groups)
+    support::case::main(TENURE, groups)
 }

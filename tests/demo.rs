@@ -8,11 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-#[path = "support/wait.rs"]
-mod wait;
-
-use wait::wait_until;
+use support::wait_until;
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {

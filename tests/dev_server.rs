@@ -7,19 +7,12 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-
-#[path = "support/scratch.rs"]
-mod scratch;
-
-use scratch::Scratch;
+use nix::sys::signal::{Signal, kill};
+use support::{Kept, Scratch};
 
 #[test]
 fn it_says_where_it_listens_and_ends_when_told_to() {
@@ -28,12 +21,12 @@ fn it_says_where_it_listens_and_ends_when_told_to() {
         let file = scratch.file("kubeconfig", "of: an earlier one, for all to read\ncurrent-context: tenure\n");
         let mut server = start(&["--kubeconfig-out", &file]);
         let mut line = String::new();
-        BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
         let kubeconfig = fs::read_to_string(&file).expect("a kubeconfig");
         let mode = fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
 
-        kill(Pid::from_raw(i32::try_from(server.0.id()).expect("a pid")), signal).expect("it runs");
-        let status = server.0.wait().expect("it ends");
+        kill(server.pid(), signal).expect("it runs");
+        let status = server.wait().expect("it ends");
 
         let url = line.strip_prefix("Leases are served on ").and_then(|rest| rest.split(';').next()).expect("an address");
         assert!(kubeconfig.contains(&format!("server: {url}\n")), "{line}{kubeconfig}");
@@ -58,7 +51,7 @@ fn a_file_that_holds_something_else_is_left_as_it_is() {
 #[test]
 fn without_a_file_the_kubeconfig_is_its_output() {
     let mut server = start(&[]);
-    let mut lines = BufReader::new(server.0.stdout.as_mut().expect("piped")).lines();
+    let mut lines = BufReader::new(server.stdout.as_mut().expect("piped")).lines();
 
     let kubeconfig: Vec<String> =
         (&mut lines).map_while(Result::ok).take_while(|line| !line.starts_with("current-context")).collect();
@@ -73,7 +66,7 @@ fn its_certificate_passes_a_strict_verification() {
     let file = scratch.file("kubeconfig", "");
     let mut server = start(&["--kubeconfig-out", &file]);
     let mut line = String::new();
-    BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+    BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
     let kubeconfig = fs::read_to_string(&file).expect("a kubeconfig");
     let value = |name: &str| kubeconfig.split_once(name).and_then(|(_, rest)| rest.lines().next()).expect("a value").trim();
     let authority = BASE64_STANDARD.decode(value("certificate-authority-data:")).expect("base64");
@@ -97,27 +90,17 @@ fn an_address_in_use_is_named() {
     let address = taken.local_addr().expect("an address").to_string();
 
     let mut server = start(&["--listen", &address]);
-    let status = server.0.wait().expect("it ends");
+    let status = server.wait().expect("it ends");
     let mut said = String::new();
-    server.0.stderr.as_mut().expect("piped").read_to_string(&mut said).expect("text");
+    server.stderr.as_mut().expect("piped").read_to_string(&mut said).expect("text");
 
     assert_eq!(status.code(), Some(78));
     assert!(said.contains(&address) && said.contains("in use"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-fn start(arguments: &[&str]) -> Ended {
+fn start(arguments: &[&str]) -> Kept {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.arg("dev-server").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ended(command.spawn().expect("it starts"))
-}
-
-/// Ends with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+    Kept(command.spawn().expect("it starts"))
 }

@@ -19,6 +19,11 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{
+    Kept, Lines, Scratch, procfs,
+    procfs::{children, is_dead},
+    slept, wait_for, wait_until,
+};
 use tenure::{
     api::Cluster,
     clock,
@@ -30,24 +35,6 @@ use tenure::{
     process,
     slot::Slot,
 };
-
-#[path = "support/incomplete.rs"]
-mod incomplete;
-#[path = "support/lines.rs"]
-mod lines;
-#[path = "support/procfs.rs"]
-mod procfs;
-#[path = "support/scratch.rs"]
-mod scratch;
-#[path = "support/slept.rs"]
-mod slept;
-#[path = "support/wait.rs"]
-mod wait;
-
-use lines::Lines;
-use procfs::{children, is_dead};
-use scratch::Scratch;
-use wait::{wait_for, wait_until};
 
 #[test]
 fn started_by_hand_it_says_who_starts_it() {
@@ -91,7 +78,7 @@ fn signals_of_a_terminal_do_not_end_it() {
     elector.receives(initial_state());
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
-    let pid = Pid::from_raw(elector.child.id().try_into().unwrap());
+    let pid = elector.child.pid();
     use Signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM};
     for signal in [SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM] {
         kill(pid, signal).unwrap();
@@ -148,8 +135,7 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
     let left = elector.pid();
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
-    elector.child.kill().unwrap();
-    elector.child.wait().unwrap();
+    elector.child.end();
     drop(elector);
 
     wait_until("the process that was left is dead", || is_dead(left));
@@ -206,8 +192,7 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
     let (mut elector, group) = Elector::of_a_term(&kubeconfig);
     while elector.hears() != ToInit::Heartbeat {}
 
-    elector.child.kill().unwrap();
-    elector.child.wait().unwrap();
+    elector.child.end();
     drop(elector);
 
     wait_until("the group is dead", || is_dead(group));
@@ -222,8 +207,7 @@ fn an_elector_that_saw_the_group_start_kills_it() {
     assert_eq!(elector.hears(), ToInit::Heartbeat);
     elector.tell(&ToElector::Started { term: Term(1), pid: group.as_raw(), at: clock::boot() });
 
-    elector.child.kill().unwrap();
-    elector.child.wait().unwrap();
+    elector.child.end();
     drop(elector);
 
     wait_until("the group is dead", || is_dead(group));
@@ -240,8 +224,7 @@ fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
     elector.tell(&ToElector::Health { unready: Some("it starts".into()), status: String::new() });
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
-    elector.child.kill().unwrap();
-    elector.child.wait().unwrap();
+    elector.child.end();
     drop(elector);
 
     wait_until("what was left is dead", || is_dead(left));
@@ -275,8 +258,7 @@ fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
         while elector.hears() != ToInit::Heartbeat {}
         let pid = wait_for("the elector", || elector_of(&elector.child));
 
-        elector.child.kill().unwrap();
-        elector.child.wait().unwrap();
+        elector.child.end();
         drop(elector);
 
         wait_until("the elector has ended", || is_dead(pid));
@@ -372,7 +354,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
 
 /// An elector whose init is this test, or the shell that runs the script.
 struct Elector {
-    child: Child,
+    child: Kept,
     link: OwnedFd,
     lines: Lines<ChildStdout>,
 }
@@ -394,7 +376,7 @@ impl Elector {
         }
         let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
-        Self { child, link, lines }
+        Self { child: Kept(child), link, lines }
     }
 
     /// Starts an elector that resumes a term; returns it and the group of its leader, which is [`ANONYMOUS`].
@@ -433,13 +415,6 @@ impl Elector {
     /// The next line, which is a process id.
     fn pid(&mut self) -> Pid {
         pid(&self.line())
-    }
-}
-
-impl Drop for Elector {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -9,10 +9,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use support::not_run;
 use tenure::config::Signal;
-
-#[path = "support/incomplete.rs"]
-mod incomplete;
 
 /// Reserved for glibc's threads: no shell can trap them.
 const THREADS: [i32; 2] = [32, 33];
@@ -162,7 +160,7 @@ impl Container {
     /// None, with a message, where this user cannot start containers.
     fn of(image: Image) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            incomplete::not_run("the image as a container", "it takes root");
+            not_run("the image as a container", "it takes root");
             return None;
         }
         let mut spec = parse(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image/runc.json"));

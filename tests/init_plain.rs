@@ -12,23 +12,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-
-#[path = "support/denied.rs"]
-mod denied;
-#[path = "support/lines.rs"]
-mod lines;
-#[path = "support/procfs.rs"]
-mod procfs;
-#[path = "support/scratch.rs"]
-mod scratch;
-#[path = "support/wait.rs"]
-mod wait;
-
-use denied::denied;
-use lines::Lines;
-use procfs::{children, is_dead, state};
-use scratch::Scratch;
-use wait::{wait_for, wait_until};
+use support::{
+    Lines, Scratch, denied,
+    procfs::{children, is_dead, state},
+    wait_for, wait_until,
+};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 

@@ -4,14 +4,10 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-#[path = "support/incomplete.rs"]
-mod incomplete;
+use support::{Scratch, not_run};
+
 #[path = "../examples/manual/pages.rs"]
 mod pages;
-#[path = "support/scratch.rs"]
-mod scratch;
-
-use scratch::Scratch;
 
 #[test]
 fn what_is_kept_in_the_repository_is_what_the_code_says() {
@@ -157,7 +153,7 @@ fn zsh_and_fish_parse_their_completions() {
     for (shell, file) in [("zsh", "completions/_tenure"), ("fish", "completions/tenure.fish")] {
         match Command::new(shell).arg("-n").arg(&files[file]).output() {
             Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(_) => incomplete::not_run("completions", format!("there is no {shell}")),
+            Err(_) => not_run("completions", format!("there is no {shell}")),
         }
     }
 }

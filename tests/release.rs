@@ -12,15 +12,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-
-#[path = "support/incomplete.rs"]
-mod incomplete;
-#[path = "support/programs.rs"]
-mod programs;
-#[path = "support/scratch.rs"]
-mod scratch;
-
-use scratch::Scratch;
+use support::{Scratch, not_run, programs};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -178,7 +170,7 @@ fn the_image_is_pulled_without_a_registry_by_its_name() {
         buildah
     };
     if Command::new("buildah").arg("--version").output().is_err() {
-        return incomplete::not_run("buildah", "it is not installed");
+        return not_run("buildah", "it is not installed");
     }
 
     let archive = release.join(format!("tenure-{VERSION}.oci.tar"));
@@ -260,7 +252,7 @@ fn runs(file: &Path, emulator: Option<&str>) {
         command
     };
     if emulator.is_some_and(|emulator| Command::new(emulator).arg("--version").output().is_err()) {
-        return incomplete::not_run("aarch64", "there is no qemu-user-static");
+        return not_run("aarch64", "there is no qemu-user-static");
     }
     let said = |arguments: &[&str]| String::from_utf8(succeeds(&mut command(arguments)).stdout).unwrap();
 

@@ -10,10 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-#[path = "support/scratch.rs"]
-mod scratch;
-
-use scratch::Scratch;
+use support::Scratch;
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
 

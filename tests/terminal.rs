@@ -6,7 +6,7 @@ use std::{
     io::Write as _,
     os::fd::OwnedFd,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::{
@@ -19,20 +19,12 @@ use nix::{
     unistd::{Pid, tcgetpgrp},
 };
 
-#[path = "support/lines.rs"]
-mod lines;
-#[path = "support/procfs.rs"]
-mod procfs;
-#[path = "support/scratch.rs"]
-mod scratch;
-#[path = "support/wait.rs"]
-mod wait;
-
-use lines::Lines;
-use procfs::{children, is_dead, parent, state};
-use scratch::Scratch;
+use support::{
+    Kept, Lines, Scratch, procfs,
+    procfs::{children, is_dead, parent, state},
+    wait_for, wait_until,
+};
 use tenure::apiserver::Server;
-use wait::{wait_for, wait_until};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 const CTRL_C: &[u8] = b"\x03";
@@ -50,7 +42,7 @@ fn the_foreground_is_the_workloads_and_inits_again_after_it() {
     let workload = terminal.pid();
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.press(b"\n");
-    let init = terminal.child_pid();
+    let init = terminal.child.pid();
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
     terminal.press(CTRL_C);
     assert_eq!(terminal.exit(), 1, "nothing runs: the keys are init's, and the code is still the workload's");
@@ -108,7 +100,7 @@ fn a_new_window_size_reaches_the_workload() {
 fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, foreground: Pid) {
     terminal.press(CTRL_Z);
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
-    let shell = terminal.child_pid();
+    let shell = terminal.child.pid();
     terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
     terminal.run("fg >/dev/null; echo code $?");
     terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
@@ -161,7 +153,7 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
-    assert_eq!(terminal.foreground(), terminal.child_pid(), "the terminal is still the shell's");
+    assert_eq!(terminal.foreground(), terminal.child.pid(), "the terminal is still the shell's");
     terminal.run("fg >/dev/null; echo code $?");
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.run("it");
@@ -206,7 +198,7 @@ fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.press(CTRL_Z);
-    let shell = terminal.child_pid();
+    let shell = terminal.child.pid();
     terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
     terminal.run("bg >/dev/null");
     terminal.until("it goes on", |_| state(workload) != Some('T'));
@@ -336,7 +328,7 @@ fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_c
     terminal.pid();
     terminal.press(CTRL_Z);
     assert_eq!(terminal.line(), "continued");
-    kill(terminal.child_pid(), Signal::SIGTERM).unwrap();
+    kill(terminal.child.pid(), Signal::SIGTERM).unwrap();
     assert_eq!(terminal.exit(), 4);
 }
 
@@ -394,7 +386,7 @@ enum Place {
 struct Terminal {
     /// Its master side.
     screen: Lines<fs::File>,
-    child: Child,
+    child: Kept,
 }
 
 impl Terminal {
@@ -429,7 +421,7 @@ impl Terminal {
         launcher.args(["--default-signal", "setpriv", "--pdeathsig", "KILL", program]).args(arguments);
         launcher.env("PATH", format!("{}:{}", Path::new(TENURE).parent().unwrap().display(), std::env::var("PATH").unwrap()));
         launcher.stdin(copy(&slave)).stdout(copy(&slave));
-        let child = launcher.spawn().expect("env, setpriv, setsid and unshare are needed");
+        let child = Kept(launcher.spawn().expect("env, setpriv, setsid and unshare are needed"));
         Self { screen: Lines::of(fs::File::from(master)), child }
     }
 
@@ -468,10 +460,6 @@ impl Terminal {
         self.screen.source = fs::File::open("/dev/null").unwrap();
     }
 
-    fn child_pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().try_into().unwrap())
-    }
-
     fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
         wait_until(what, || ready(self));
     }
@@ -484,12 +472,10 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         // A shell's jobs are in their own groups, and a stopped one would stay for ever.
-        let session = self.child_pid();
+        let session = self.child.pid();
         for pid in procfs::all().filter(|pid| procfs::session(*pid) == Some(session)) {
             let _ = kill(pid, Signal::SIGKILL);
         }
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

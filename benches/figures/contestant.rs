@@ -12,19 +12,14 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
+use support::{
+    Behaviour, LEASE, Proxy, Stage, Verbs, api,
+    procfs::{children, command_line},
+    replica::write_kubeconfig_to,
+};
 use tenure::law::Timing;
 
-use crate::{
-    refusal,
-    support::{
-        api::{self, Verbs},
-        procfs::{children, command_line},
-        proxy::Proxy,
-        replica::write_kubeconfig_to,
-        stage::{LEASE, Stage},
-        workload::Behaviour,
-    },
-};
+use crate::refusal;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

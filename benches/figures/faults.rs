@@ -8,12 +8,12 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use support::{Behaviour, Flow, Life, Server};
 use tenure::{clock, time::Instant};
 
 use crate::{
     contestant::{Contestant, DEFAULT, Programs},
     handover::{Trio, settle},
-    support::{proxy::flow::Flow, server::Server, witness::Life, workload::Behaviour},
     table::title,
 };
 

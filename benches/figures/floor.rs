@@ -8,14 +8,11 @@ use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
+use support::{Server, Stage, server::scratch};
 use tenure::clock;
 
 use crate::{
     handover::settle,
-    support::{
-        server::{Server, scratch},
-        stage::Stage,
-    },
     table::{Gap, gap, quantile, row},
 };
 

@@ -3,14 +3,10 @@
 use std::{fs, time::Duration};
 
 use nix::unistd::Pid;
+use support::{Behaviour, Server, Stage, server::scratch};
 
 use crate::{
     contestant::{Contestant, DEFAULT, Programs, Replica},
-    support::{
-        server::{Server, scratch},
-        stage::Stage,
-        workload::Behaviour,
-    },
     table::title,
 };
 

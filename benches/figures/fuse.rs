@@ -10,16 +10,12 @@ use std::{
     time::Duration,
 };
 
+use support::{Behaviour, Server, Stage, server::scratch};
 use tenure::{clock, time::Instant};
 
 use crate::{
     contestant::{CROWDED, Contestant, Programs, Replica},
     faults::{self, Fault},
-    support::{
-        server::{Server, scratch},
-        stage::Stage,
-        workload::Behaviour,
-    },
     table::{quantile, title},
 };
 

@@ -3,17 +3,12 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use support::{Behaviour, Server, Stage, audit, server::scratch};
 use tenure::{clock, time::Instant};
 
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, Pace, Programs, Replica},
     floor,
-    support::{
-        audit,
-        server::{Server, scratch},
-        stage::Stage,
-        workload::Behaviour,
-    },
     table::{Gap, gap, quantile, row, title},
 };
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use support::{Behaviour, Server};
 
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, Programs},
     handover::Trio,
-    support::{server::Server, workload::Behaviour},
     table::title,
 };
 

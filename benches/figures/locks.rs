@@ -8,14 +8,10 @@ use std::{
 };
 
 use serde_json::json;
+use support::{Kept, LEASE, Server, Stage, programs, server::scratch};
 
 use crate::{
     contestant::Programs,
-    support::{
-        programs,
-        server::{Server, scratch},
-        stage::{LEASE, Stage},
-    },
     table::{quantile, row, title},
 };
 
@@ -67,7 +63,7 @@ async fn pool(server: &Server, programs: &Programs, slots: usize, waiting: usize
     let slots_text = slots.to_string();
     let options = ["--slots", &slots_text, "--set", "lease.creationWait=0s"];
     let replicas: Vec<_> =
-        (0..slots + waiting).map(|_| Running(start(lock(programs, &stage, &options, &["sleep", "inf"])))).collect();
+        (0..slots + waiting).map(|_| Kept(start(lock(programs, &stage, &options, &["sleep", "inf"])))).collect();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let before = served(stage.kubeconfig());
     tokio::time::sleep(SPAN).await;
@@ -98,16 +94,6 @@ pub fn time(mut command: impl std::borrow::BorrowMut<Command>) -> f64 {
 
 fn start(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a lock")
-}
-
-/// Dropping it kills the process and its workload.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 /// How many requests by verb, and how many watch events, the API server counts for Leases in its own metrics.

@@ -21,9 +21,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 mod contestant;
 mod faults;
 mod floor;

@@ -6,13 +6,11 @@ use std::{
     time::Duration,
 };
 
+use support::{Kept, Kind, Program, Server, Stage, server::scratch};
+
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, FAST, Pace, Programs, SPARING},
-    locks::{Running, served, since},
-    support::{
-        server::{Kind, Program, Server, scratch},
-        stage::Stage,
-    },
+    locks::{served, since},
     table::title,
 };
 
@@ -46,7 +44,7 @@ async fn show_at(programs: &Programs, leases: usize, pace: Pace) {
 
         let mut replicas = Vec::new();
         for replica in 0..leases * REPLICAS {
-            replicas.push(Running(start(programs, who, &stage, replica % leases, replica, pace)));
+            replicas.push(Kept(start(programs, who, &stage, replica % leases, replica, pace)));
             tokio::time::sleep(PAUSE).await;
         }
         tokio::time::sleep(SETTLE).await;

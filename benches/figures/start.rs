@@ -6,9 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use support::server::scratch;
+
 use crate::{
     contestant::Programs,
-    support::server::scratch,
     table::{quantile, row, title},
 };
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use support::{Behaviour, Server};
 
 use crate::{
     contestant::{Contestant, Programs, SHORT},
     handover::{Trio, settle},
-    support::{server::Server, workload::Behaviour},
     table::title,
 };
 

@@ -1,11 +1,11 @@
 //! Measures takeovers: the leader is killed, with all its processes.
 
+use support::{Behaviour, Server};
 use tenure::time::Instant;
 
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, PATIENT, Pace, Programs, SHORT},
     handover::{Trio, by, on_our_clock, settle},
-    support::{server::Server, workload::Behaviour},
     table::{Gap, gap, row, title},
 };
 

@@ -8,17 +8,11 @@ use std::{
 };
 
 use serde_json::json;
+use support::{Exchange, Proxy, Server, Stage, programs, replica::write_kubeconfig, server::scratch};
 
 use crate::{
     contestant::Programs,
     locks::time,
-    support::{
-        programs,
-        proxy::{Proxy, log::Exchange},
-        replica::write_kubeconfig,
-        server::{Server, scratch},
-        stage::Stage,
-    },
     table::{row, title},
 };
 

@@ -3,16 +3,12 @@
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
+use support::{Case, Stage, cases, programs, until};
 
-use super::{lease, uid, with};
-use crate::support::{
-    case::{Case, cases},
-    programs,
-    stage::Stage,
-};
+use super::{Leases as _, lease, uid, with};
 
 pub(super) fn cases() -> Vec<Case> {
-    cases![kubectl_gets_and_annotates_and_labels, kubectl_waits_for_a_field, kubectl_deletes_and_waits_for_that]
+    cases![BOTH: kubectl_gets_and_annotates_and_labels, kubectl_waits_for_a_field, kubectl_deletes_and_waits_for_that]
 }
 
 async fn kubectl_gets_and_annotates_and_labels(stage: Stage) {
@@ -48,9 +44,7 @@ async fn kubectl_deletes_and_waits_for_that(stage: Stage) {
     let kept = with(lease("a", json!({})), "/metadata/finalizers", json!(["example.com/f"]));
     let old = stage.post(&kept).await.created();
     let deletes = kubectl(&stage, &["delete", "lease", "a"]);
-    while stage.get("a").await.ok()["metadata"]["deletionTimestamp"].is_null() {
-        tokio::task::yield_now().await;
-    }
+    until("it is deleted", async || !stage.get("a").await.ok()["metadata"]["deletionTimestamp"].is_null()).await;
 
     stage.patch("a", &json!({ "metadata": { "finalizers": null } })).await.ok();
     let new = stage.given("a", json!({})).await;

@@ -6,13 +6,12 @@ use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
+use support::{Case, PATIENCE, Stage, within};
 
 mod kubectl;
 mod reads;
 mod watches;
 mod writes;
-
-use crate::support::{PATIENCE, case::Case, stage::Stage, within};
 
 pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
     vec![
@@ -99,14 +98,17 @@ fn plain(mut object: Value) -> Value {
     object
 }
 
-impl Stage {
+/// Requests for Leases of a case's namespace.
+trait Leases {
+    fn stage(&self) -> &Stage;
+
     /// The path of a Lease of the case's namespace.
     fn at(&self, name: &str) -> String {
-        format!("{}/{name}", self.lease.collection())
+        format!("{}/{name}", self.stage().lease.collection())
     }
 
     async fn post(&self, object: &Value) -> Answer {
-        self.send(Method::POST, &self.lease.collection(), JSON, object).await
+        self.send(Method::POST, &self.stage().lease.collection(), JSON, object).await
     }
 
     async fn put(&self, name: &str, object: &Value) -> Answer {
@@ -126,7 +128,7 @@ impl Stage {
     }
 
     async fn list(&self, query: &str) -> Answer {
-        self.read(&format!("{}?{query}", self.lease.collection())).await
+        self.read(&format!("{}?{query}", self.stage().lease.collection())).await
     }
 
     async fn read(&self, path: &str) -> Answer {
@@ -140,7 +142,7 @@ impl Stage {
     async fn send_text(&self, method: Method, path: &str, media: &str, accept: &str, body: String) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media);
         let request = request.header(header::ACCEPT, accept).body(Body::from(body.into_bytes())).expect("a request");
-        let answer = within(PATIENCE, "an answer", self.api.client().send(request)).await.expect("an answer");
+        let answer = within(PATIENCE, "an answer", self.stage().api.client().send(request)).await.expect("an answer");
         let code = answer.status().as_u16();
         let body = answer.into_body().collect().await.expect("a body").to_bytes();
         Answer { code, body: serde_json::from_slice(&body).unwrap_or_default() }
@@ -149,5 +151,11 @@ impl Stage {
     /// Creates a Lease.
     async fn given(&self, name: &str, spec: Value) -> Value {
         self.post(&lease(name, spec)).await.created()
+    }
+}
+
+impl Leases for Stage {
+    fn stage(&self) -> &Stage {
+        self
     }
 }

@@ -4,16 +4,12 @@ use std::process::Command;
 
 use http::Method;
 use serde_json::{Value, json};
+use support::{Case, Stage, api::config, cases};
 
-use super::{JSON, lease, number, plain, with};
-use crate::support::{
-    api::config,
-    case::{Case, cases},
-    stage::Stage,
-};
+use super::{JSON, Leases as _, lease, number, plain, with};
 
 pub(super) fn cases() -> Vec<Case> {
-    cases![
+    cases![BOTH:
         a_list_holds_the_leases_of_its_namespace,
         selectors_choose_by_label_and_name,
         a_review_says_what_is_allowed,

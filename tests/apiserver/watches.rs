@@ -4,18 +4,12 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
+use support::{Case, PATIENCE, Stage, cases, within};
 
-use super::{lease, number, plain, version, with};
-use crate::support::{
-    PATIENCE,
-    case::{Case, cases},
-    server::Kind,
-    stage::Stage,
-    within,
-};
+use super::{Leases as _, lease, number, plain, version, with};
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = cases![
+    let mut cases = cases![BOTH:
         a_watch_without_version_begins_with_what_is_there,
         a_watch_from_a_version_brings_what_came_after_it,
         a_watch_of_a_selection_hides_the_rest,
@@ -23,9 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_bookmark_comes_before_the_end,
     ];
     // The real one forgets its versions after minutes.
-    cases.extend(
-        cases![a_watch_from_a_forgotten_version_is_expired].into_iter().map(|case| Case { on: &[Kind::Embedded], ..case }),
-    );
+    cases.extend(cases![EMBEDDED: a_watch_from_a_forgotten_version_is_expired]);
     cases
 }
 
@@ -34,7 +26,7 @@ const ONE: &str = "fieldSelector=metadata.name%3Da&timeoutSeconds=30";
 async fn a_watch_without_version_begins_with_what_is_there(stage: Stage) {
     let object = stage.given("a", json!({ "holderIdentity": "x" })).await;
     for query in [ONE.to_owned(), format!("{ONE}&resourceVersion=0")] {
-        let mut watch = stage.watch(&query).await;
+        let mut watch = watch(&stage, &query).await;
 
         assert_eq!(watch.expect("ADDED").await, plain(object.clone()));
     }
@@ -44,7 +36,7 @@ async fn a_watch_from_a_version_brings_what_came_after_it(stage: Stage) {
     let object = stage.post(&with(lease("a", json!({})), "/metadata/finalizers", json!(["example.com/f"]))).await.created();
     let before = stage.patch("a", &json!({ "spec": { "holderIdentity": "x" } })).await.ok();
 
-    let mut watch = stage.watch(&format!("{ONE}&resourceVersion={}", version(&object))).await;
+    let mut watch = watch(&stage, &format!("{ONE}&resourceVersion={}", version(&object))).await;
     stage.put("a", &before).await.ok();
     stage.given("b", json!({})).await;
     let after = stage.patch("a", &json!({ "spec": { "holderIdentity": "y" } })).await.ok();
@@ -64,7 +56,7 @@ async fn a_watch_from_a_version_brings_what_came_after_it(stage: Stage) {
 async fn a_watch_of_a_selection_hides_the_rest(stage: Stage) {
     let object = stage.post(&with(lease("a", json!({})), "/metadata/labels", json!({ "app": "x" }))).await.created();
     let query = format!("labelSelector=app%3Dx&timeoutSeconds=30&resourceVersion={}", version(&object));
-    let mut watch = stage.watch(&query).await;
+    let mut watch = watch(&stage, &query).await;
     let label = |value: &str| json!({ "metadata": { "labels": { "app": value } } });
 
     let left = stage.patch("a", &label("y")).await.ok();
@@ -80,7 +72,7 @@ async fn initial_events_end_with_a_bookmark(stage: Stage) {
     let object = stage.given("a", json!({})).await;
     let asked = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     for query in [format!("{ONE}&allowWatchBookmarks=true"), format!("{ONE}&allowWatchBookmarks=true{asked}")] {
-        let mut watch = stage.watch(&query).await;
+        let mut watch = watch(&stage, &query).await;
         watch.expect("ADDED").await;
         let bookmark = watch.expect("BOOKMARK").await;
 
@@ -95,8 +87,8 @@ async fn a_bookmark_comes_before_the_end(stage: Stage) {
     let began = tenure::clock::boot();
     let query = format!("fieldSelector=metadata.name%3Da&timeoutSeconds=4&resourceVersion={}", version(&object));
 
-    let mut silent = stage.watch(&query).await;
-    let mut watch = stage.watch(&format!("{query}&allowWatchBookmarks=true")).await;
+    let mut silent = watch(&stage, &query).await;
+    let mut watch = watch(&stage, &format!("{query}&allowWatchBookmarks=true")).await;
     stage.given("b", json!({})).await;
 
     let bookmark = watch.expect("BOOKMARK").await;
@@ -115,22 +107,20 @@ async fn a_watch_from_a_forgotten_version_is_expired(stage: Stage) {
         object = stage.patch("a", &json!({ "spec": { "holderIdentity": version(&object) } })).await.ok();
     }
 
-    let mut watch = stage.watch(&format!("{ONE}&resourceVersion=1")).await;
+    let mut watch = watch(&stage, &format!("{ONE}&resourceVersion=1")).await;
 
     let status = watch.expect("ERROR").await;
     assert_eq!((&status["kind"], &status["code"], &status["reason"]), (&json!("Status"), &json!(410), &json!("Expired")));
     assert_eq!(watch.next().await, None);
 }
 
-impl Stage {
-    /// Starts a watch.
-    async fn watch(&self, query: &str) -> Watch {
-        let uri = format!("{}?watch=true&{query}", self.lease.collection());
-        let request = Request::get(uri).body(Body::empty()).expect("a request");
-        let answer = within(PATIENCE, "a watch", self.api.client().send(request)).await.expect("a watch");
-        assert_eq!(answer.status(), 200);
-        Watch { body: answer.into_body(), read: Vec::new() }
-    }
+/// Starts a watch.
+async fn watch(stage: &Stage, query: &str) -> Watch {
+    let uri = format!("{}?watch=true&{query}", stage.lease.collection());
+    let request = Request::get(uri).body(Body::empty()).expect("a request");
+    let answer = within(PATIENCE, "a watch", stage.api.client().send(request)).await.expect("a watch");
+    assert_eq!(answer.status(), 200);
+    Watch { body: answer.into_body(), read: Vec::new() }
 }
 
 /// A running watch.

@@ -2,16 +2,12 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use support::{Case, Stage, cases};
 
-use super::{JSON, MERGE, TIME, lease, number, plain, uid, version, with};
-use crate::support::{
-    case::{Case, cases},
-    server::Kind,
-    stage::Stage,
-};
+use super::{JSON, Leases as _, MERGE, TIME, lease, number, plain, uid, version, with};
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = cases![
+    let mut cases = cases![BOTH:
         a_lease_is_created_once,
         what_is_unset_or_unknown_is_not_kept,
         times_have_six_digits_and_are_in_utc,
@@ -28,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_deletion_with_preconditions_fails_unless_they_hold,
         a_finalizer_keeps_a_lease_until_it_is_taken_away,
     ];
-    cases.extend(cases![what_is_not_served_is_refused].into_iter().map(|case| Case { on: &[Kind::Embedded], ..case }));
+    cases.extend(cases![EMBEDDED: what_is_not_served_is_refused]);
     cases
 }
 

@@ -8,11 +8,9 @@ use std::{
 };
 
 use libtest_mimic::Failed;
+use support::server::{SCRATCH, scratch};
 
-use crate::{
-    complete::skip,
-    support::server::{SCRATCH, scratch},
-};
+use crate::complete::skip;
 
 /// Environment variable that tells the inner test its directory.
 const DIRECTORY: &str = "TENURE_ATTACK_DIRECTORY";

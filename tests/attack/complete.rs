@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE, support::incomplete};
+use support::not_run;
+
+use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE};
 
 /// In this time each of the five worlds draws every fault twice; now and then one cannot be injected when it is drawn.
 const COMPLETE: Duration = Duration::from_secs(600);
@@ -21,7 +23,7 @@ pub(crate) fn skip(part: &str, reason: &str, length: Duration) -> Result<(), Str
     if length >= COMPLETE {
         return Err(format!("{part}: {reason}"));
     }
-    incomplete::not_run(part, reason);
+    not_run(part, reason);
     Ok(())
 }
 

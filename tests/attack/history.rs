@@ -3,20 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use support::{Event, Exchange, LEASE, Life, audit::Record};
 use tenure::{
     clock,
     time::{Instant, Now},
 };
 
-use crate::{
-    support::{
-        audit::Record,
-        proxy::log::Exchange,
-        stage::LEASE,
-        witness::{Event, Life},
-    },
-    world::{Past, Span, World},
-};
+use crate::world::{Past, Span, World};
 
 /// Everything that the judge looks at.
 pub(crate) struct History {

@@ -5,16 +5,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use support::{Life, Process, Request};
 use tenure::time::Instant;
 
 use crate::{
     fault::Fault,
     history::{History, Replica},
     judge::{Excuse, Verdict},
-    support::{
-        proxy::log::Request,
-        witness::{Life, Process},
-    },
     world::place_of,
 };
 

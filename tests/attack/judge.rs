@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use support::{Life, Verb};
 use tenure::time::Instant;
 
 use crate::{
     history::{History, Replica, text},
-    hold, peer,
-    support::{proxy::log::Verb, witness::Life},
-    writes,
+    hold, peer, writes,
 };
 
 /// Two terms whose workloads ran at once.

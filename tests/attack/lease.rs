@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-
-use crate::support::stage::Stage;
+use support::Stage;
 
 /// For one request.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -36,10 +36,8 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Trial};
+use support::{Server, server};
 use tenure::{clock, time::Instant};
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod apart;
 mod complete;
@@ -65,8 +63,10 @@ mod writes;
 
 use history::History;
 use plan::Plan;
-use support::server::{self, Server};
 use world::{Kind, Shared, World};
+
+/// The program.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Time limit of the last round; if it takes longer, the server has not come back.
 const OVERTIME: Duration = Duration::from_secs(180);
@@ -77,6 +77,7 @@ fn main() -> ExitCode {
     if let Some(code) = standby::face().or_else(support::workload::face) {
         return code;
     }
+    support::TENURE.get_or_init(|| TENURE);
     support::fresh::start();
     if let Some(directory) = apart::directory() {
         return attack(&directory);

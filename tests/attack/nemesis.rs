@@ -6,6 +6,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use support::{Flow, Program, Server, Valve, procfs::children};
 use tenure::{clock, process::scan::is_stopped, time::Instant};
 
 use crate::{
@@ -13,13 +14,7 @@ use crate::{
     lease, network,
     plan::{Blow, Plan, Round},
     processor::Spinners,
-    rights,
-    support::{
-        procfs::children,
-        proxy::{fault::Valve, flow::Flow},
-        server::{Program, Server},
-    },
-    window,
+    rights, window,
     world::{Kind, Past, Span, World, place_of},
 };
 

@@ -12,14 +12,11 @@ use std::{
     time::Duration,
 };
 
+use support::{Behaviour, LEASE, Life, Prepared};
+
 use crate::{
     history::{History, Replica},
     judge::Excuse,
-    support::{
-        stage::{LEASE, Prepared},
-        witness::Life,
-        workload::Behaviour,
-    },
     world::place_of,
     writes::{self, Version},
 };

@@ -4,11 +4,9 @@ use std::{collections::VecDeque, path::Path, time::Duration};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
+use support::Behaviour;
 
-use crate::{
-    fault::{Fault, Group},
-    support::workload::Behaviour,
-};
+use crate::fault::{Fault, Group};
 
 /// A fault of a round, with its target and times.
 #[derive(Clone, Copy, Debug)]

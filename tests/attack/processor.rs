@@ -8,12 +8,8 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
-
-use crate::support::incomplete;
+use nix::sys::signal::{Signal, killpg};
+use support::{kept::pid, not_run};
 
 /// The share of one CPU that a starved replica keeps, in percent.
 const QUOTA: u32 = 20;
@@ -42,7 +38,7 @@ impl Processor {
             fs::create_dir(group).is_ok() && (group.join("cpu.cfs_quota_us").exists() || group.join("cpu.max").exists())
         });
         if made.is_none() {
-            incomplete::not_run("an attack on the processor time of replicas", "no cgroup with a quota can be made");
+            not_run("an attack on the processor time of replicas", "no cgroup with a quota can be made");
         }
         Self { group: made, crowd: Vec::new() }
     }
@@ -110,7 +106,7 @@ impl Spinners {
     /// All of them at once.
     pub(crate) fn end(&self) {
         // A process group that we created, whose leader has not been reaped.
-        let _ = killpg(Pid::from_raw(i32::try_from(self.0.id()).expect("a pid")), Signal::SIGKILL);
+        let _ = killpg(pid(&self.0), Signal::SIGKILL);
     }
 }
 

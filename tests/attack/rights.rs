@@ -2,8 +2,9 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use support::Stage;
 
-use crate::{lease::ask, support::stage::Stage};
+use crate::lease::ask;
 
 /// Deletes its RoleBinding; whether it could.
 pub(crate) async fn unbind(stage: &Stage, account: &str) -> bool {

@@ -24,9 +24,8 @@ use nix::{
     },
 };
 use serde_json::json;
+use support::workload::{FACE, Stamps, Voice, lock};
 use tenure::{clock, time::Instant};
-
-use crate::support::workload::{FACE, Stamps, Voice, lock};
 
 /// The word in its command line that distinguishes it from the other workload.
 const ALWAYS: &str = "always";

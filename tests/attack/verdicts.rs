@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
+use support::{Answer, Exchange, Life, Process, Request, Verb, audit::Record};
 use tenure::{
     election::writes::NOBODY,
     time::{Instant, Now},
@@ -18,11 +19,6 @@ use crate::{
     judge::{self, Excuse, Verdict},
     plan::LEFT,
     report::NOT_LIVE,
-    support::{
-        audit::Record,
-        proxy::log::{Answer, Exchange, Request, Verb},
-        witness::{Life, Process},
-    },
     world::{Past, Span, account, place_of},
 };
 

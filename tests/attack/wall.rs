@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::incomplete;
+use support::not_run;
 
 /// Builds the library in this directory, if there is a C compiler.
 pub(crate) fn library(directory: &Path) -> Option<PathBuf> {
@@ -15,7 +15,7 @@ pub(crate) fn library(directory: &Path) -> Option<PathBuf> {
     let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
     let built = built.is_ok_and(|status| status.success());
     if !built {
-        incomplete::not_run("an attack on the wall clocks of replicas", "there is no C compiler (cc)");
+        not_run("an attack on the wall clocks of replicas", "there is no C compiler (cc)");
     }
     built.then_some(library)
 }

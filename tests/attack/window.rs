@@ -3,20 +3,10 @@
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use support::{Exchange, Fault, Request, Times, Valve, Verb, procfs::children};
 use tenure::{clock, time::Instant};
 
-use crate::{
-    lease,
-    nemesis::soon,
-    support::{
-        procfs::children,
-        proxy::{
-            fault::{Fault, Times, Valve},
-            log::{Exchange, Request, Verb},
-        },
-    },
-    world::World,
-};
+use crate::{lease, nemesis::soon, world::World};
 
 /// The elector's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

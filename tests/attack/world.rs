@@ -10,10 +10,11 @@ use std::{
 };
 
 use nix::sys::signal::{Signal, kill};
+use support::{Behaviour, Event, LEASE, Log, Replica, Server, Stage, Verbs};
 use tenure::{clock, time::Instant};
 
 use crate::{
-    apart,
+    TENURE, apart,
     fault::Fault,
     lease,
     nemesis::soon,
@@ -21,15 +22,6 @@ use crate::{
     peer, plan,
     processor::Processor,
     standby,
-    support::{
-        api::Verbs,
-        proxy::log::Log,
-        replica::Replica,
-        server::Server,
-        stage::{LEASE, Stage},
-        witness::Event,
-        workload::Behaviour,
-    },
     wall::Wall,
 };
 
@@ -199,7 +191,7 @@ impl World {
         let count = self.made.entry(place).or_default();
         *count += 1;
         let mut prepared = self.stage.prepare_at(&format!("{place}-{count}"), token, GATEWAY).await.uncontained();
-        prepared.launch.runner = Some([env!("CARGO_BIN_EXE_tenure"), "witness", "--socket", SOCKET].map(str::to_owned).into());
+        prepared.launch.runner = Some([TENURE, "witness", "--socket", SOCKET].map(str::to_owned).into());
         prepared.launch.workload.clear();
         prepared.launch.confined_by = network;
         prepared.start()

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use support::audit::Record;
 use tenure::election::writes::NOBODY;
 
 use crate::{
     fault::{Fault, Group},
     history::{History, text},
     judge::Verdict,
-    support::audit::Record,
     world::{account, place_of},
 };
 

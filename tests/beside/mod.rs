@@ -19,28 +19,16 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
+use support::{Case, PATIENCE, Prepared, Proxy, Stage, kept::pid, replica::write_kubeconfig, within};
+
+use crate::TENURE;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     task::{JoinHandle, spawn_blocking},
 };
 
-use crate::support::{
-    PATIENCE,
-    case::{Case, REAL},
-    proxy::Proxy,
-    replica::write_kubeconfig,
-    stage::{Prepared, Stage},
-    within,
-};
-
 pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
-    let real = |cases: Vec<Case>| cases.into_iter().map(|case| Case { on: REAL, ..case }).collect();
-    vec![
-        ("observe", real(observe::all())),
-        ("prune", real(prune::all())),
-        ("steer", real(steer::all())),
-        ("watch", real(watch::all())),
-    ]
+    vec![("observe", observe::all()), ("prune", prune::all()), ("steer", steer::all()), ("watch", watch::all())]
 }
 
 /// Where commands run: behind a proxy, in the namespace of the case; unless said otherwise, as an administrator.
@@ -80,7 +68,7 @@ impl<'a> Desk<'a> {
 
     pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_tenure")]).args(line);
+        command.args(["--pdeathsig", "KILL", TENURE]).args(line);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &self.kubeconfig);
         command
             .env("TENURE_LEASE__NAMESPACE", &self.stage.namespace)
@@ -110,7 +98,7 @@ impl<'a> Desk<'a> {
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         // Without a receiver it closes the pipe.
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| out.send(line)));
-        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        let pid = pid(&child);
         let ended = spawn_blocking(move || child.wait_with_output().expect("a child"));
         Running { pid, lines, ended }
     }

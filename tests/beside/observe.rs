@@ -2,17 +2,13 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{
+    Case, LEASE, Stage, Verb, cases,
+    spec::{held, released, time, wait},
+};
 use tenure::clock;
 
 use super::Desk;
-use crate::{
-    conformance::spec::{held, released, time, wait},
-    support::{
-        case::{Case, cases},
-        proxy::log::Verb,
-        stage::{LEASE, Stage},
-    },
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -27,9 +23,7 @@ pub(super) fn all() -> Vec<Case> {
 const OBSERVE: &[&str] = &["status", LEASE, "--observe", "-o", "json"];
 
 async fn a_live_replica_is_0_and_a_dead_one_1_after_its_whole_duration(stage: Stage) {
-    stage.lease.create(released()).await;
-    let me = stage.start("me").await;
-    stage.witness.start("me", 0).await;
+    let (me, _) = stage.lead(stage.prepare("me").await).await;
     let desk = Desk::of(&stage).await;
 
     let alive = desk.ends(OBSERVE).await;

@@ -4,22 +4,14 @@ use std::collections::BTreeMap;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{
+    Case, Fault, LEASE, PATIENCE, Request, Stage, Times, Valve, Verb, cases,
+    spec::{held, released, time, wait},
+    within,
+};
 use tenure::clock;
 
 use super::{Desk, Ended};
-use crate::{
-    conformance::spec::{held, released, time, wait},
-    support::{
-        PATIENCE,
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times, Valve},
-            log::{Request, Verb},
-        },
-        stage::{LEASE, Stage},
-        within,
-    },
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![

@@ -1,23 +1,14 @@
 //! `tenure step-down`, `pause` and `resume`: leadership moves, or stays, as somebody says.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{
+    Case, Fault, LEASE, Request, Stage, Times, Verb, cases, found,
+    spec::{held, released},
+    until,
+};
 use tenure::clock;
 
 use super::Desk;
-use crate::{
-    conformance::spec::{held, released},
-    support::{
-        PATIENCE,
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Request, Verb},
-        },
-        stage::{LEASE, Stage},
-        within,
-    },
-};
 
 const TWO: &str = "two_0123456789abcdef0123456789abcdef";
 
@@ -39,9 +30,7 @@ fn annotation(lease: Option<&Value>, name: &str) -> Value {
 }
 
 async fn a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term(stage: Stage) {
-    stage.lease.create(released()).await;
-    let one = stage.start("one").await;
-    stage.witness.start("one", 0).await;
+    let (one, _) = stage.lead(stage.prepare("one").await).await;
     let two = stage.start("two").await;
     two.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
     let desk = Desk::of(&stage).await;
@@ -51,8 +40,7 @@ async fn a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term(
     let leads = stage.witness.start("two", 0).await;
     assert_eq!((ended.code, ended.out), (0, format!("{} leads\n", leads.variable("TENURE_IDENTITY"))), "{}", ended.err);
     for me in [one, two] {
-        me.signal(Signal::SIGTERM).await;
-        me.exit().await;
+        me.stop().await;
     }
 }
 
@@ -115,8 +103,7 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
     );
     let asked = desk.ends(&["step-down", LEASE]).await;
     assert!(asked.code == 0 && asked.err.contains("is paused: nobody takes it before `tenure resume`"), "{asked:?}");
-    me.signal(Signal::SIGTERM).await;
-    me.exit().await;
+    me.stop().await;
 }
 
 async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
@@ -149,38 +136,23 @@ async fn those_who_follow_are_shown_and_the_one_who_leads_is_not(stage: Stage) {
     let others = [prepare("two").await, prepare("three").await];
     let desk = Desk::of(&stage).await;
     let shown = async |names: &[&str]| {
-        within(PATIENCE, &format!("{names:?}"), async {
-            loop {
-                let ended = desk.ends(&["status", LEASE, "-o", "json"]).await;
-                let lease: Value = serde_json::from_str(&ended.out).expect("JSON");
-                let candidates = lease["candidates"].as_array().expect("a list");
-                let mut found: Vec<_> = candidates.iter().filter_map(|it| it["identity"].as_str()?.split('_').next()).collect();
-                found.sort_unstable();
-                if found == names && candidates.iter().all(|it| it["ready"] == true && it["version"].is_string()) {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            }
+        until(&format!("{names:?}"), async || {
+            let lease = desk.ends(&["status", LEASE, "-o", "json"]).await.json();
+            let candidates = lease["candidates"].as_array().expect("a list");
+            let mut shown: Vec<_> = candidates.iter().filter_map(|it| it["identity"].as_str()?.split('_').next()).collect();
+            shown.sort_unstable();
+            shown == names && candidates.iter().all(|it| it["ready"] == true && it["version"].is_string())
         })
         .await;
     };
 
     shown(&["three", "two"]).await;
     assert_eq!(stage.witness.starts("one"), 1, "writes of others cost it no term");
-    one.signal(Signal::SIGTERM).await;
-    assert_eq!(one.exit().await, 0);
-    let next = within(PATIENCE, "the next term", async {
-        loop {
-            if let Some(next) = ["two", "three"].into_iter().find(|name| stage.witness.starts(name) == 1) {
-                return next;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    assert_eq!(one.stop().await, 0);
+    let led = async || ["two", "three"].into_iter().find(|name| stage.witness.starts(name) == 1);
+    let next = found("the next term", led).await;
     shown(&[if next == "two" { "three" } else { "two" }]).await;
     for me in others {
-        me.signal(Signal::SIGTERM).await;
-        me.exit().await;
+        me.stop().await;
     }
 }

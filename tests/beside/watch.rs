@@ -2,20 +2,12 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{
+    Canned, Case, Fault, Request, Stage, Times, Verb, Verbs, cases,
+    spec::{held, released, time},
+};
 
 use super::{Desk, Running};
-use crate::{
-    conformance::spec::{held, released, time},
-    support::{
-        api::Verbs,
-        case::{Case, cases},
-        proxy::{
-            fault::{Canned, Fault, Times},
-            log::{Request, Verb},
-        },
-        stage::Stage,
-    },
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![

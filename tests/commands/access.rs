@@ -2,10 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    scratch::Scratch,
-    world::{Pod, kubeconfig, tenure, tenure_in_a_pod},
-};
+use support::Scratch;
+
+use crate::world::{Pod, kubeconfig, tenure, tenure_in_a_pod};
 
 #[test]
 fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {

@@ -3,12 +3,10 @@
 use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use nix::unistd::geteuid;
+use support::Scratch;
 use tokio::net::TcpSocket;
 
-use crate::{
-    scratch::Scratch,
-    world::{Embedded, Running, kubeconfig, scripted, tenure},
-};
+use crate::world::{Cluster, Running, TENURE, embedded, tenure};
 
 #[test]
 fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
@@ -184,14 +182,11 @@ fn a_flag_that_a_command_has_no_use_for_is_neither_in_its_help_nor_taken() {
 
 #[test]
 fn a_program_that_cannot_run_leaves_the_lease_alone_as_far_as_its_mode_tells() {
-    let place = Scratch::new();
-    let path = place.join("kubeconfig");
-    let _server = Embedded::start(&path);
-    let variables = [("KUBECONFIG", path.to_str().unwrap())];
-    let run = |program: &str| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
+    let cluster = Cluster::embedded();
+    let run = |program: &str| cluster.tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program]);
     run("/nowhere").says(127, &["/nowhere: not found"]);
     run("/etc/passwd").says(126, &["/etc/passwd: is not executable"]);
-    tenure(&["status", "x"], &variables).says(2, &[]);
+    cluster.tenure(&["status", "x"]).says(2, &[]);
     tenure(&["check", "--offline", "--lease", "x", "--", "/nowhere"], &[])
         .says(78, &["FAIL  the workload cannot be executed (127): /nowhere: not found"]);
 
@@ -199,10 +194,10 @@ fn a_program_that_cannot_run_leaves_the_lease_alone_as_far_as_its_mode_tells() {
         ("#!/no/such/int\n", 127, "cannot execute: No such file or directory (the file, or the interpreter"),
         ("echo no line\n", 126, "cannot execute: Exec format error (neither a program for this machine nor a script"),
     ] {
-        let script = place.file("script", text);
+        let script = cluster.place().file("script", text);
         fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
         run(&script).says(code, &[&format!("{script}: {words}"), "spawn-failed"]);
-        tenure(&["status", "x"], &variables).says(1, &["free"]);
+        cluster.tenure(&["status", "x"]).says(1, &["free"]);
     }
 }
 
@@ -265,24 +260,23 @@ fn in_namespaces(further: &[&str], make: &str, line: &str) -> (Option<i32>, Stri
     if !geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    unshare.args(further).args(["--mount", "sh", "-c", script, make, env!("CARGO_BIN_EXE_tenure")]);
+    unshare.args(further).args(["--mount", "sh", "-c", script, make, TENURE]);
     let output = unshare.args(line.split(' ')).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]
 fn a_server_that_is_not_there_is_69() {
-    let place = Scratch::new();
     // Bound but not listening, so that nobody else gets it.
     let port = TcpSocket::new_v4().unwrap();
     port.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = &port.local_addr().unwrap().to_string();
     for cluster in [format!("server: 'http://{address}'"), format!("server: 'https://{address}', insecure-skip-tls-verify: true")]
     {
-        let path = place.file("kubeconfig", kubeconfig(&cluster));
+        let cluster = Cluster::at(&cluster);
         for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
             // Nor are the system's certificates there, as in an image made from scratch: nothing verifies one.
-            let variables = [("KUBECONFIG", path.as_str()), ("SSL_CERT_FILE", "/dev/null"), ("SSL_CERT_DIR", "/nonexistent")];
+            let variables = [cluster.variable(), ("SSL_CERT_FILE", "/dev/null"), ("SSL_CERT_DIR", "/nonexistent")];
             tenure(face, &variables).says(69, &[address, "onnection refused"]);
         }
     }
@@ -292,7 +286,7 @@ fn a_server_that_is_not_there_is_69() {
 fn a_wrong_certificate_authority_is_69_and_says_so() {
     let place = Scratch::new();
     let (ours, other) = (place.join("ours"), place.join("other"));
-    let _servers = [Embedded::start(&ours), Embedded::start(&other)];
+    let _servers = [embedded(&ours), embedded(&other)];
     let mixed = with_authority_of(&ours, &other);
     let path = place.file("mixed", &mixed);
     for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
@@ -302,41 +296,39 @@ fn a_wrong_certificate_authority_is_69_and_says_so() {
 
 #[test]
 fn no_permission_is_77_and_says_for_what() {
-    let place = Scratch::new();
     let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
     let denied = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
     let allowed = r#"{"status":{"allowed":true}}"#;
-    let answers: &'static [_] =
-        vec![("GET ", 403, refusal), ("\"update\"", 201, denied), ("\"watch\"", 201, denied), ("POST ", 201, allowed)].leak();
-    let path = scripted(&place, answers);
-    let variables = [("KUBECONFIG", path.as_str())];
-    tenure(&["status", "x"], &variables).says(77, &["403", "is forbidden"]);
+    let cluster = Cluster::scripted(&[
+        ("GET ", 403, refusal),
+        ("\"update\"", 201, denied),
+        ("\"watch\"", 201, denied),
+        ("POST ", 201, allowed),
+    ]);
+    cluster.tenure(&["status", "x"]).says(77, &["403", "is forbidden"]);
     let parts = [
         "FAIL  Lease default/x cannot be read",
         "FAIL  update Lease default/x is not permitted (no rule): add this to the rules of the Role of this service account:\n        - {",
         "note  watch Lease default/x is not permitted (no rule): standbys poll",
         "ok    create leases in default",
     ];
-    tenure(&["check", "--lease", "x"], &variables).says(77, &parts);
+    cluster.tenure(&["check", "--lease", "x"]).says(77, &parts);
 }
 
 #[test]
 fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
-    let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":"long","renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
-    let path = scripted(&place, vec![("GET ", 200, lease)].leak());
-    let variables = [("KUBECONFIG", path.as_str())];
-    tenure(&["status", "x"], &variables).says(1, &["x       expired   pod-1    -       2147483647    -"]);
-    tenure(&["status", "x", "-o", "json"], &variables).says(1, &["\"renewed\": null", "\"state\": \"expired\""]);
+    let cluster = Cluster::scripted(&[("GET ", 200, lease)]);
+    cluster.tenure(&["status", "x"]).says(1, &["x       expired   pod-1    -       2147483647    -"]);
+    cluster.tenure(&["status", "x", "-o", "json"]).says(1, &["\"renewed\": null", "\"state\": \"expired\""]);
 }
 
 #[test]
 fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
-    let place = Scratch::new();
     let another = r#"{"metadata":{"name":"another","uid":"u","resourceVersion":"7"},"spec":{}}"#;
     let failure = r#"{"kind":"Status","status":"Failure","code":500}"#;
-    let answers = vec![
+    let cluster = Cluster::scripted(&[
         ("leases/list", 200, "[]"),
         ("leases/another", 200, another),
         ("leases/page", 200, "<html>"),
@@ -352,16 +344,14 @@ fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
         ("leases/failure", 200, failure),
         ("labelSelector=none", 200, r#"{"items":null}"#),
         ("labelSelector=failure", 200, failure),
-    ];
-    let path = scripted(&place, answers.leak());
-    let variables = [("KUBECONFIG", path.as_str())];
+    ]);
     for name in ["list", "x", "failure", "kind", "version", "namespace"] {
-        tenure(&["status", name], &variables).says(69, &["not a Lease of this name"]);
+        cluster.tenure(&["status", name]).says(69, &["not a Lease of this name"]);
     }
-    tenure(&["status", "another"], &variables).says(1, &["free"]);
-    tenure(&["status", "page"], &variables).says(69, &["is not JSON"]);
+    cluster.tenure(&["status", "another"]).says(1, &["free"]);
+    cluster.tenure(&["status", "page"]).says(69, &["is not JSON"]);
     for selector in ["none", "failure", "kind"] {
-        tenure(&["status", "-l", selector], &variables).says(69, &["not a list of Leases"]);
+        cluster.tenure(&["status", "-l", selector]).says(69, &["not a list of Leases"]);
     }
 }
 
@@ -370,14 +360,13 @@ fn a_replica_without_permission_or_with_the_wrong_authority_says_so_and_runs_not
     let place = Scratch::new();
     let proof = place.join("ran").to_str().unwrap().to_owned();
     let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
-    let forbidden = scripted(&place, vec![("HTTP", 403, refusal)].leak());
-    let other = Scratch::new();
-    let (ours, theirs) = (other.join("ours"), other.join("theirs"));
-    let _servers = [Embedded::start(&ours), Embedded::start(&theirs)];
-    let mixed = other.file("mixed", with_authority_of(&ours, &theirs));
-    for (kubeconfig, said) in [(forbidden, "is forbidden"), (mixed, "certificate")] {
-        let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &kubeconfig)]);
-        replica.says(&["the API server is http", &kubeconfig]);
+    let forbidden = Cluster::scripted(&[("HTTP", 403, refusal)]);
+    let (ours, theirs) = (place.join("ours"), place.join("theirs"));
+    let _servers = [embedded(&ours), embedded(&theirs)];
+    let mixed = place.file("mixed", with_authority_of(&ours, &theirs));
+    for (kubeconfig, said) in [(forbidden.kubeconfig(), "is forbidden"), (&mixed, "certificate")] {
+        let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", kubeconfig)]);
+        replica.says(&["the API server is http", kubeconfig]);
         replica.says(&[said]);
         assert_eq!(replica.end(), Some(0));
     }
@@ -390,8 +379,8 @@ fn a_replica_that_sees_a_lease_of_nonsense_takes_its_holder_for_one_and_runs_not
     let proof = place.join("ran").to_str().unwrap().to_owned();
     let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":-5,"renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
-    let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
-    let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &path)]);
+    let cluster = Cluster::scripted(&[("watch=", 410, "{}"), ("GET ", 200, lease)]);
+    let replica = cluster.starts(&["--lease", "x", "--", "touch", &proof]);
     replica.says(&["another replica leads", "pod-1"]);
     assert_eq!(replica.end(), Some(0));
     assert!(!Path::new(&proof).exists(), "the workload ran unled");

@@ -1,9 +1,8 @@
 //! `tenure check` reports whether a replica could work here, and what to change.
 
-use crate::{
-    scratch::Scratch,
-    world::{Embedded, scripted, tenure, tenure_without_proc},
-};
+use support::Scratch;
+
+use crate::world::{Cluster, tenure, tenure_without_proc};
 
 #[test]
 fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
@@ -98,10 +97,7 @@ fn the_programs_of_standbys_and_of_probes_are_looked_for_too() {
 
 #[test]
 fn against_a_server_it_says_what_is_permitted() {
-    let place = Scratch::new();
-    let path = place.join("kubeconfig");
-    let _server = Embedded::start(&path);
-    let variables = [("KUBECONFIG", path.to_str().unwrap())];
+    let cluster = Cluster::embedded();
     let parts = [
         "ok    https://127.0.0.1:",
         "ok    Lease default/x is not there yet",
@@ -110,23 +106,22 @@ fn against_a_server_it_says_what_is_permitted() {
         "ok    watch Lease default/x",
         "ok    create leases in default",
     ];
-    let ended = tenure(&["check", "--lease", "x", "--", "sh"], &variables);
+    let ended = cluster.tenure(&["check", "--lease", "x", "--", "sh"]);
     ended.says(0, &parts);
     assert!(!ended.out.contains("delete"), "{ended:?}");
-    tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"], &variables)
+    cluster
+        .tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"])
         .says(0, &["ok    delete Lease default/x"]);
 }
 
 #[test]
 fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_what_it_deletes_does_not() {
-    let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
-    let check = |denied: &[&'static str]| {
+    let check = |denied: &[&str]| {
         let mut answers = vec![("GET ", 200, lease)];
         answers.extend(denied.iter().map(|verb| (*verb, 201, r#"{"status":{"allowed":false}}"#)));
         answers.push(("POST ", 201, r#"{"status":{"allowed":true}}"#));
-        let path = scripted(&place, answers.leak());
-        tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"], &[("KUBECONFIG", &path)])
+        Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"])
     };
 
     let (create, delete, update) = (r#""verb":"create""#, r#""verb":"delete""#, r#""verb":"update""#);
@@ -138,29 +133,25 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_wha
 
 #[test]
 fn what_keeps_replicas_from_the_lease_is_a_note() {
-    let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},"spec":{"strategy":"OldestEmulationVersion"}}"#;
-    let path = scripted(&place, vec![("GET ", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)].leak());
+    let cluster = Cluster::scripted(&[("GET ", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)]);
     let said = ["note  the Lease has a strategy", "takes it only as its preferredHolder"];
-    tenure(&["check", "--lease", "x", "--", "sh"], &[("KUBECONFIG", &path)]).says(0, &said);
+    cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &said);
 }
 
 #[test]
 fn a_server_without_access_reviews_is_a_note() {
-    let place = Scratch::new();
-    let answers = vec![
+    let cluster = Cluster::scripted(&[
         ("GET ", 200, r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#),
         ("POST ", 404, r#"{"message":"no such resource"}"#),
-    ];
-    let path = scripted(&place, answers.leak());
+    ]);
     let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
-    tenure(&["check", "--lease", "x", "--", "sh"], &[("KUBECONFIG", &path)]).says(0, &parts);
+    cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &parts);
 }
 
 #[test]
 fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
-    let place = Scratch::new();
-    let answers = vec![
+    let cluster = Cluster::scripted(&[
         (
             "GET /api/v1/namespaces/nope ",
             404,
@@ -168,24 +159,17 @@ fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
         ),
         ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found","details":{"kind":"leases","name":"x"}}"#),
         ("POST ", 404, r#"{"message":"no such resource"}"#),
-    ];
-    let path = scripted(&place, answers.leak());
-    let variables = [("KUBECONFIG", path.as_str())];
+    ]);
     let remedy = "FAIL  there is no namespace nope: create it, or name another with --namespace";
-    tenure(&["check", "--lease", "x", "--namespace", "nope", "--", "sh"], &variables).says(78, &[remedy]);
-    tenure(&["status", "x", "--namespace", "nope"], &variables).says(2, &["there is no namespace nope"]);
-    tenure(&["status", "x", "--namespace", "yes"], &variables).says(2, &["there is no Lease x in namespace yes"]);
+    cluster.tenure(&["check", "--lease", "x", "--namespace", "nope", "--", "sh"]).says(78, &[remedy]);
+    cluster.tenure(&["status", "x", "--namespace", "nope"]).says(2, &["there is no namespace nope"]);
+    cluster.tenure(&["status", "x", "--namespace", "yes"]).says(2, &["there is no Lease x in namespace yes"]);
 }
 
 #[test]
 fn a_proxy_that_is_not_used_is_named_where_the_server_is_not_reached() {
-    let place = Scratch::new();
-    let kubeconfig = place.file(
-        "kubeconfig",
-        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],\
-          users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}",
-    );
-    let variables = [("KUBECONFIG", kubeconfig.as_str()), ("HTTPS_PROXY", "http://192.0.2.2:3128")];
+    let cluster = Cluster::nowhere();
+    let variables = [cluster.variable(), ("HTTPS_PROXY", "http://192.0.2.2:3128")];
     for line in [&["check", "--lease", "x", "--", "sh"][..], &["status", "x"], &["step-down", "x"]] {
         tenure(line, &variables).says(69, &["HTTPS_PROXY is not used"]);
     }

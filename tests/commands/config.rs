@@ -3,11 +3,9 @@
 use std::fs;
 
 use serde_json::Value;
+use support::Scratch;
 
-use crate::{
-    scratch::Scratch,
-    world::{tenure, tenure_with_etc, unprinted},
-};
+use crate::world::{tenure, tenure_with_etc, unprinted};
 
 #[test]
 fn the_defaults_are_a_file_to_start_from() {

@@ -2,7 +2,9 @@
 
 use std::{fs, process::Command};
 
-use crate::{scratch::Scratch, world::tenure};
+use support::Scratch;
+
+use crate::world::tenure;
 
 #[test]
 fn a_copy_runs_and_replaces_another_even_while_that_runs() {

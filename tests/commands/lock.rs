@@ -2,22 +2,18 @@
 
 use std::fs;
 
-use crate::{
-    scratch::Scratch,
-    world::{Embedded, tenure, tenure_after},
-};
+use support::Scratch;
+
+use crate::world::{Cluster, TENURE, tenure, tenure_after};
 
 const NO_WAIT: (&str, &str) = ("TENURE_LEASE__CREATION_WAIT", "0s");
 
 #[test]
 fn a_lock_within_itself_is_78_and_within_another_is_taken() {
-    let place = Scratch::new();
-    let file = place.join("kubeconfig");
-    let _server = Embedded::start(&file);
-    let variables = [("KUBECONFIG", file.to_str().unwrap()), NO_WAIT];
-    let this = env!("CARGO_BIN_EXE_tenure");
+    let cluster = Cluster::embedded();
+    let variables = [cluster.variable(), NO_WAIT];
     let within = |outer: &[&str], inner: &[&str]| {
-        tenure(&[&["lock"], outer, &["--", this, "lock", "--try"], inner, &["--", "echo", "ran"]].concat(), &variables)
+        tenure(&[&["lock"], outer, &["--", TENURE, "lock", "--try"], inner, &["--", "echo", "ran"]].concat(), &variables)
     };
 
     within(&["a"], &["a"]).says(78, &["the Lease lock-a is already held by the tenure that runs this"]);
@@ -28,10 +24,8 @@ fn a_lock_within_itself_is_78_and_within_another_is_taken() {
 
 #[test]
 fn outside_a_container_the_weaker_guarantee_is_said_once() {
-    let place = Scratch::new();
-    let file = place.join("kubeconfig");
-    let _server = Embedded::start(&file);
-    let ended = tenure(&["lock", "a", "--", "true"], &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
+    let cluster = Cluster::embedded();
+    let ended = tenure(&["lock", "a", "--", "true"], &[cluster.variable(), NO_WAIT]);
     ended.says(0, &["the guarantee is weaker"]);
     assert_eq!(ended.err.matches("not PID 1").count(), 1, "{ended:?}");
 }
@@ -92,12 +86,10 @@ fn a_time_that_is_out_of_range_is_78() {
 
 #[test]
 fn a_bound_holds_where_no_elector_can_be_started() {
-    let place = Scratch::new();
-    let file = place.join("kubeconfig");
-    let _server = Embedded::start(&file);
+    let cluster = Cluster::embedded();
     for line in [&["lock", "--try"][..], &["lock", "--timeout", "1s"], &["task", "--once", "--every", "60s"]] {
         let line = [line, &["x", "--", "echo", "ran"]].concat();
-        let ended = tenure_after("ulimit -n 10 && exec \"$@\"", &line, &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
+        let ended = tenure_after("ulimit -n 10 && exec \"$@\"", &line, &[cluster.variable(), NO_WAIT]);
         ended.says(70, &["lock-x was not acquired: no elector works"]);
         assert!(!ended.out.contains("ran"), "{ended:?}");
     }
@@ -105,24 +97,20 @@ fn a_bound_holds_where_no_elector_can_be_started() {
 
 #[test]
 fn a_kubeconfig_that_is_just_being_rewritten_ends_no_lock() {
-    let place = Scratch::new();
-    let file = place.join("kubeconfig");
-    let _server = Embedded::start(&file);
-    let whole = fs::read_to_string(&file).unwrap();
-    let kept = place.file("whole", &whole);
-    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let cluster = Cluster::embedded();
+    let whole = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let kept = cluster.place().file("whole", &whole);
+    fs::write(cluster.kubeconfig(), &whole[..whole.len() / 2]).unwrap();
 
     let rewritten = format!("(sleep 0.3; cat {kept} >\"$KUBECONFIG\") & exec \"$@\"");
-    let variables = [("KUBECONFIG", file.to_str().unwrap()), NO_WAIT];
+    let variables = [cluster.variable(), NO_WAIT];
     tenure_after(&rewritten, &["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
 }
 
 #[test]
 fn a_hang_up_ends_a_wait_unless_it_was_to_be_ignored() {
-    let place = Scratch::new();
-    let file = place.join("kubeconfig");
-    let _server = Embedded::start(&file);
-    let variables = [("KUBECONFIG", file.to_str().unwrap())];
+    let cluster = Cluster::embedded();
+    let variables = [cluster.variable()];
     // It sits the wait for a Lease that is not there yet out, and is hung up meanwhile.
     let hung_up = "(sleep 1; kill -HUP $$) & exec";
     let lock = ["lock", "--set", "lease.creationWait=3s", "x", "--", "echo", "ran"];

@@ -7,27 +7,24 @@ use std::{
     os::unix::ffi::OsStrExt as _,
 };
 
-use crate::{
-    scratch::Scratch,
-    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_among_hidden, tenure_in_a_pod},
-};
+use support::Scratch;
+
+use crate::world::{Cluster, Pod, Running, TENURE, tenure_among_hidden, tenure_in_a_pod};
 
 #[test]
 fn a_replica_whose_plugin_fails_or_gives_what_no_header_carries_keeps_trying() {
     let token = r#"{"status":{"token":"t\n"}}"#;
     for (bad, said) in [("exit 1", "failed (exit status: 1)"), ("cat token; exit", "a token that a header can carry")] {
-        let place = Scratch::new();
-        let good = place.join("good");
-        let bad = bad.replace("token", &place.file("token", token));
         let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
             "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":600}}"#;
-        let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
+        let cluster = Cluster::scripted(&[("watch=", 410, "{}"), ("GET ", 200, lease)]);
+        let good = cluster.place().join("good");
+        let bad = bad.replace("token", &cluster.place().file("token", token));
         let script = format!("[ -e {} ] || {{ {bad}; }}; echo 'status: {{token: t}}'", good.display());
         let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
-        let text = fs::read_to_string(&path).unwrap().replace("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
-        fs::write(&path, text).unwrap();
+        let cluster = cluster.with("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
 
-        let replica = Running::start(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]);
+        let replica = cluster.starts(&["--lease", "x", "--", "true"]);
 
         replica.says(&[said]);
         fs::write(good, "").unwrap();
@@ -38,9 +35,8 @@ fn a_replica_whose_plugin_fails_or_gives_what_no_header_carries_keeps_trying() {
 
 #[test]
 fn a_replica_says_what_is_odd_about_it() {
-    let place = Scratch::new();
-    let path = place.file("kubeconfig", kubeconfig("server: 'https://api.invalid', insecure-skip-tls-verify: true"));
-    let variables = [("KUBECONFIG", path.as_str()), ("HTTPS_PROXY", "http://proxy.invalid:3128")];
+    let cluster = Cluster::at("server: 'https://api.invalid', insecure-skip-tls-verify: true");
+    let variables = [cluster.variable(), ("HTTPS_PROXY", "http://proxy.invalid:3128")];
 
     let replica = Running::start(&["--lease", "A_B", "--", "true"], &variables);
 
@@ -53,20 +49,19 @@ fn a_replica_says_what_is_odd_about_it() {
 
 #[test]
 fn a_replica_that_could_not_see_what_is_left_does_not_start() {
-    let place = Scratch::new();
-    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let cluster = Cluster::nowhere();
     let words = "no end of the workload could be proved: /proc hides other users' processes: mount it without hidepid";
-    tenure_among_hidden(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]).says(70, &[words]);
+    tenure_among_hidden(&["--lease", "x", "--", "true"], &[cluster.variable()]).says(70, &[words]);
     tenure_among_hidden(&["check", "--offline", "--lease", "x"], &[]).says(70, &["FAIL  no end of the workload could be proved"]);
     tenure_among_hidden(&["--leader-election=off", "--", "true"], &[]).says(0, &[]);
 }
 
 #[test]
 fn a_replica_says_which_endpoint_of_traces_cannot_be_used() {
-    let place = Scratch::new();
-    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let cluster = Cluster::nowhere();
     for endpoint in [&b"http://127.0.0.1:99999"[..], b"http://\xff"] {
-        let variables = [("KUBECONFIG", OsStr::new(&path)), ("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::from_bytes(endpoint))];
+        let variables =
+            [("KUBECONFIG", OsStr::new(cluster.kubeconfig())), ("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::from_bytes(endpoint))];
         let replica = Running::start(&["--lease", "x", "--", "true"], &variables);
         replica.says(&["OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"]);
         assert_eq!(replica.end(), Some(0));
@@ -75,28 +70,25 @@ fn a_replica_says_which_endpoint_of_traces_cannot_be_used() {
 
 #[test]
 fn a_replica_uses_the_kubeconfig_at_home_where_there_is_nothing_else() {
-    let (place, home) = (Scratch::new(), Scratch::new());
-    let server = Embedded::start(&place.join("kubeconfig"));
+    let (cluster, home) = (Cluster::embedded(), Scratch::new());
     fs::create_dir(home.join(".kube")).unwrap();
-    fs::copy(place.join("kubeconfig"), home.join(".kube/config")).unwrap();
+    fs::copy(cluster.kubeconfig(), home.join(".kube/config")).unwrap();
 
     let replica = Running::start(&["--lease", "x", "--", "sleep", "60"], &[("HOME", home.to_str().unwrap())]);
 
     replica.says(&["ready: the Lease was read"]);
     assert_eq!(replica.end(), Some(0));
-    drop(server);
 }
 
 #[test]
 fn a_replica_says_no_more_than_its_level() {
-    let place = Scratch::new();
-    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let cluster = Cluster::nowhere();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     for (level, warns) in [("warn", true), ("error", false)] {
         let listen = format!("http.listen={}", taken.local_addr().unwrap());
         let line = ["--lease", "x", "--log-level", level, "--set", &listen, "--", "true"];
 
-        let ended = tenure(&line, &[("KUBECONFIG", &path)]);
+        let ended = cluster.tenure(&line);
 
         ended.says(78, &["(http.listen)"]);
         assert_eq!(ended.err.contains("not PID 1"), warns, "{ended:?}");
@@ -127,11 +119,10 @@ fn a_replica_of_a_pod_asks_a_server_with_an_address_of_ipv6() {
 
 #[test]
 fn a_replica_says_where_it_serves_probes() {
-    let place = Scratch::new();
-    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let cluster = Cluster::nowhere();
     let line = ["--lease", "x", "--set", "http.listen=127.0.0.1:0", "--", "true"];
 
-    let replica = Running::start(&line, &[("KUBECONFIG", &path)]);
+    let replica = cluster.starts(&line);
 
     let said = replica.says(&["serving probes on 127.0.0.1:"]);
     let address = said.split_whitespace().last().unwrap();
@@ -156,14 +147,12 @@ fn a_replica_of_a_pod_without_a_namespace_of_its_own_uses_the_one_that_is_config
 
 #[test]
 fn few_open_files_cost_no_fuse_where_more_are_granted_and_are_told_where_they_are_not() {
-    let place = Scratch::new();
-    let path = place.join("kubeconfig");
-    let _server = Embedded::start(&path);
+    let cluster = Cluster::embedded();
     let limited = |limit: &str| {
         let report = "ulimit -Sn; grep 'open files' /proc/$PPID/limits";
         let replica = ["--lease", "x", "--set", "lease.creationWait=0s", "--", "sh", "-c", report];
-        let limited = ["--leader-election=off", "--", "prlimit", limit, env!("CARGO_BIN_EXE_tenure")];
-        tenure(&[&limited[..], &replica].concat(), &[("KUBECONFIG", path.to_str().unwrap())])
+        let limited = ["--leader-election=off", "--", "prlimit", limit, TENURE];
+        cluster.tenure(&[&limited[..], &replica].concat())
     };
 
     let raised = limited("--nofile=33:200");

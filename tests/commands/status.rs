@@ -4,12 +4,9 @@ use std::fs;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use support::{Scratch, wait_for};
 
-use crate::{
-    scratch::Scratch,
-    wait::wait_for,
-    world::{Pod, kubeconfig, scripted, tenure, tenure_in_a_pod, unprinted},
-};
+use crate::world::{Cluster, Pod, tenure, tenure_in_a_pod, unprinted};
 
 /// An API server's answer for a Lease that does not exist.
 fn absent(name: &str) -> String {
@@ -29,94 +26,84 @@ fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
 }
 
 /// A server with one answer for every request whose first line contains `part`.
-fn server(place: &Scratch, part: &'static str, answer: &Value) -> String {
-    let text: &'static str = answer.to_string().leak();
-    scripted(place, vec![(part, 200, text), ("GET ", 404, absent("none").leak())].leak())
+fn server(part: &str, answer: &Value) -> Cluster {
+    Cluster::scripted(&[(part, 200, &answer.to_string()), ("GET ", 404, &absent("none"))])
 }
 
 const NOW: SignedDuration = SignedDuration::ZERO;
 
 #[test]
 fn a_lease_that_is_held_is_0() {
-    let place = Scratch::new();
-    let path = server(&place, "/namespaces/default/leases/x ", &lease("x", "pod-1_ab", NOW));
-    let variables = [("KUBECONFIG", path.as_str())];
-    tenure(&["status", "x"], &variables).says(0, &["LEASE", "x       held    pod-1_ab   2026-01-01T00:00:00Z   3"]);
-    tenure(&["status", "--lease", "x"], &variables).says(0, &["held"]);
-    let json = tenure(&["status", "x", "-o", "json"], &variables);
+    let cluster = server("/namespaces/default/leases/x ", &lease("x", "pod-1_ab", NOW));
+    cluster.tenure(&["status", "x"]).says(0, &["LEASE", "x       held    pod-1_ab   2026-01-01T00:00:00Z   3"]);
+    cluster.tenure(&["status", "--lease", "x"]).says(0, &["held"]);
+    let json = cluster.tenure(&["status", "x", "-o", "json"]);
     let said: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(
         (json.code, &said["state"], &said["holder"], &said["transitions"]),
         (Some(0), &json!("held"), &json!("pod-1_ab"), &json!(3))
     );
-    tenure(&["status", "x", "-o", "yaml"], &variables).says(0, &["state: \"held\"\n", "durationSeconds: 600\n"]);
+    cluster.tenure(&["status", "x", "-o", "yaml"]).says(0, &["state: \"held\"\n", "durationSeconds: 600\n"]);
 }
 
 #[test]
 fn a_lease_that_expired_is_free_or_nobodys_is_1() {
-    let place = Scratch::new();
     let written = tenure::clock::boot();
-    let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
-    let said = tenure(&["status", "x"], &[("KUBECONFIG", &path)]);
+    let cluster = server("/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
+    let said = cluster.tenure(&["status", "x"]);
     said.says(1, &["expired   pod-1"]);
     let mut ages = (1..=1 + tenure::clock::boot().since(written).as_secs() + 1).map(|second| format!("10m{second}s ago"));
     assert!(ages.any(|age| said.out.contains(&age)), "{said:?}");
-    let place = Scratch::new();
-    let path = server(&place, "/leases/x ", &lease("x", "", NOW));
-    tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       free    -"]);
-    let place = Scratch::new();
-    let path = server(&place, "/leases/x ", &lease("x", "tenure.dev/nobody", NOW));
-    tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       nobody, until 20"]);
+    let cluster = server("/leases/x ", &lease("x", "", NOW));
+    cluster.tenure(&["status", "x"]).says(1, &["x       free    -"]);
+    let cluster = server("/leases/x ", &lease("x", "tenure.dev/nobody", NOW));
+    cluster.tenure(&["status", "x"]).says(1, &["x       nobody, until 20"]);
 }
 
 #[test]
 fn whether_a_certain_holder_has_it_is_asked_by_the_whole_identity() {
-    let place = Scratch::new();
-    let path = server(&place, "/leases/x ", &lease("x", "pod-1_ab", NOW));
-    let status = |holder| tenure(&["status", "x", "--holder", holder], &[("KUBECONFIG", &path)]);
+    let cluster = server("/leases/x ", &lease("x", "pod-1_ab", NOW));
+    let status = |holder| cluster.tenure(&["status", "x", "--holder", holder]);
     status("pod-1_ab").says(0, &["held    pod-1_ab"]);
     for other in ["pod-1", "pod-2_ab", ""] {
         status(other).says(1, &["held    pod-1_ab"]);
     }
-    let asked = tenure(&["status", "none", "--holder", "pod-1_ab"], &[("KUBECONFIG", &path)]);
+    let asked = cluster.tenure(&["status", "none", "--holder", "pod-1_ab"]);
     asked.says(2, &["no Lease none"]);
     for (holder, age) in [("pod-1_ab", SignedDuration::from_secs(601)), ("tenure.dev/nobody", NOW)] {
-        let place = Scratch::new();
-        let path = server(&place, "/leases/x ", &lease("x", holder, age));
-        tenure(&["status", "x", "--holder", holder], &[("KUBECONFIG", &path)]).says(1, &[]);
+        let cluster = server("/leases/x ", &lease("x", holder, age));
+        cluster.tenure(&["status", "x", "--holder", holder]).says(1, &[]);
     }
 }
 
 #[test]
 fn a_lock_or_a_task_is_named_as_where_it_is_run() {
-    let place = Scratch::new();
-    let path = server(&place, "nowhere", &json!({}));
-    let status = |name, prefix| tenure(&["status", name], &[("KUBECONFIG", &path), ("TENURE_LEASE__PREFIX", prefix)]);
+    let cluster = server("nowhere", &json!({}));
+    let status =
+        |cluster: &Cluster, name, prefix| tenure(&["status", name], &[cluster.variable(), ("TENURE_LEASE__PREFIX", prefix)]);
     for (name, prefix, lease) in [
         ("lock:My.Own--Lock", "", "lock-my-own-lock"),
         ("lock:a", "Team.", "team-lock-a"),
         ("task:a.b", "", "tasklock-a-b"),
         ("clock:a.b", "", "clock-a.b"),
     ] {
-        let path = scripted(&place, vec![("GET ", 404, &*absent(lease).leak())].leak());
-        tenure(&["status", name], &[("KUBECONFIG", &path), ("TENURE_LEASE__PREFIX", prefix)])
-            .says(2, &[&format!("no Lease {lease} in namespace default")]);
+        let asked = Cluster::scripted(&[("GET ", 404, &absent(lease))]);
+        status(&asked, name, prefix).says(2, &[&format!("no Lease {lease} in namespace default")]);
     }
     for empty in ["lock:", "task:"] {
-        status(empty, "").says(78, &["which Lease?"]);
+        status(&cluster, empty, "").says(78, &["which Lease?"]);
     }
-    status("lock:é", "").says(78, &["has no character"]);
+    status(&cluster, "lock:é", "").says(78, &["has no character"]);
 }
 
 #[test]
 fn inside_a_workload_it_asks_for_the_lease_under_which_that_runs() {
-    let place = Scratch::new();
-    let path = server(&place, "/namespaces/shop/leases/no-x ", &{
+    let cluster = server("/namespaces/shop/leases/no-x ", &{
         let mut lease = lease("no-x", "pod-1_ab", NOW);
         lease["metadata"]["namespace"] = json!("shop");
         lease
     });
-    let told = [("KUBECONFIG", path.as_str()), ("TENURE_LEASE", "no-x"), ("TENURE_NAMESPACE", "shop")];
+    let told = [cluster.variable(), ("TENURE_LEASE", "no-x"), ("TENURE_NAMESPACE", "shop")];
     let variables = [&told[..], &[("TENURE_LEASE__NAME", "other"), ("TENURE_LEASE__PREFIX", "no")]].concat();
     tenure(&["status"], &variables).says(0, &["no-x    held    pod-1_ab"]);
     tenure(&["status", "ne"], &variables).says(2, &["no Lease none in namespace default"]);
@@ -127,22 +114,19 @@ fn inside_a_workload_it_asks_for_the_lease_under_which_that_runs() {
 #[test]
 fn an_answer_that_could_not_be_printed_is_70_whatever_it_was() {
     for lease in [lease("x", "pod-1", NOW), lease("x", "", NOW)] {
-        let place = Scratch::new();
-        let path = server(&place, "/leases/x ", &lease);
-        unprinted(&["status", "x"], &[("KUBECONFIG", &path)]).says(70, &["standard output: No space left"]);
+        let cluster = server("/leases/x ", &lease);
+        unprinted(&["status", "x"], &[cluster.variable()]).says(70, &["standard output: No space left"]);
     }
 }
 
 #[test]
 fn a_credential_plugin_that_hangs_is_not_awaited_longer_than_a_server() {
-    let place = Scratch::new();
-    let pid = place.join("pid");
+    let cluster = Cluster::at("server: 'https://127.0.0.1:1'");
+    let pid = cluster.place().join("pid");
     let script = format!("sh -c 'echo $$ >{}; exec sleep 600'; true", pid.display());
     let plugin = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"]}}");
-    let text = kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{plugin}}}"));
-    let path = place.file("kubeconfig", text);
-    tenure(&["status", "x"], &[("KUBECONFIG", &path)])
-        .says(77, &["the credential plugin sh did not end within 10s, and was killed"]);
+    let cluster = cluster.with("user: {}", &format!("user: {{{plugin}}}"));
+    cluster.tenure(&["status", "x"]).says(77, &["the credential plugin sh did not end within 10s, and was killed"]);
     let stat = format!("/proc/{}/stat", fs::read_to_string(pid).unwrap().trim());
     let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")).then_some(());
     wait_for("what the plugin has started is gone too", is_gone);
@@ -150,27 +134,22 @@ fn a_credential_plugin_that_hangs_is_not_awaited_longer_than_a_server() {
 
 #[test]
 fn no_such_lease_is_2_and_says_where_it_is_not() {
-    let place = Scratch::new();
-    let path = server(&place, "nowhere", &json!({}));
-    tenure(&["status", "none", "--namespace", "shop"], &[("KUBECONFIG", &path)])
-        .says(2, &["there is no Lease none in namespace shop"]);
+    let cluster = server("nowhere", &json!({}));
+    cluster.tenure(&["status", "none", "--namespace", "shop"]).says(2, &["there is no Lease none in namespace shop"]);
 }
 
 #[test]
 fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
-    let place = Scratch::new();
-    let path = server(&place, "nowhere", &json!({}));
-    let text = fs::read_to_string(&path).unwrap().replace("user: u}}]", "user: u, namespace: shop}}]");
-    let path = place.file("with-namespace", &text);
-    let variables = [("KUBECONFIG", path.as_str())];
+    let cluster = server("nowhere", &json!({}));
+    let cluster = cluster.with("user: u}}]", "user: u, namespace: shop}}]");
 
     for (namespace, looked_in) in [("billing\n", "billing"), ("\n", "shop")] {
         let account = Scratch::new();
         account.file("namespace", namespace);
         let said = format!("no Lease none in namespace {looked_in}");
-        tenure_in_a_pod(&account, &["status", "none"], &variables).says(2, &[&said]);
+        tenure_in_a_pod(&account, &["status", "none"], &[cluster.variable()]).says(2, &[&said]);
     }
-    tenure(&["status", "none"], &variables).says(2, &["no Lease none in namespace shop"]);
+    cluster.tenure(&["status", "none"]).says(2, &["no Lease none in namespace shop"]);
 }
 
 #[test]
@@ -184,20 +163,19 @@ fn a_pod_asks_by_its_service_account_before_the_home_kubeconfig() {
 
 #[test]
 fn the_kubeconfig_at_home_is_used_where_there_is_nothing_else() {
-    let (place, home) = (Scratch::new(), Scratch::new());
-    let path = server(&place, "/billing", &lease("billing", "pod-1_ab", NOW));
+    let home = Scratch::new();
+    let cluster = server("/billing", &lease("billing", "pod-1_ab", NOW));
     fs::create_dir(home.join(".kube")).unwrap();
-    fs::copy(path, home.join(".kube/config")).unwrap();
+    fs::copy(cluster.kubeconfig(), home.join(".kube/config")).unwrap();
 
     tenure(&["status", "billing"], &[("HOME", home.to_str().unwrap())]).says(0, &["pod-1_ab"]);
 }
 
 #[test]
 fn a_pod_that_names_a_kubeconfig_asks_by_that_one() {
-    let place = Scratch::new();
     let pod = Pod::with_an_account_in("default");
-    let path = server(&place, "/billing", &lease("billing", "pod-1_ab", NOW));
-    let variables = [&pod.variables()[..], &[("KUBECONFIG", path.as_str())]].concat();
+    let cluster = server("/billing", &lease("billing", "pod-1_ab", NOW));
+    let variables = [&pod.variables()[..], &[cluster.variable()]].concat();
 
     tenure_in_a_pod(&pod.account, &["status", "billing"], &variables).says(0, &["pod-1_ab"]);
 }
@@ -214,19 +192,16 @@ fn a_pod_without_a_token_is_as_good_as_none() {
 
 #[test]
 fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
-    let place = Scratch::new();
     let held = lease("a", "pod-1", NOW);
-    let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held, lease("b", "", NOW)] }));
-    let ended = tenure(&["status", "-l", "team=x"], &[("KUBECONFIG", &path)]);
+    let cluster = server("labelSelector=team%3Dx ", &json!({ "items": [held, lease("b", "", NOW)] }));
+    let ended = cluster.tenure(&["status", "-l", "team=x"]);
     ended.says(1, &["\na       held    pod-1", "\nb       free    -"]);
-    let place = Scratch::new();
-    let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held] }));
-    let ended = tenure(&["status", "-l", "team=x", "-o", "json"], &[("KUBECONFIG", &path)]);
+    let cluster = server("labelSelector=team%3Dx ", &json!({ "items": [held] }));
+    let ended = cluster.tenure(&["status", "-l", "team=x", "-o", "json"]);
     let said: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((ended.code, said[0]["name"].as_str()), (Some(0), Some("a")));
-    let place = Scratch::new();
-    let path = server(&place, "labelSelector=", &json!({ "items": [] }));
-    let none = |form| tenure(&["status", "-l", "team=y", "-o", form], &[("KUBECONFIG", &path)]);
+    let cluster = server("labelSelector=", &json!({ "items": [] }));
+    let none = |form| cluster.tenure(&["status", "-l", "team=y", "-o", form]);
     for (form, out) in [("table", ""), ("json", "[]\n"), ("yaml", "[]\n")] {
         let ended = none(form);
         ended.says(2, &["there is no Lease with team=y"]);
@@ -236,28 +211,24 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
 
 #[test]
 fn every_slot_is_shown_and_is_0_only_if_all_are_held() {
-    let place = Scratch::new();
-    let held = |name, holder| -> &'static str { lease(name, holder, NOW).to_string().leak() };
-    let answers = vec![
-        ("/leases/worker ", 200, held("worker", "pod-1")),
-        ("/leases/worker-slot-1 ", 200, held("worker-slot-1", "pod-2")),
-        ("/leases/worker-slot-2 ", 404, &*absent("worker-slot-2").leak()),
-        ("/leases/none ", 404, &*absent("none").leak()),
-        ("/leases/none-slot-1 ", 404, &*absent("none-slot-1").leak()),
-    ];
-    let path = scripted(&place, answers.leak());
-    let kubeconfig = ("KUBECONFIG", path.as_str());
+    let held = |name, holder| lease(name, holder, NOW).to_string();
+    let cluster = Cluster::scripted(&[
+        ("/leases/worker ", 200, &held("worker", "pod-1")),
+        ("/leases/worker-slot-1 ", 200, &held("worker-slot-1", "pod-2")),
+        ("/leases/worker-slot-2 ", 404, &absent("worker-slot-2")),
+        ("/leases/none ", 404, &absent("none")),
+        ("/leases/none-slot-1 ", 404, &absent("none-slot-1")),
+    ]);
     let both = ["\nworker          held    pod-1", "\nworker-slot-1   held    pod-2"];
 
-    tenure(&["status", "worker", "--slots", "2"], &[kubeconfig]).says(0, &both);
-    let said: Value =
-        serde_json::from_str(&tenure(&["status", "worker", "--slots", "2", "-o", "json"], &[kubeconfig]).out).unwrap();
+    cluster.tenure(&["status", "worker", "--slots", "2"]).says(0, &both);
+    let said: Value = serde_json::from_str(&cluster.tenure(&["status", "worker", "--slots", "2", "-o", "json"]).out).unwrap();
     assert_eq!((&said[0]["name"], &said[1]["name"], &said[2]), (&json!("worker"), &json!("worker-slot-1"), &Value::Null));
-    let lacking = tenure(&["status", "worker", "--slots", "3"], &[kubeconfig]);
+    let lacking = cluster.tenure(&["status", "worker", "--slots", "3"]);
     lacking.says(1, &[both[0], both[1], "there is no Lease worker-slot-2 in namespace default"]);
-    tenure(&["status", "none", "--slots", "2"], &[kubeconfig]).says(2, &["no Lease none in", "no Lease none-slot-1 in"]);
+    cluster.tenure(&["status", "none", "--slots", "2"]).says(2, &["no Lease none in", "no Lease none-slot-1 in"]);
 
-    let configured = [kubeconfig, ("TENURE_LEASE__NAME", "worker"), ("TENURE_LEASE__SLOTS", "2")];
+    let configured = [cluster.variable(), ("TENURE_LEASE__NAME", "worker"), ("TENURE_LEASE__SLOTS", "2")];
     tenure(&["status"], &configured).says(0, &both);
     assert!(!tenure(&["status", "worker"], &configured).out.contains("slot-1"), "a name is that of one Lease");
     let inside = [&configured[..], &[("TENURE_LEASE", "worker-slot-1"), ("TENURE_NAMESPACE", "default")]].concat();
@@ -268,23 +239,19 @@ fn every_slot_is_shown_and_is_0_only_if_all_are_held() {
 
 #[test]
 fn a_list_that_comes_in_pages_is_shown_whole() {
-    let place = Scratch::new();
     let page = |lease: Value, next: &str| json!({ "metadata": { "continue": next }, "items": [lease] }).to_string();
-    let first: &str = page(lease("a", "pod-1", NOW), "t=").leak();
-    let second: &str = page(lease("b", "pod-2", NOW), "").leak();
-    let answers =
-        vec![("limit=100&continue=&labelSelector=x ", 200, first), ("limit=100&continue=t%3D&labelSelector=x ", 200, second)];
-    let path = scripted(&place, answers.leak());
+    let cluster = Cluster::scripted(&[
+        ("limit=100&continue=&labelSelector=x ", 200, &page(lease("a", "pod-1", NOW), "t=")),
+        ("limit=100&continue=t%3D&labelSelector=x ", 200, &page(lease("b", "pod-2", NOW), "")),
+    ]);
 
-    tenure(&["status", "-l", "x"], &[("KUBECONFIG", &path)]).says(0, &["\na       held    pod-1", "\nb       held    pod-2"]);
+    cluster.tenure(&["status", "-l", "x"]).says(0, &["\na       held    pod-1", "\nb       held    pod-2"]);
 }
 
 #[test]
 fn a_selector_that_the_server_cannot_read_is_an_invalid_value() {
-    let place = Scratch::new();
-    let answers = vec![("GET ", 400, r#"{"message":"unable to parse requirement"}"#)];
-    let path = scripted(&place, answers.leak());
-    tenure(&["status", "-l", "a==="], &[("KUBECONFIG", &path)]).says(78, &["--selector: ", "unable to parse requirement"]);
+    let cluster = Cluster::scripted(&[("GET ", 400, r#"{"message":"unable to parse requirement"}"#)]);
+    cluster.tenure(&["status", "-l", "a==="]).says(78, &["--selector: ", "unable to parse requirement"]);
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{
-    scratch::Scratch,
-    world::{kubeconfig, tenure},
-};
+use support::Scratch;
+
+use crate::world::{Cluster, tenure};
 
 /// A Transaction with these changes, each on a line of its own.
 fn transaction(changes: &[&str]) -> String {
@@ -161,21 +160,17 @@ fn a_promotion_that_is_refused_shows_no_value() {
 
 #[test]
 fn a_dry_run_names_why_the_api_server_cannot_be_reached() {
-    let place = Scratch::new();
-    let kubeconfig = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
-    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
+    let cluster = Cluster::nowhere();
+    let file = cluster.place().file("x.yaml", transaction(&[CONFIG_MAP]));
 
-    let ended = tenure(&["apply", "-f", &file, "--dry-run"], &[("KUBECONFIG", &kubeconfig)]);
+    let ended = cluster.tenure(&["apply", "-f", &file, "--dry-run"]);
 
     ended.says(69, &["GET /api/v1: cannot reach the API server", "Connection refused"]);
 }
 
 #[test]
 fn a_plan_that_asks_again_says_so() {
-    let place = Scratch::new();
-    let kubeconfig = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
-
-    let ended = tenure(&["recover", "plan", "x", "--limit", "1s"], &[("KUBECONFIG", &kubeconfig)]);
+    let ended = Cluster::nowhere().tenure(&["recover", "plan", "x", "--limit", "1s"]);
 
     ended.says(69, &["no success yet, and tries again: cannot reach the API server", "Connection refused"]);
     assert_eq!(ended.err.matches("tries again").count(), 1, "{ended:?}");

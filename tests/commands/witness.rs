@@ -1,9 +1,8 @@
 //! What `tenure witness` says of its socket, and `tenure check` of a witness; tests/witness has it give Leases back.
 
-use crate::{
-    scratch::Scratch,
-    world::{Embedded, Running, tenure, tenure_as_pid_1, tenure_as_pid_1_denied},
-};
+use support::Scratch;
+
+use crate::world::{Cluster, Running, tenure, tenure_as_pid_1, tenure_as_pid_1_denied};
 
 #[test]
 fn check_says_how_soon_a_killed_container_is_followed_and_what_a_witness_lacks() {
@@ -68,12 +67,10 @@ fn a_witness_that_knows_no_replica_does_not_say_that_it_stays() {
 
 #[test]
 fn a_replica_without_pidfds_says_that_no_witness_can_help_and_leads() {
-    let place = Scratch::new();
-    let path = place.join("kubeconfig");
-    let _server = Embedded::start(&path);
+    let cluster = Cluster::embedded();
     let line = ["--lease", "x", "--set", "lease.witness=@nobody", "--set", "lease.creationWait=0s", "--", "sleep", "60"];
 
-    let replica = Running::as_pid_1_denied(libc::SYS_pidfd_open, &line, &[("KUBECONFIG", path.to_str().unwrap())]);
+    let replica = Running::as_pid_1_denied(libc::SYS_pidfd_open, &line, &[cluster.variable()]);
 
     replica.says(&["lease.witness has no effect: pidfd_open is refused: EPERM"]);
     replica.says(&["leading: the program runs"]);

@@ -4,21 +4,20 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
 };
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
+use support::{Kept, Scratch, denied, kept::pid};
 
-use crate::{denied::denied, scratch::Scratch};
+/// The program.
+pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Far longer than any of these needs; beyond it, it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -43,13 +42,13 @@ impl Ended {
 
 /// Runs the binary with only these variables in its environment.
 pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables, Stdio::piped())
+    run(Command::new(TENURE), arguments, variables, Stdio::piped())
 }
 
 /// Runs the binary at the end of this shell script.
 pub(crate) fn tenure_after(script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tenure")]);
+    shell.args(["-c", script, "sh", TENURE]);
     run(shell, arguments, variables, Stdio::piped())
 }
 
@@ -103,24 +102,19 @@ fn after(script: &str, zero: &Path) -> Command {
     if !nix::unistd::geteuid().is_root() {
         unshare.arg("--map-root-user");
     }
-    unshare.args(["--mount", "sh", "-c", script]).arg(zero).arg(env!("CARGO_BIN_EXE_tenure"));
+    unshare.args(["--mount", "sh", "-c", script]).arg(zero).arg(TENURE);
     unshare
 }
 
 /// Runs the binary with an output that cannot be written to.
 pub(crate) fn unprinted(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    run(
-        Command::new(env!("CARGO_BIN_EXE_tenure")),
-        arguments,
-        variables,
-        fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
-    )
+    run(Command::new(TENURE), arguments, variables, fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into())
 }
 
 fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)], out: Stdio) -> Ended {
     command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
     let child = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let pid = pid(&child);
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
     let Ok(output) = ended.recv_timeout(DEADLINE) else {
@@ -132,36 +126,94 @@ fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)], out
     Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A server that gives each request the first answer whose part occurs in its first line or body; returns the path of its
-/// kubeconfig.
-pub(crate) fn scripted(place: &Scratch, answers: &'static [(&'static str, u16, &'static str)]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut head = Vec::new();
-            while head.last().is_none_or(|line: &String| line != "\r\n") {
-                let mut line = String::new();
-                if reader.read_line(&mut line).unwrap_or_default() == 0 {
-                    break;
-                }
-                head.push(line);
-            }
-            let length =
-                head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
-            let mut body = vec![0; length.unwrap_or_default()];
-            drop(reader.read_exact(&mut body));
-            let request = format!("{}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
-            let answer = answers.iter().find(|(part, ..)| request.contains(part));
-            let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, *text));
-            let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");
-            drop(write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len()));
+/// A cluster to talk to, by its kubeconfig.
+pub(crate) struct Cluster {
+    place: Scratch,
+    kubeconfig: String,
+    _server: Option<Kept>,
+}
+
+impl Cluster {
+    /// With the embedded API server.
+    pub(crate) fn embedded() -> Self {
+        let place = Scratch::new();
+        let file = place.join("kubeconfig");
+        let server = embedded(&file);
+        Self { place, kubeconfig: file.to_str().unwrap().to_owned(), _server: Some(server) }
+    }
+
+    /// With a server that gives each request the first answer whose part occurs in its first line or body.
+    pub(crate) fn scripted(answers: &[(&str, u16, &str)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("server: 'http://{}'", listener.local_addr().unwrap());
+        let owned = |(part, status, text): &(&str, u16, &str)| ((*part).to_owned(), *status, (*text).to_owned());
+        let answers: Vec<_> = answers.iter().map(owned).collect();
+        thread::spawn(move || listener.incoming().for_each(|stream| answer(stream.unwrap(), &answers)));
+        Self::at(&server)
+    }
+
+    /// With a server that is not there.
+    pub(crate) fn nowhere() -> Self {
+        Self::at("server: 'http://127.0.0.1:1'")
+    }
+
+    /// With this entry in its kubeconfig.
+    pub(crate) fn at(cluster: &str) -> Self {
+        let place = Scratch::new();
+        Self { kubeconfig: place.file("kubeconfig", kubeconfig(cluster)), place, _server: None }
+    }
+
+    /// Replaces this in its kubeconfig.
+    pub(crate) fn with(self, from: &str, to: &str) -> Self {
+        let text = fs::read_to_string(&self.kubeconfig).unwrap().replace(from, to);
+        fs::write(&self.kubeconfig, text).unwrap();
+        self
+    }
+
+    /// The path of its kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// A directory for the test's own files.
+    pub(crate) const fn place(&self) -> &Scratch {
+        &self.place
+    }
+
+    /// The environment variable that names it.
+    pub(crate) fn variable(&self) -> (&'static str, &str) {
+        ("KUBECONFIG", &self.kubeconfig)
+    }
+
+    /// Runs the binary with only its variable in the environment.
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Ended {
+        tenure(arguments, &[self.variable()])
+    }
+
+    /// Runs the binary until it is told to stop.
+    pub(crate) fn starts(&self, arguments: &[&str]) -> Running {
+        Running::start(arguments, &[self.variable()])
+    }
+}
+
+fn answer(mut stream: TcpStream, answers: &[(String, u16, String)]) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = Vec::new();
+    while head.last().is_none_or(|line: &String| line != "\r\n") {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or_default() == 0 {
+            break;
         }
-    });
-    let cluster = format!("server: '{server}'");
-    place.file("kubeconfig", kubeconfig(&cluster))
+        head.push(line);
+    }
+    let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    drop(reader.read_exact(&mut body));
+    let request = format!("{}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
+    let answer = answers.iter().find(|(part, ..)| request.contains(part));
+    let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, text));
+    let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    let _ = write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len());
 }
 
 pub(crate) fn kubeconfig(cluster: &str) -> String {
@@ -171,32 +223,21 @@ pub(crate) fn kubeconfig(cluster: &str) -> String {
     )
 }
 
-/// The embedded API server; it ends with the test.
-pub(crate) struct Embedded(Child);
-
-impl Embedded {
-    pub(crate) fn start(kubeconfig: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-        command.arg("dev-server").arg("--kubeconfig-out").arg(kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        // Its first line says where it listens.
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("https://"), "{line}");
-        Self(child)
-    }
-}
-
-impl Drop for Embedded {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+/// The embedded API server, which writes this kubeconfig.
+pub(crate) fn embedded(kubeconfig: &Path) -> Kept {
+    let mut command = Command::new(TENURE);
+    command.arg("dev-server").arg("--kubeconfig-out").arg(kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut server = Kept(command.spawn().unwrap());
+    // Its first line says where it listens.
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("https://"), "{line}");
+    server
 }
 
 /// A pod's access to an embedded API server, and a home with a kubeconfig that leads nowhere.
 pub(crate) struct Pod {
-    _server: Embedded,
+    _server: Kept,
     /// The files of its service account.
     pub(crate) account: Scratch,
     home: Scratch,
@@ -208,7 +249,7 @@ impl Pod {
     pub(crate) fn with_an_account_in(namespace: &str) -> Self {
         let (account, home) = (Scratch::new(), Scratch::new());
         let ours = home.join("ours");
-        let server = Embedded::start(&ours);
+        let server = embedded(&ours);
         let text = fs::read_to_string(ours).unwrap();
         let value = |key: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(key)).unwrap().trim();
         account.file("namespace", namespace);
@@ -228,14 +269,14 @@ impl Pod {
 
 /// A replica that runs until it is told to stop.
 pub(crate) struct Running {
-    child: Child,
+    child: Kept,
     lines: mpsc::Receiver<String>,
 }
 
 impl Running {
     /// Runs the binary with only these variables in its environment.
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, impl AsRef<OsStr> + Copy)]) -> Self {
-        Self::run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables)
+        Self::run(Command::new(TENURE), arguments, variables)
     }
 
     /// The same as PID 1 where the kernel refuses a system call.
@@ -256,7 +297,7 @@ impl Running {
         let (sender, lines) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines }
+        Self { child: Kept(child), lines }
     }
 
     /// Waits for a line that contains all `parts`, and returns it.
@@ -280,7 +321,7 @@ impl Running {
 
     /// Sends SIGTERM; returns the exit code, and the lines that follow.
     pub(crate) fn ended(mut self) -> (Option<i32>, Vec<String>) {
-        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        kill(self.child.pid(), Signal::SIGTERM).unwrap();
         // Standard error is closed only by the last process that holds it.
         let until = tenure::clock::boot() + DEADLINE;
         let mut said = Vec::new();
@@ -291,12 +332,5 @@ impl Running {
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -3,23 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    Behaviour, Case, Exchange, Fault, LEASE, Prepared, Replica, Stage, Times, Valve, Verb, cases,
+    spec::{CALM, assert_acquires, assert_nobody, assert_on_version, calm, held, released, soft, time, wait},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    assert_dead_by,
-    spec::{CALM, assert_acquires, assert_nobody, assert_on_version, calm, held, released, soft, time, wait},
-    support::{
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times, Valve},
-            log::{Exchange, Verb},
-        },
-        replica::Replica,
-        stage::{LEASE, Prepared, Stage, timing},
-        workload::Behaviour,
-    },
-    takeover, vacated,
-};
+use super::{assert_dead_by, takeover, vacated};
 
 pub fn all() -> Vec<Case> {
     cases![

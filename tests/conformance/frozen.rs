@@ -6,20 +6,15 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use support::{
+    Behaviour, Case, Prepared, Replica, Stage, cases,
+    procfs::{children, command_line},
+    spec::{CALM, calm, is_held_by, wait},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    last_confirmed, late, lead,
-    spec::{CALM, calm, is_held_by, wait},
-    support::{
-        case::{Case, cases},
-        procfs::{children, command_line},
-        replica::Replica,
-        stage::{Prepared, Stage, timing},
-        workload::Behaviour,
-    },
-    until,
-};
+use super::{last_confirmed, late, until};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -49,7 +44,7 @@ async fn beget(stage: &Stage, me: &Replica) -> Pid {
 }
 
 async fn case_37_a_frozen_elector_writes_nothing_stale(stage: Stage) {
-    let (me, _) = lead(&stage, calm(stage.prepare("me").await)).await;
+    let (me, _) = stage.lead(calm(stage.prepare("me").await)).await;
     let x = stage.prepare("x").await.unhurried().start();
     let elector = me.elector().await;
     // Nothing is in flight, and will not be for a while.
@@ -71,7 +66,7 @@ async fn case_37_a_frozen_elector_writes_nothing_stale(stage: Stage) {
 }
 
 async fn init_killed(stage: Stage, prepared: Prepared) {
-    let (me, _) = lead(&stage, prepared.workload(&Behaviour::stubborn())).await;
+    let (me, _) = stage.lead(prepared.workload(&Behaviour::stubborn())).await;
     let workload = me.workload().await;
     let killed = clock::boot();
 
@@ -104,7 +99,7 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
     // It must be awake to kill what the kernel's fuses do not cover, and is, within a part of this margin.
     let margin = Duration::from_secs(4);
     let prepared = calm(stage.prepare("me").await).set("workload.stop.lossGrace", "1s").set("workload.stop.killMargin", "4s");
-    let (me, start) = lead(&stage, begetting(prepared)).await;
+    let (me, start) = stage.lead(begetting(prepared)).await;
     let x = stage.prepare("x").await.unhurried().start();
 
     me.signal(Signal::SIGSTOP).await;
@@ -129,7 +124,7 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
 /// `init_that_wakes_after_h_kills_everything_first` (src/supervision) and
 /// `after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent` (src/election).
 async fn case_55_after_a_gap_it_kills_before_it_speaks(stage: Stage) {
-    let (me, _) = lead(&stage, begetting(stage.prepare("me").await)).await;
+    let (me, _) = stage.lead(begetting(stage.prepare("me").await)).await;
     // The elector wakes first: what it does must not depend on init being awake.
     let both = [me.elector().await, me.init().await];
     both.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it lives"));

@@ -3,24 +3,14 @@
 use std::time::Duration;
 
 use serde_json::json;
+use support::{
+    Behaviour, Case, Event, Fault, Replica, Request, Stage, Times, Verb, cases,
+    spec::{CALM, Spans, UNHURRIED, assert_nobody, assert_on_version, calm, held, wait},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    last_confirmed, lead,
-    spec::{CALM, Spans, UNHURRIED, assert_nobody, assert_on_version, calm, held, wait},
-    support::{
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Request, Verb},
-        },
-        replica::Replica,
-        stage::{Stage, timing},
-        witness::Event,
-        workload::Behaviour,
-    },
-    token, vacated,
-};
+use super::{last_confirmed, token, vacated};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -46,7 +36,7 @@ async fn case_31_another_holder_ends_the_term_at_once(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried().set("workload.stop.lossGrace", "1s").set("lease.creationWait", "0s");
     let prepared = prepared.workload(&Behaviour::stubborn()).set("workload.stop.grace", "20s");
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    let (me, first) = lead(&stage, prepared).await;
+    let (me, first) = stage.lead(prepared).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
 
     let since = clock::boot();
@@ -67,7 +57,7 @@ async fn case_32_a_cleared_holder_ends_the_term_and_is_campaigned_for_after_the_
     let linger = Behaviour::lingering(Duration::from_secs(1));
     let prepared = stage.prepare("me").await.unhurried().workload(&linger);
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     stage.lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("")).await;
 
@@ -82,7 +72,7 @@ async fn case_32_a_cleared_holder_ends_the_term_and_is_campaigned_for_after_the_
 async fn case_33_a_deleted_lease_is_created_again_only_after_the_proof(stage: Stage) {
     let prepared = calm(stage.prepare("me").await).workload(&Behaviour::lingering(Duration::from_secs(1)));
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     stage.lease.delete().await;
 
@@ -101,7 +91,7 @@ async fn case_35_a_deletion_with_a_second_candidate_waiting(stage: Stage) {
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
     // It might come first, and then the other would create nothing.
     prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::lost_request());
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     let other = stage.start("other").await;
     other.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
 

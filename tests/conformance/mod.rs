@@ -12,21 +12,11 @@ mod races;
 mod refusals;
 mod release;
 mod renew;
-pub(crate) mod spec;
 mod surroundings;
 
 use std::time::Duration;
 
-use crate::support::{
-    self,
-    case::{BOTH, Case, REAL},
-    proxy::log::{Exchange, Request},
-    replica::Replica,
-    stage::{Prepared, Stage, timing},
-    stalls,
-    witness::Event,
-};
-use spec::Spans;
+use support::{BOTH, Case, Event, Exchange, Replica, Request, Stage, spec::Spans, stalls, timing};
 use tenure::{clock, time::Instant};
 
 /// How late a busy machine may be with what is due at a deadline, beside the time for which it stood still.
@@ -60,17 +50,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
 /// The case on the servers on which it is to run.
 fn placed(case: Case) -> Case {
     let number = case.name.strip_prefix("case_").and_then(|rest| rest.split('_').next()?.parse().ok());
-    let on = if number.is_some_and(|number| ON_BOTH.contains(&number)) { BOTH } else { REAL };
-    Case { on, ..case }
-}
-
-/// A replica that leads after taking a released Lease, and the start of its workload.
-async fn lead(stage: &Stage, prepared: Prepared) -> (Replica, Event) {
-    stage.lease.create(spec::released()).await;
-    let name = prepared.launch.name.clone();
-    let me = prepared.start();
-    let start = stage.witness.start(&name, 0).await;
-    (me, start)
+    if number.is_some_and(|number| ON_BOTH.contains(&number)) { Case { on: BOTH, ..case } } else { case }
 }
 
 /// A replica's last write that the server confirmed before this instant.

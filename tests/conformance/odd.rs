@@ -3,22 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    Case, Fault, Stage, Times, Verb, cases,
+    spec::{assert_acquires, assert_on_version, held, wait},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    acquire::taken_after_silence,
-    said,
-    spec::{assert_acquires, assert_on_version, held, wait},
-    support::{
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::Verb,
-        },
-        stage::{Stage, timing},
-    },
-    takeover,
-};
+use super::{acquire::taken_after_silence, said, takeover};
 
 pub fn all() -> Vec<Case> {
     cases![

@@ -4,22 +4,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{Behaviour, Case, Exchange, Fault, Replica, Stage, Times, Verb, cases, spec::released, timing};
 use tenure::clock;
-
-use super::{
-    lead,
-    spec::released,
-    support::{
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Exchange, Verb},
-        },
-        replica::Replica,
-        stage::{Stage, timing},
-        workload::Behaviour,
-    },
-};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -59,7 +45,7 @@ fn assert_strategy_kept(me: &Replica, object: &Value) {
 async fn case_48_a_preferred_other_is_given_way(stage: Stage) {
     let linger = Behaviour::lingering(Duration::from_secs(4));
     let prepared = stage.prepare("me").await.unhurried().workload(&linger).set("workload.stop.grace", "10s");
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     let object = prefer(&stage, "x_1").await;
 
@@ -72,7 +58,7 @@ async fn case_48_a_preferred_other_is_given_way(stage: Stage) {
 }
 
 async fn case_48_being_preferred_changes_nothing(stage: Stage) {
-    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, start) = stage.lead(stage.prepare("me").await.unhurried()).await;
     let identity = start.variable("TENURE_IDENTITY").to_owned();
 
     let object = prefer(&stage, &identity).await;
@@ -103,7 +89,7 @@ async fn case_49_a_lease_kept_for_another_is_not_taken(stage: Stage) {
 }
 
 async fn case_50_every_write_on_a_lease_keeps_its_strategy(stage: Stage) {
-    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, start) = stage.lead(stage.prepare("me").await.unhurried()).await;
     let object = prefer(&stage, start.variable("TENURE_IDENTITY")).await;
     me.proxy
         .log
@@ -136,7 +122,7 @@ async fn case_50_no_preferred_holder_is_written_without_a_strategy(stage: Stage)
 async fn case_51_fields_of_the_future_are_kept(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried();
     prepared.proxy.on(|_| true, Times::Always, Fault::changed(|lease| lease["spec"]["futureField"] = json!({ "a": 1 })));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
 
     me.signal(Signal::SIGTERM).await;
@@ -150,7 +136,7 @@ async fn case_51_fields_of_the_future_are_kept(stage: Stage) {
 
 async fn case_53_labels_are_added_where_there_were_none(stage: Stage) {
     let prepared = stage.prepare("me").await.set("lease.labels", json!({ "team": "a" }));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     let object = stage.lease.read().await.expect("a Lease");
     assert_eq!(object["metadata"]["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));

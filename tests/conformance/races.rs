@@ -4,25 +4,14 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{
+    Behaviour, Canned, Case, Event, Exchange, Fault, PATIENCE, Request, Stage, Times, Valve, Verb, cases,
+    spec::{UNHURRIED, calm, held, released, soft, time, wait},
+    timing, within,
+};
 use tenure::{clock, election::writes::NOBODY};
 
-use super::{
-    assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, lead,
-    spec::{UNHURRIED, calm, held, released, soft, time, wait},
-    support::{
-        PATIENCE,
-        case::{Case, cases},
-        proxy::{
-            fault::{Canned, Fault, Times, Valve},
-            log::{Exchange, Request, Verb},
-        },
-        stage::{Stage, timing},
-        within,
-        witness::Event,
-        workload::Behaviour,
-    },
-    takeover, token, until, vacated,
-};
+use super::{assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, takeover, token, until, vacated};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -50,7 +39,7 @@ pub fn all() -> Vec<Case> {
 }
 
 async fn case_76_nothing_starts_on_the_validity_that_a_release_gave_up(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await.set("workload.onExit", "follow")).await;
+    let (me, first) = stage.lead(stage.prepare("me").await.set("workload.onExit", "follow")).await;
     me.proxy.on(Request::is_release, Times::Always, Fault::lost_request());
 
     kill(me.workload().await, Signal::SIGUSR2).expect("the workload lives");
@@ -116,7 +105,7 @@ async fn case_78_a_new_elector_waits_as_long(stage: Stage) {
 }
 
 async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    let (me, first) = stage.lead(stage.prepare("me").await).await;
     let acquired = me.proxy.log.first("the acquiring write", |e| e.request.is_held() && e.succeeded()).await;
     let stale = acquired.answer.expect("an answer").body;
     stage.lease.set_spec(held("x_1", 2)).await;
@@ -136,7 +125,7 @@ async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
 
 async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried().workload(&Behaviour::stubborn());
-    let (me, first) = lead(&stage, prepared).await;
+    let (me, first) = stage.lead(prepared).await;
     // Each of these would move S, alone as well as together with the others.
     stage.rewrite_config("me", |config| {
         config["lease"]["duration"] = json!("60s");
@@ -164,7 +153,7 @@ async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
 /// A leader whose elector dies during a renewal that commits but is not answered; returns that renewal and the next write.
 async fn elector_dies_in_a_renewal(stage: &Stage) -> (Exchange, Exchange) {
     // Without an answer the elector itself would soon write again, before it is killed.
-    let (me, _) = lead(stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     let since = clock::boot();
     me.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
     let unanswered = me.proxy.log.first("a renewal done", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
@@ -197,21 +186,19 @@ async fn case_84_no_two_electors_write_the_same(stage: Stage) {
 async fn case_82_a_stop_during_a_pending_restart_starts_nothing(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried();
     let prepared = prepared.set("workload.onExit", "restart").set("workload.restart.delay", "10s");
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
     let ended = stage.witness.first("its end", |event| event.what == "end").await;
     me.proxy.log.first("a renewal after it", |e| e.request.at > ended.at() && e.request.is_held() && e.succeeded()).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    me.exit().await;
+    me.stop().await;
     me.proxy.log.first("a release", |e| e.request.is_release() && e.succeeded()).await;
     assert_eq!(stage.witness.starts("me"), 1);
 }
 
 /// A leader that is cut off, and whose Lease somebody who did not wait takes and gives back; the standby that saw it, and a fresh one.
 async fn case_83_a_displaced_leader_is_waited_for_whoever_has_led_since(stage: Stage) {
-    let (me, _) = lead(&stage, calm(stage.prepare("me").await).workload(&Behaviour::stubborn())).await;
+    let (me, _) = stage.lead(calm(stage.prepare("me").await).workload(&Behaviour::stubborn())).await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
@@ -264,7 +251,7 @@ async fn case_86_a_frozen_elector_of_a_follower_is_replaced(stage: Stage) {
 
 async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
     let linger = Behaviour::lingering(Duration::from_secs(1));
-    let (me, first) = lead(&stage, stage.prepare("me").await.unhurried().workload(&linger)).await;
+    let (me, first) = stage.lead(stage.prepare("me").await.unhurried().workload(&linger)).await;
     let valve = Valve::closed();
     // Two attempts are over before S. The third is in flight then.
     me.proxy.on(is_renewal, Times::Always, Fault::late_reply(&valve));
@@ -283,7 +270,7 @@ async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
 
 async fn case_88_a_passed_deadline_of_an_old_term_kills_nothing(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s");
-    let (me, first) = lead(&stage, prepared).await;
+    let (me, first) = stage.lead(prepared).await;
     me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
 
     stage.lease.set_spec(released()).await;
@@ -317,7 +304,7 @@ async fn case_89_a_request_to_an_earlier_holder_is_removed(stage: Stage) {
 }
 
 async fn case_90_only_its_holder_retakes_a_paused_lease(stage: Stage) {
-    let (me, _) = lead(&stage, calm(stage.prepare("me").await)).await;
+    let (me, _) = stage.lead(calm(stage.prepare("me").await)).await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
     stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/paused"] = json!("true")).await;
@@ -355,7 +342,7 @@ async fn case_91_labels_of_others_do_not_lengthen_the_wait_for_nobody(stage: Sta
 async fn case_92_a_copy_that_renews_too_ends_the_term(stage: Stage) {
     let prepared = calm(stage.prepare("me").await);
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
 
     let copied = clock::boot();

@@ -3,22 +3,13 @@
 use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
 use serde_json::json;
+use support::{
+    Canned, Case, Exchange, Fault, LEASE, Prepared, Replica, Request, Stage, Times, Verb, Verbs, cases,
+    spec::{UNHURRIED, held, released},
+};
 use tenure::clock;
 
-use super::{
-    assert_stopped_at_s, counts_from, is_renewal, lead, said,
-    spec::{UNHURRIED, held, released},
-    support::{
-        api::Verbs,
-        case::{Case, cases},
-        proxy::{
-            fault::{Canned, Fault, Times},
-            log::{Exchange, Request, Verb},
-        },
-        replica::Replica,
-        stage::{LEASE, Prepared, Stage},
-    },
-};
+use super::{assert_stopped_at_s, counts_from, is_renewal, said};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -35,7 +26,7 @@ pub fn all() -> Vec<Case> {
 }
 
 async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     for seconds in [1, 30, 120] {
         let before = clock::boot();
@@ -57,7 +48,7 @@ async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
 }
 
 async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     let garbage = || Fault::answered(Canned { status: 200, body: "<html>".to_owned(), ..Canned::default() });
     let faults = [
         Fault::refused(500, "InternalError"),
@@ -96,7 +87,7 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     let old = stage.api.bound_token(account, &stage.namespace, "old").await;
     // A request that is not answered in time would make it read the token again before a refusal.
     let prepared = stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await.unhurried();
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     let new = stage.api.bound_token(account, &stage.namespace, "new").await;
     std::fs::write(stage.token_file("me"), &new).expect("the token file");
 
@@ -112,7 +103,7 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
 }
 
 async fn case_44_a_403_while_leading_passes(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     me.proxy.on(is_renewal, Times::Only(2), Fault::refused(403, "Forbidden"));
     let since = clock::boot();
 
@@ -203,7 +194,7 @@ async fn case_45_no_such_namespace_is_said_and_retried(stage: Stage) {
 }
 
 async fn case_46_a_refused_write_is_not_repeated_as_it_was(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     me.proxy.on(is_renewal, Times::Only(2), Fault::refused(422, "Invalid"));
     let since = clock::boot();
 

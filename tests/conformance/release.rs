@@ -4,24 +4,14 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
+use support::{
+    Behaviour, Case, Exchange, Fault, Prepared, Replica, Request, Stage, Times, Valve, Verb, Verbs, cases,
+    spec::{UNHURRIED, assert_on_version, end, held, is_held_by, micros, released, wait, wall},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    assert_dead_by, last_confirmed, late, lead,
-    spec::{UNHURRIED, assert_on_version, end, held, is_held_by, micros, released, wait, wall},
-    support::{
-        api::Verbs,
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times, Valve},
-            log::{Exchange, Request, Verb},
-        },
-        replica::Replica,
-        stage::{Prepared, Stage, timing},
-        workload::Behaviour,
-    },
-    until,
-};
+use super::{assert_dead_by, last_confirmed, late, until};
 
 /// Where nothing has to be waited for: a few times as long as the machine may stall.
 const SOON: Duration = Duration::from_secs(15);
@@ -54,7 +44,7 @@ fn is_done_release(exchange: &Exchange) -> bool {
 async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Stage) {
     let linger = Behaviour::lingering(Duration::from_secs(4));
     let prepared = stage.prepare("me").await.unhurried().workload(&linger).set("workload.stop.grace", "10s");
-    let (me, _) = lead(&stage, prepared.set("lease.labels", json!({ "team": "a" }))).await;
+    let (me, _) = stage.lead(prepared.set("lease.labels", json!({ "team": "a" }))).await;
 
     me.signal(Signal::SIGTERM).await;
 
@@ -80,7 +70,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
 async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
     let verbs = Verbs::default().with("delete");
     let prepared = stage.prepare_with("me", &verbs).await.unhurried().set("lease.release", "delete");
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     me.signal(Signal::SIGTERM).await;
 
@@ -97,7 +87,7 @@ async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
 }
 
 async fn case_56_a_lease_can_be_kept_instead(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.set("lease.release", "keep")).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.set("lease.release", "keep")).await;
 
     me.signal(Signal::SIGTERM).await;
 
@@ -106,7 +96,7 @@ async fn case_56_a_lease_can_be_kept_instead(stage: Stage) {
 }
 
 async fn case_57_a_release_that_lost_to_an_own_late_renewal_is_repeated(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     let (late, release) = (Valve::closed(), Valve::closed());
     let before = me.proxy.log.count(|e| e.request.is_held());
     me.proxy.on(Request::is_held, Times::Only(1), Fault::late_request(&late));
@@ -126,7 +116,7 @@ async fn case_57_a_release_that_lost_to_an_own_late_renewal_is_repeated(stage: S
 }
 
 async fn case_60_a_release_that_nobody_answers_is_given_up(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.workload(&Behaviour::lingering(Duration::from_millis(1500)))).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.workload(&Behaviour::lingering(Duration::from_millis(1500)))).await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
 
@@ -146,13 +136,11 @@ async fn case_60_a_release_that_nobody_answers_is_given_up(stage: Stage) {
 
 async fn case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons(stage: Stage) {
     let behaviour = Behaviour { daemon: true, ..Behaviour::stubborn() };
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried().workload(&behaviour)).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried().workload(&behaviour)).await;
     stage.witness.start("me", 1).await;
 
     let asked = clock::boot();
-    me.signal(Signal::SIGTERM).await;
-
-    me.exit().await;
+    me.stop().await;
     stage.witness.signal("me", "SIGTERM").await;
     let release = me.proxy.log.first("a release", is_done_release).await;
     assert!(release.request.at > stage.witness.last_alive("me"), "the daemon too, then the release");
@@ -160,7 +148,7 @@ async fn case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons(sta
 }
 
 async fn case_62_what_cannot_be_killed_is_never_released(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried().without_kill()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried().without_kill()).await;
     let intruder = me.intruder().await;
 
     is_stopped_in_vain(&stage, &me).await;
@@ -173,7 +161,7 @@ async fn case_62_what_cannot_be_killed_is_never_released(stage: Stage) {
 async fn case_62_what_cannot_be_killed_dies_with_its_init_where_the_lease_is_lost(stage: Stage) {
     // That much is left after H even on a busy machine.
     let prepared = stage.prepare("me").await.unhurried().set("workload.stop.killMargin", "4s").without_kill();
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     let intruder = me.intruder().await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
@@ -205,7 +193,7 @@ fn restarting(prepared: Prepared) -> Prepared {
 }
 
 async fn case_63_a_restart_keeps_the_term(stage: Stage) {
-    let (me, first) = lead(&stage, restarting(stage.prepare("me").await)).await;
+    let (me, first) = stage.lead(restarting(stage.prepare("me").await)).await;
 
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
 
@@ -222,7 +210,7 @@ async fn case_63_a_restart_keeps_the_term(stage: Stage) {
 
 async fn case_63_a_restart_does_not_move_its_end(stage: Stage) {
     let prepared = restarting(stage.prepare("me").await).workload(&Behaviour::stubborn());
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     me.proxy.cut();
     let last = last_confirmed(&me, clock::boot());
     until(last.request.at + Duration::from_secs(5)).await;
@@ -234,7 +222,7 @@ async fn case_63_a_restart_does_not_move_its_end(stage: Stage) {
 }
 
 async fn case_63_an_exit_releases_and_passes_its_code_on(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
 
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
 
@@ -283,7 +271,7 @@ async fn case_65_a_stop_while_a_creation_is_unanswered_writes_nothing_more(stage
 }
 
 async fn case_94_between_the_last_process_and_the_free_lease_is_one_request(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
 
     me.signal(Signal::SIGTERM).await;
@@ -295,7 +283,7 @@ async fn case_94_between_the_last_process_and_the_free_lease_is_one_request(stag
 }
 
 async fn case_66_a_killed_container_is_replaced_after_its_duration(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = stage.lead(stage.prepare("me").await).await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;

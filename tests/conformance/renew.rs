@@ -3,23 +3,15 @@
 use std::time::Duration;
 
 use serde_json::json;
+use support::{
+    Behaviour, Case, Exchange, Fault, Request, Stage, Times, Verb, cases,
+    spec::{CALM, Spans, assert_on_version, calm},
+    timing,
+};
 use tenure::clock;
 use tokio::task::JoinSet;
 
-use super::{
-    LATE, assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, late, lead,
-    spec::{CALM, Spans, assert_on_version, calm},
-    support::{
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Exchange, Request, Verb},
-        },
-        stage::{Stage, timing},
-        workload::Behaviour,
-    },
-    until,
-};
+use super::{LATE, assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, late, until};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -33,7 +25,7 @@ pub fn all() -> Vec<Case> {
 
 async fn case_29_every_period_one_write_and_nothing_else(stage: Stage) {
     let began = clock::boot();
-    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, start) = stage.lead(stage.prepare("me").await.unhurried()).await;
 
     me.proxy.log.nth(10, "renewals", |e| e.request.is_held() && e.succeeded()).await;
 
@@ -58,7 +50,7 @@ async fn case_29_every_period_one_write_and_nothing_else(stage: Stage) {
 async fn case_30_a_label_of_others_costs_one_more_write_and_is_kept(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried();
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
 
     stage.lease.edit(|lease| lease["metadata"]["labels"]["team"] = json!("a")).await;
 
@@ -73,7 +65,7 @@ async fn case_30_a_label_of_others_costs_one_more_write_and_is_kept(stage: Stage
 }
 
 async fn case_30_an_answer_whose_version_did_not_rise_moves_nothing(stage: Stage) {
-    let (me, _) = lead(&stage, calm(stage.prepare("me").await)).await;
+    let (me, _) = stage.lead(calm(stage.prepare("me").await)).await;
     me.proxy.on(is_renewal, Times::Always, Fault::echoed());
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
@@ -100,7 +92,7 @@ async fn case_36_a_black_hole_at_every_phase(stage: Stage) {
 }
 
 async fn black_hole(stage: Stage, phase: Duration) {
-    let (me, _) = lead(&stage, calm(stage.prepare("me").await).workload(&Behaviour::stubborn())).await;
+    let (me, _) = stage.lead(calm(stage.prepare("me").await).workload(&Behaviour::stubborn())).await;
     let renewed = me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     until(renewed.answered_at() + phase).await;
 
@@ -125,7 +117,7 @@ async fn case_40_slow_replies_do_not_drift(stage: Stage) {
     let (attempt, spans) = (Duration::from_secs(2), Spans { duration: Duration::from_secs(16), ..CALM });
     let prepared = calm(stage.prepare("me").await).workload(&Behaviour::stubborn());
     let prepared = prepared.set("lease.duration", "16s").set("lease.attemptTimeout", "2s");
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = stage.lead(prepared).await;
     me.proxy.on(is_renewal, Times::Always, Fault::slow_reply(attempt.mul_f64(0.9)));
     me.proxy.log.nth(8, "slow renewals", |e| e.request.is_held() && e.succeeded()).await;
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");

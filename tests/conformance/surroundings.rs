@@ -10,25 +10,14 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
+use support::{
+    Case, Fault, Stage, Times, Verb, Verbs, cases, not_run,
+    spec::{held, released, time, wait},
+    timing,
+};
 use tenure::clock;
 
-use super::{
-    late, lead, said,
-    spec::{held, released, time, wait},
-    support::{
-        PATIENCE,
-        api::Verbs,
-        case::{Case, cases},
-        incomplete,
-        proxy::{
-            fault::{Fault, Times},
-            log::Verb,
-        },
-        stage::{Stage, timing},
-        within,
-    },
-    token,
-};
+use super::{late, said, token};
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -100,7 +89,7 @@ async fn case_68_each_new_holder_is_reported_once(stage: Stage) {
 
 async fn case_69_health_follows_the_renewals(stage: Stage) {
     let (address, _kept) = stage.free_address();
-    let (me, _) = lead(&stage, stage.prepare("me").await.set("http.listen", address.to_string())).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.set("http.listen", address.to_string())).await;
     let (other, _kept_too) = stage.free_address();
     let follower = stage.prepare("follower").await.set("http.listen", other.to_string()).start();
     follower.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
@@ -125,17 +114,12 @@ async fn case_69_health_follows_the_renewals(stage: Stage) {
 
 /// Waits until a probe gives this answer.
 async fn until_probe(stage: &Stage, address: SocketAddr, path: &str, status: u16) {
-    within(PATIENCE, &format!("{status} from {path}"), async {
-        while stage.probe(address, path).await != status {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    support::until(&format!("{status} from {path}"), async || stage.probe(address, path).await == status).await;
 }
 
 async fn case_70_a_hundred_tokens_rise(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s");
-    let (_me, _) = lead(&stage, prepared).await;
+    let (_me, _) = stage.lead(prepared).await;
     for count in 1..=100 {
         let taken_from = if count % 10 == 0 {
             let object = stage.lease.read().await.expect("a Lease");
@@ -230,9 +214,9 @@ async fn case_73_a_watch_that_is_silent(stage: Stage) {
 }
 
 async fn what_guards_is_locked_into_memory(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     if !may_lock() {
-        return incomplete::not_run("what guards is locked into memory", "RLIMIT_MEMLOCK does not allow it here");
+        return not_run("what guards is locked into memory", "RLIMIT_MEMLOCK does not allow it here");
     }
 
     let locked = [me.init().await, me.elector().await, me.workload().await].map(is_locked);

@@ -9,16 +9,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use support::{Case, Ended as _, Namespace, PATIENCE, cases, programs};
 
-use crate::support::{
-    PATIENCE,
-    case::{Case, REAL},
-    programs,
-};
-
-pub(crate) mod namespace;
-
-use namespace::{Ended as _, Namespace};
+use crate::TENURE;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
@@ -30,19 +23,8 @@ const COMPONENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/comp
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 
-/// Cases of functions that take a namespace, on the real server.
-macro_rules! applied {
-    ($($name:ident),* $(,)?) => {
-        vec![$(Case {
-            name: stringify!($name),
-            on: REAL,
-            body: |stage| Box::pin(async move { $name(&Namespace::restricted(&stage)) }),
-        }),*]
-    };
-}
-
 pub(crate) fn all() -> Vec<Case> {
-    applied![
+    cases![restricted:
         its_pods_are_admitted_where_pod_security_is_restricted,
         the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else,
         a_second_apply_leaves_the_holder_alone,
@@ -179,7 +161,7 @@ fn a_prefix_reaches_every_place_where_the_lease_is_named(cluster: &Namespace) {
 }
 
 fn its_configuration_is_one_that_tenure_takes(_: &Namespace) {
-    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut tenure = Command::new(TENURE);
     tenure.args(["config", "effective", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
 
     tenure.output().unwrap().success();
@@ -187,7 +169,7 @@ fn its_configuration_is_one_that_tenure_takes(_: &Namespace) {
 
 fn its_pods_have_the_grace_period_that_their_configuration_needs(cluster: &Namespace) {
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
-    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut tenure = Command::new(TENURE);
     tenure.args(["check", "--offline", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
 
     let said = tenure.output().unwrap().success().stdout;
@@ -238,7 +220,7 @@ fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
 
     let container = &cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
     let arguments = container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
-    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut tenure = Command::new(TENURE);
     tenure.args(arguments).args(["--namespace", &cluster.name]).env("KUBECONFIG", account.kubeconfig());
     let said = String::from_utf8(tenure.output().unwrap().success().stdout).unwrap();
 

@@ -3,11 +3,9 @@
 use std::{fs, process::Command};
 
 use serde_json::{Value, json};
+use support::{Ended as _, Namespace, Stage, fences};
 
-use crate::{
-    deploy::namespace::{Ended as _, Namespace},
-    support::{fences, stage::Stage},
-};
+use crate::TENURE;
 
 const PAGE: &str = include_str!("../../docs/existing-charts.md");
 const CLUSTERS: &str = include_str!("../../docs/several-clusters.md");
@@ -72,7 +70,7 @@ pub(super) fn a_job_that_exists_gets_tenure(stage: &Stage) {
     cluster.feed(&["apply", "-f", "-"], &leases).success();
     let kubeconfig = cluster.account("billing-import", "update", "lock-billing-import").kubeconfig();
     let words = container["command"].as_array().unwrap().iter().skip(1).map(|word| word.as_str().unwrap());
-    let mut lock = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut lock = Command::new(TENURE);
     lock.args(words).args(["echo", "imports"]).env("TENURE_LEASE__CREATION_WAIT", "0s").env("KUBECONFIG", kubeconfig);
     lock.env("TENURE_LEASE__NAMESPACE", &cluster.name);
     assert_eq!(lock.output().unwrap().success().stdout, b"imports\n");
@@ -114,7 +112,7 @@ pub(super) fn replicas_use_a_lease_in_another_cluster(stage: &Stage) {
     let third = Namespace::restricted(stage);
     third.feed(&["apply", "-f", "-"], &fences::file(CLUSTERS, "third.yaml")).success();
     let kubeconfig = third.account("tenure", "update", "tenure").kubeconfig();
-    let mut replica = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut replica = Command::new(TENURE);
     replica.envs(variables(container)).env("KUBECONFIG", kubeconfig).env("TENURE_LEASE__NAMESPACE", &third.name);
     replica.args(["--set=http.listen=null", "--set=lease.witness=null", "--set=lease.creationWait=0s", "--", "echo", "leads"]);
     assert_eq!(replica.output().unwrap().success().stdout, b"leads\n");
@@ -126,7 +124,7 @@ fn granted(pod: &Value) -> u64 {
 
 /// The seconds that `tenure check` asks for with the variables of this container.
 fn needed(container: &Value) -> u64 {
-    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut check = Command::new(TENURE);
     check.envs(variables(container));
     let said =
         String::from_utf8(check.args(["check", "--offline", "--lease=any", "--", "true"]).output().unwrap().success().stdout)

@@ -10,15 +10,18 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{Case, Stage, cases, fences, kept::pid, programs};
 
-use crate::support::{
-    case::{Case, REAL},
-    fences, programs,
-    stage::Stage,
-};
+use crate::TENURE;
 
 mod existing;
+
+use existing::{
+    a_job_is_tried_again_on_the_codes_of_a_lock, a_job_that_exists_gets_tenure, a_workload_that_exists_gets_tenure,
+    replicas_use_a_lease_in_another_cluster,
+};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -136,33 +139,19 @@ const COMMANDS: &[(&str, How)] = &[
 ];
 
 pub(crate) fn all() -> Vec<Case> {
-    vec![
-        Case { name: "each_command_does_what_it_says", on: REAL, body: |stage| Box::pin(run_all(stage)) },
-        Case {
-            name: "a_workload_that_exists_gets_tenure",
-            on: REAL,
-            body: |stage| Box::pin(async move { existing::a_workload_that_exists_gets_tenure(&stage) }),
-        },
-        Case {
-            name: "a_job_that_exists_gets_tenure",
-            on: REAL,
-            body: |stage| Box::pin(async move { existing::a_job_that_exists_gets_tenure(&stage) }),
-        },
-        Case {
-            name: "a_job_is_tried_again_on_the_codes_of_a_lock",
-            on: REAL,
-            body: |stage| Box::pin(async move { existing::a_job_is_tried_again_on_the_codes_of_a_lock(&stage) }),
-        },
-        Case {
-            name: "replicas_use_a_lease_in_another_cluster",
-            on: REAL,
-            body: |stage| Box::pin(async move { existing::replicas_use_a_lease_in_another_cluster(&stage) }),
-        },
-        Case { name: "each_link_leads_to_a_file", on: REAL, body: |_| Box::pin(async { follow_links() }) },
-    ]
+    let mut cases = cases![each_command_does_what_it_says];
+    cases.extend(cases![
+        blocking:
+        a_workload_that_exists_gets_tenure,
+        a_job_that_exists_gets_tenure,
+        a_job_is_tried_again_on_the_codes_of_a_lock,
+        replicas_use_a_lease_in_another_cluster,
+        each_link_leads_to_a_file,
+    ]);
+    cases
 }
 
-fn follow_links() {
+fn each_link_leads_to_a_file(_: &Stage) {
     let summary = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).expect("the site's summary");
     for (page, text) in pages() {
         let name = page.file_name().expect("a name").to_string_lossy().into_owned();
@@ -175,7 +164,7 @@ fn follow_links() {
     }
 }
 
-async fn run_all(stage: Stage) {
+async fn each_command_does_what_it_says(stage: Stage) {
     let listed: BTreeSet<String> = COMMANDS.iter().map(|(line, _)| (*line).to_owned()).collect();
     assert_eq!(documented(), listed, "what is documented, and what is run here");
     let place = Place::of(&stage);
@@ -225,11 +214,10 @@ impl Place {
     fn of(stage: &Stage) -> Self {
         let directory = stage.directory().join("documented");
         fs::create_dir(&directory).expect("a new directory");
-        let tenure = env!("CARGO_BIN_EXE_tenure");
         let scripts = [
-            ("tenure", format!("exec '{tenure}' \"$@\"")),
+            ("tenure", format!("exec '{TENURE}' \"$@\"")),
             ("kubectl", format!("exec '{}' \"$@\"", programs::path("kubectl").display())),
-            ("cargo", format!("shift 2\nexec '{tenure}' \"$@\"")),
+            ("cargo", format!("shift 2\nexec '{TENURE}' \"$@\"")),
             ("billing-writer", "echo writes\nexec sleep infinity".to_owned()),
         ];
         for (name, script) in scripts {
@@ -237,7 +225,7 @@ impl Place {
             fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it can be run");
         }
-        std::os::unix::fs::symlink(tenure, directory.join("kubectl-tenure")).expect("a link");
+        std::os::unix::fs::symlink(TENURE, directory.join("kubectl-tenure")).expect("a link");
         let text = fs::read_to_string(stage.kubeconfig()).expect("a kubeconfig");
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("YAML");
         kubeconfig["contexts"][0]["context"]["namespace"] = json!(stage.namespace);
@@ -281,8 +269,6 @@ struct Running(Child);
 impl Drop for Running {
     fn drop(&mut self) {
         // `timeout` passes it on to what it runs.
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.0.id()).expect("a pid"));
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        drop(self.0.wait());
+        let _ = (kill(pid(&self.0), Signal::SIGTERM), self.0.wait());
     }
 }

@@ -5,22 +5,11 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{
-    PATIENCE,
-    case::{Case, REAL, cases},
-    proxy::{
-        Proxy,
-        fault::{Canned, Fault, Times, Valve},
-        flow::Flow,
-        log::{Request, Verb},
-    },
-    stage::Stage,
-    workload::Behaviour,
-};
+use support::{Behaviour, Canned, Case, Fault, Flow, PATIENCE, Proxy, Request, Stage, Times, Valve, Verb, cases};
 use tenure::time::Instant;
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         a_proxy_passes_requests_on_and_writes_them_down,
         a_lost_request_leaves_the_write_undone_and_a_lost_reply_done,
         a_late_request_arrives_although_the_client_hung_up,
@@ -32,8 +21,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_workload_stamps_until_it_is_killed,
         two_workloads_at_once_are_found,
         a_daemon_of_a_workload_is_part_of_its_life,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 const PROMPT: Duration = Duration::from_secs(2);
@@ -195,8 +183,7 @@ async fn a_workload_stamps_until_it_is_killed(stage: Stage) {
     assert_eq!(start.variable("TENURE_FENCING_TOKEN"), "1");
 
     let seen = tokio::time::timeout(PATIENCE, stamps_after(&stage, start.at())).await;
-    child.kill().expect("a child");
-    child.wait().expect("a child");
+    child.end();
 
     let [life] = &stage.witness.lives()[..] else { panic!("one life") };
     assert!(life.first <= start.at() && life.last >= life.first);
@@ -216,17 +203,13 @@ async fn stamps_after(stage: &Stage, mut seen: Instant) -> Instant {
 }
 
 async fn two_workloads_at_once_are_found(stage: Stage) {
-    let mut first = stage.bare_workload("a", "1", &Behaviour::stubborn());
+    let first = stage.bare_workload("a", "1", &Behaviour::stubborn());
     stage.witness.start("a", 0).await;
-    let mut second = stage.bare_workload("b", "2", &Behaviour::obedient());
+    let second = stage.bare_workload("b", "2", &Behaviour::obedient());
     stage.witness.start("b", 0).await;
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(first.id()).expect("a pid"));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).expect("a lives");
+    nix::sys::signal::kill(first.pid(), nix::sys::signal::Signal::SIGHUP).expect("a lives");
     stage.witness.signal("a", "SIGHUP").await;
-    first.kill().expect("a child");
-    second.kill().expect("a child");
-    first.wait().expect("a child");
-    second.wait().expect("a child");
+    drop((first, second));
 
     assert!(stage.witness.overlap().is_some());
     stage.witness.forget();
@@ -243,8 +226,7 @@ async fn a_daemon_of_a_workload_is_part_of_its_life(stage: Stage) {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("the daemon lives");
     stage.witness.signal("a", "SIGTERM").await;
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("the daemon lives");
-    child.kill().expect("a child");
-    child.wait().expect("a child");
+    child.end();
 
     assert_eq!(stage.witness.lives().len(), 1);
 }

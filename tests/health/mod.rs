@@ -9,18 +9,13 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use tenure::clock;
-
-use crate::{
-    conformance::spec::{is_held_by, released},
-    support::{
-        case::{Case, REAL, cases},
-        replica::Replica,
-        stage::{Stage, timing::GRACE},
-        stalls,
-        workload::Behaviour,
-    },
+use support::{
+    Behaviour, Case, Replica, Stage, cases,
+    spec::{is_held_by, released},
+    stage::timing::GRACE,
+    stalls,
 };
+use tenure::clock;
 
 const PERIOD: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -32,15 +27,14 @@ const SLACK: Duration = Duration::from_secs(2);
 const STALE: Duration = Duration::from_secs(1);
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         a_leader_that_is_stopped_hands_over,
         a_leader_whose_port_is_closed_hands_over,
         a_leader_whose_main_thread_is_deadlocked_hands_over,
         a_leader_whose_program_that_asks_fails_hands_over,
         a_leader_that_is_not_ready_in_time_hands_over,
         a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 /// Asks often.

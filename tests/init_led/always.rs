@@ -9,6 +9,11 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{
+    Scratch, open_for_reader,
+    procfs::{children, state},
+    wait_for, wait_until,
+};
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, HookKind, Runs, Signal},
@@ -18,9 +23,6 @@ use tenure::{
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    procfs::{children, state},
-    scratch::{Scratch, open_for_reader},
-    wait::{wait_for, wait_until},
     world::{World, burdened, config, patient, sleep_until, timing, unhurried, within},
 };
 

@@ -1,15 +1,13 @@
 //! Laws 3, 9 and 15: the deadlines, with a real clock.
 
 use nix::sys::signal::{Signal, kill};
+use support::procfs::{children, state};
 use tenure::{
     clock,
     link::{Reason, Term, ToElector},
 };
 
-use super::{
-    procfs::{children, state},
-    world::{World, bash, burdened, config, sleep_until, timing, unhurried, within},
-};
+use super::world::{World, bash, burdened, config, sleep_until, timing, unhurried, within};
 
 /// Reports when it is asked to stop, and does not stop.
 const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";

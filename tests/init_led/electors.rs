@@ -6,16 +6,13 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use support::{procfs::state, wait_until};
 use tenure::{
     clock,
     link::{Reason, Term, Then},
 };
 
-use super::{
-    procfs::state,
-    wait::wait_until,
-    world::{World, config, info, patient, timing, within},
-};
+use super::world::{World, config, info, patient, timing, within};
 
 const OBEDIENT: &str = "echo ready; exec sleep 600";
 

@@ -22,9 +22,8 @@ use nix::{
         socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket},
     },
 };
+use support::wait_until;
 use tenure::{config::Config, link::MAX_MESSAGE};
-
-use super::wait::wait_until;
 
 /// Init's configuration, in JSON.
 pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";

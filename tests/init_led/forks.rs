@@ -8,6 +8,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{Scratch, not_run, procfs::state, wait_until};
 use tenure::{
     clock,
     link::{Term, ToElector},
@@ -15,10 +16,6 @@ use tenure::{
 
 use super::{
     always::{STARTS, hooked},
-    incomplete::not_run,
-    procfs::state,
-    scratch::Scratch,
-    wait::wait_until,
     world::{World, config, sleep_until, timing, within},
 };
 

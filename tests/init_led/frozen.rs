@@ -13,18 +13,18 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{
+    Scratch,
+    procfs::{children, state},
+    wait_for, wait_until,
+};
 use tenure::{
     clock,
     config::{Config, Runs},
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::{
-    procfs::{children, state},
-    scratch::Scratch,
-    wait::{wait_for, wait_until},
-    world::{World, config, sleep_until},
-};
+use super::world::{World, config, sleep_until};
 
 /// Says so whenever it runs, in a main process and a child of another session.
 const TREE: &str = "echo starts $$; export READY=$LOG.ready.$$

@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use nix::sys::signal::Signal;
+use support::{procfs::state, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, OnExit},
@@ -13,8 +14,6 @@ use tenure::{
 use super::{
     always::{always, notifying, promoted},
     faces::HEADLESS,
-    procfs::state,
-    wait::wait_until,
     world::{World, config, sleep_until, timing, within},
 };
 

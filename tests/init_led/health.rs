@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use nix::sys::signal::{Signal::SIGSTOP, kill};
+use support::{Scratch, procfs::children, wait_for, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, Config},
@@ -13,9 +14,6 @@ use tenure::{
 
 use super::{
     always::{STARTS, always, hooked, notifying},
-    procfs::children,
-    scratch::Scratch,
-    wait::{wait_for, wait_until},
     world::{World, config},
 };
 

@@ -3,17 +3,14 @@
 use std::fs;
 
 use nix::sys::signal::Signal::SIGTERM as TERM;
+use support::{Scratch, wait_until};
 use tenure::{
     clock,
     config::{Config, Hook},
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::{
-    scratch::Scratch,
-    wait::wait_until,
-    world::{World, config},
-};
+use super::world::{World, config};
 
 /// A workload, and a script for each hook, in the order in which they run.
 pub(super) fn hooked(workload: &str, scripts: [&str; 4]) -> Config {

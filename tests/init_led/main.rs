@@ -12,34 +12,21 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
+use support::{fresh, slept};
 
 mod always;
 mod deadlines;
 mod electors;
 mod faces;
 mod forks;
-#[path = "../support/fresh.rs"]
-mod fresh;
 mod frozen;
 mod fuses;
 mod health;
 mod hooks;
-#[path = "../support/incomplete.rs"]
-mod incomplete;
-#[path = "../support/lines.rs"]
-mod lines;
 mod page;
-#[path = "../support/procfs.rs"]
-mod procfs;
-#[path = "../support/scratch.rs"]
-mod scratch;
-#[path = "../support/slept.rs"]
-mod slept;
 mod standby;
 mod start;
 mod stops;
-#[path = "../support/wait.rs"]
-mod wait;
 mod world;
 
 /// Tests of functions without parameters.

@@ -10,6 +10,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{Scratch, not_run, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, Config, WorkloadConfig},
@@ -22,9 +23,6 @@ use super::{
     always::{STARTS, always, hooked},
     faces::READER,
     hooks,
-    incomplete::not_run,
-    scratch::Scratch,
-    wait::wait_until,
     world::{World, config, patient, timing, within},
 };
 

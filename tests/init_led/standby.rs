@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal::{SIGHUP as HUP, SIGTERM as TERM};
+use support::Scratch;
 use tenure::{
     clock,
     config::{Config, Signal},
     link::{Reason, Term, Then, ToInit},
 };
 
-use super::{
-    scratch::Scratch,
-    world::{World, config, timing, within},
-};
+use super::world::{World, config, timing, within};
 
 /// Each of both holds the lock for as long as anything of it runs, and says if it is not alone.
 const WITNESS: &str = "exec 9>>$LOCK; flock -n 9 || echo together; echo $TENURE_ROLE";

@@ -3,12 +3,11 @@
 use std::fs;
 
 use nix::unistd::Pid;
+use support::{Scratch, not_run};
 use tenure::{clock, process::slice};
 
 use super::{
     always::hooked,
-    incomplete::not_run,
-    scratch::Scratch,
     world::{POD, World, config},
 };
 

@@ -12,17 +12,14 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{Scratch, wait_until};
 use tenure::{
     clock,
     config::OnExit,
     link::{Exit, Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::{
-    scratch::Scratch,
-    wait::wait_until,
-    world::{World, config, timing, within},
-};
+use super::world::{World, config, timing, within};
 
 /// Daemons in their own sessions that ignore TERM, adopted by init; and a main process that ends on TERM.
 const DAEMONS: &str = "trap 'exit 0' TERM

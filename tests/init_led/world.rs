@@ -20,6 +20,11 @@ use nix::{
     },
     unistd::Pid,
 };
+use support::{
+    Lines, PATIENCE, procfs,
+    procfs::{children, state},
+    wait_for, wait_until,
+};
 use tenure::{
     clock,
     config::{Config, HookKind},
@@ -29,12 +34,7 @@ use tenure::{
     time::Instant,
 };
 
-use super::{
-    faces::{CONFIG, INIT, LINK, PLUGIN},
-    lines::Lines,
-    procfs::{self, children, state},
-    wait::{PATIENCE, wait_for, wait_until},
-};
+use super::faces::{CONFIG, INIT, LINK, PLUGIN};
 
 /// D 14 s, G 5 s and killMargin 1 s: S is 7.86 s, H 12.86 s, E 13.86 s after a send.
 pub(crate) fn timing() -> Timing {

@@ -8,15 +8,9 @@ use std::{
     time::Duration,
 };
 
-use super::TENURE;
-use crate::{
-    conformance::spec::released,
-    support::{
-        case::{Case, cases},
-        stage::Stage,
-        within,
-    },
-};
+use support::{Case, Stage, cases, spec::released, within};
+
+use crate::TENURE;
 
 const CROWD: usize = 100;
 /// More would keep the server from the other cases: each that is released is written by all who wait.

@@ -7,17 +7,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use support::{Case, Stage, cases, not_run};
 use tenure::{
     cli::{self, ConfigFlags},
     loading::{self, Purpose},
 };
 
 use super::crowd::{counter, ended};
-use crate::support::{
-    case::{Case, cases},
-    incomplete,
-    stage::Stage,
-};
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks");
 const NAMES: usize = 500;
@@ -39,7 +35,7 @@ pub(super) fn python(script: &str, arguments: &[&str], input: &str) -> Option<Ou
     drop(child.stdin.take().expect("piped").write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("it ends");
     if output.status.code() == Some(69) {
-        incomplete::not_run("locks shared with grelmicro", String::from_utf8_lossy(&output.stderr).trim());
+        not_run("locks shared with grelmicro", String::from_utf8_lossy(&output.stderr).trim());
         return None;
     }
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));

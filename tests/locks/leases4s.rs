@@ -6,18 +6,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    Case, Replica, Stage, Verb, cases,
+    spec::{assert_acquires, calm, time, wait},
+};
 use tenure::clock;
 
 use super::{end, lock};
-use crate::{
-    conformance::spec::{assert_acquires, calm, released, time, wait},
-    support::{
-        case::{Case, cases},
-        proxy::log::Verb,
-        replica::Replica,
-        stage::Stage,
-    },
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -80,9 +75,7 @@ async fn what_leases4s_deletes_is_waited_for_as_a_first_lock_is(stage: Stage) {
 }
 
 async fn where_leases4s_overwrites_a_lease_its_command_ends_with_76(stage: Stage) {
-    stage.lease.create(released()).await;
-    let me = calm(lock(&stage, "me", &[]).await).start();
-    stage.witness.start("me", 0).await;
+    let (me, _) = stage.lead(calm(lock(&stage, "me", &[]).await)).await;
 
     stage.lease.edit(|lease| write(lease, 10, false)).await;
 

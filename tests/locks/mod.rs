@@ -13,29 +13,17 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
+use support::{
+    Behaviour, Case, Fault, LEASE, Prepared, Replica, Request, Stage, Times, Verb, Verbs, cases,
+    spec::{calm, held, micros, released, wait, wall},
+};
 use tenure::clock;
 
 use self::slots::{
     a_lease_without_its_label_still_has_its_holder, two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
     where_a_list_is_forbidden_a_slot_is_read_by_its_name,
 };
-use crate::{
-    conformance::spec::{calm, held, micros, released, wait, wall},
-    support::{
-        api::Verbs,
-        case::{Case, REAL, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Request, Verb},
-        },
-        replica::Replica,
-        stage::{LEASE, Prepared, Stage},
-        workload::Behaviour,
-    },
-};
-
-/// The program.
-const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+use crate::TENURE;
 
 pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
@@ -51,8 +39,8 @@ pub(crate) fn all() -> Vec<Case> {
         a_lease_without_its_label_still_has_its_holder,
         where_a_list_is_forbidden_a_slot_is_read_by_its_name,
     ];
-    let others = [crowd::all(), grelmicro::all(), leases4s::all(), tasks::all()].into_iter().flatten();
-    cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
+    let others = [crowd::all(), grelmicro::all(), leases4s::all(), tasks::all()];
+    cases.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 fn locked(prepared: Prepared, options: &[&str]) -> Prepared {
@@ -91,9 +79,7 @@ async fn end(me: &Replica) {
 }
 
 async fn a_try_is_in_vain_while_the_holder_may_live_and_takes_it_once_it_has_been_watched_for_its_duration(stage: Stage) {
-    stage.lease.create(released()).await;
-    let holder = patient(&stage, "holder", &["--try"]).await.start();
-    stage.witness.start("holder", 0).await;
+    let (holder, _) = stage.lead(patient(&stage, "holder", &["--try"]).await).await;
 
     let early = patient(&stage, "early", &["--try"]).await.start();
     assert_eq!(early.exit().await, 75);
@@ -119,9 +105,7 @@ async fn a_try_is_in_vain_while_the_holder_may_live_and_takes_it_once_it_has_bee
 }
 
 async fn a_holder_that_is_cut_off_is_dead_before_the_next_runs_and_ends_with_76(stage: Stage) {
-    stage.lease.create(released()).await;
-    let cut = lock(&stage, "cut", &[]).await.workload(&Behaviour::stubborn()).start();
-    stage.witness.start("cut", 0).await;
+    let (cut, _) = stage.lead(lock(&stage, "cut", &[]).await.workload(&Behaviour::stubborn())).await;
     let next = lock(&stage, "next", &["--timeout", "60s"]).await.start();
     next.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
 

@@ -3,11 +3,7 @@
 use std::net::Ipv4Addr;
 
 use nix::sys::signal::Signal;
-
-use crate::support::{
-    replica::Replica,
-    stage::{LEASE, Stage},
-};
+use support::{LEASE, Replica, Stage};
 
 /// A replica of a pool of two slots, which may do everything in its namespace.
 async fn start(pool: &Stage, name: &str) -> Replica {

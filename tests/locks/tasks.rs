@@ -4,19 +4,14 @@ use std::{collections::BTreeSet, process::Command, time::Duration};
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
-
-use super::{TENURE, by, crowd::ended, grelmicro::python, running};
-use crate::{
-    conformance::spec::{calm, held, released, time},
-    support::{
-        case::{Case, cases},
-        proxy::log::Verb,
-        replica::Replica,
-        stage::{Prepared, Stage},
-        stalls,
-        workload::Behaviour,
-    },
+use support::{
+    Behaviour, Case, Prepared, Replica, Stage, Verb, cases,
+    spec::{calm, held, released, time},
+    stalls,
 };
+
+use super::{by, crowd::ended, grelmicro::python, running};
+use crate::TENURE;
 
 const REPLICAS: usize = 5;
 const RUNS: usize = 50;

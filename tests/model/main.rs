@@ -33,7 +33,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 mod checker;
-#[path = "../support/client_go.rs"]
+#[path = "../simulation/client_go.rs"]
 mod client_go;
 #[path = "../simulation/clock.rs"]
 mod clock;

@@ -7,28 +7,19 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
-
-use crate::{
-    conformance::spec::{is_held_by, released},
-    support::{
-        PATIENCE,
-        case::{Case, REAL, cases},
-        procfs::state,
-        replica::Replica,
-        stage::Stage,
-        within,
-        witness::{Event, Witness},
-        workload::Behaviour,
-    },
+use support::{
+    Behaviour, Case, Event, PATIENCE, Replica, Stage, Witness, cases, found,
+    procfs::state,
+    spec::{is_held_by, released},
+    within,
 };
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is_killed,
         a_frozen_standby_that_somebody_continues_is_killed_and_leads_later,
         a_standby_command_is_gone_before_its_replica_leads_and_back_after_it,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 /// A replica whose workload does nothing until it leads.
@@ -40,16 +31,7 @@ async fn start(stage: &Stage, name: &str) -> Replica {
 
 /// Its workload, once that is stopped.
 async fn frozen(replica: &Replica) -> Pid {
-    let stopped = async {
-        loop {
-            let pid = replica.workload().await;
-            if state(pid) == Some('T') {
-                return pid;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    within(PATIENCE, "a frozen workload", stopped).await
+    found("a frozen workload", async || Some(replica.workload().await).filter(|pid| state(*pid) == Some('T'))).await
 }
 
 async fn a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is_killed(stage: Stage) {

@@ -7,43 +7,30 @@ use std::{
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     rc::Rc,
     time::Duration,
 };
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::{
+    Case, Kept, PATIENCE, Stage, cases, not_run,
+    spec::{held, released},
+    within,
+};
 use tenure::clock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
 
-use crate::{
-    conformance::spec::{held, released},
-    support::{
-        PATIENCE,
-        case::{Case, REAL},
-        incomplete,
-        stage::Stage,
-        within,
-    },
-};
-
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 pub(crate) fn all() -> Vec<Case> {
-    vec![
-        Case { name: "each_alert_is_worded_as_it_should_be", on: REAL, body: |stage| Box::pin(async move { alerts(&stage) }) },
-        Case { name: "a_real_prometheus_fires_and_clears_each_alert", on: REAL, body: |stage| Box::pin(each(stage)) },
-        Case { name: "what_is_shown_and_alerted_on_is_documented", on: REAL, body: |_| Box::pin(async { names() }) },
-        Case {
-            name: "a_real_prometheus_reads_the_page_and_tells_when_nobody_leads",
-            on: REAL,
-            body: |stage| Box::pin(scrape(stage)),
-        },
-    ]
+    let mut cases =
+        cases![a_real_prometheus_fires_and_clears_each_alert, a_real_prometheus_reads_the_page_and_tells_when_nobody_leads,];
+    cases.extend(cases![blocking: each_alert_is_worded_as_it_should_be, what_is_shown_and_alerted_on_is_documented]);
+    cases
 }
 
 fn program(name: &str) -> Command {
@@ -60,7 +47,7 @@ fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Option<Output>
     drop(child.stdin.take().expect("piped").write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("it ends");
     if output.status.code() == Some(69) {
-        incomplete::not_run("metrics read by a real Prometheus", String::from_utf8_lossy(&output.stderr).trim());
+        not_run("metrics read by a real Prometheus", String::from_utf8_lossy(&output.stderr).trim());
         return None;
     }
     let said = [&output.stdout[..], &output.stderr].concat();
@@ -75,7 +62,7 @@ fn rules() -> Value {
     object["spec"].take()
 }
 
-fn alerts(stage: &Stage) {
+fn each_alert_is_worded_as_it_should_be(stage: &Stage) {
     let directory = stage.directory();
     fs::write(directory.join("alerts.json"), rules().to_string()).expect("a file");
     fs::copy(format!("{ROOT}/tests/monitoring/alerts.test.yaml"), directory.join("alerts.test.yaml")).expect("a file");
@@ -91,7 +78,7 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
     words.map(|word| ["_bucket", "_sum", "_count"].iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word)).collect()
 }
 
-fn names() {
+fn what_is_shown_and_alerted_on_is_documented(_: &Stage) {
     let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
     let documented = read("docs/reference.md");
     for file in ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json", "docs/metrics.md", "docs/observing.md"] {
@@ -101,12 +88,10 @@ fn names() {
     }
 }
 
-async fn scrape(stage: Stage) {
+async fn a_real_prometheus_reads_the_page_and_tells_when_nobody_leads(stage: Stage) {
     stage.lease.create(held("somebody", 3_600)).await;
-    let (address, kept) = stage.free_address();
-    let me = stage.prepare("me").await.set("http.listen", address.to_string());
-    drop(kept);
-    let me = me.start();
+    let (address, _kept) = stage.free_address();
+    let me = stage.prepare("me").await.set("http.listen", address.to_string()).start();
     let Some((prometheus, _running)) = start(&stage, address) else { return };
 
     // Nobody leads: somebody does not answer.
@@ -122,12 +107,11 @@ async fn scrape(stage: Stage) {
     let documented = fs::read_to_string(format!("{ROOT}/docs/reference.md")).expect("docs");
     let lost: Vec<_> = metrics_in(body).difference(&metrics_in(&documented)).copied().collect();
     assert!(lost.is_empty(), "not documented: {lost:?}");
-    me.signal(Signal::SIGTERM).await;
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
 }
 
 /// Every alert of deploy/monitoring/alerts.yaml at once, on a page that goes from calm to trouble and back.
-async fn each(stage: Stage) {
+async fn a_real_prometheus_fires_and_clears_each_alert(stage: Stage) {
     let (address, trouble) = serve().await;
     let Some((prometheus, _running)) = start(&stage, address) else { return };
     let names: Vec<_> =
@@ -185,15 +169,6 @@ tenure_renewal_margin_seconds_bucket{{le=\"+Inf\"}} {all}
     (address, trouble)
 }
 
-/// Stopped when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = (self.0.kill(), self.0.wait());
-    }
-}
-
 /// This long stands for a minute in what alerts wait for and look back on.
 const MINUTE: Duration = Duration::from_millis(300);
 
@@ -204,7 +179,7 @@ fn shortened(duration: &str) -> String {
 }
 
 /// A Prometheus that scrapes this address often, with the alerts of deploy/monitoring, in which only the durations are shortened.
-fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Running)> {
+fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Kept)> {
     let directory = stage.directory();
     promtool(&["--version"], directory, "")?;
     let mut rules = rules();
@@ -233,7 +208,7 @@ fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Running)> {
     command.current_dir(directory).stdin(Stdio::null());
     let log = fs::File::create(directory.join("prometheus.log")).expect("a log");
     let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("setpriv");
-    Some((own, Running(child)))
+    Some((own, Kept(child)))
 }
 
 /// Waits until a query has a first result with this value.

@@ -6,9 +6,8 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
+use support::not_run;
 use tenure::clock;
-
-use crate::incomplete;
 
 /// Environment variable that tells the inner test its directory.
 pub(crate) const DIRECTORY: &str = "TENURE_TEST_NODE_DIRECTORY";
@@ -37,7 +36,7 @@ const PROGRAMS: &[&str] = &[
 /// Prepares, runs the inner test, cleans up. Where the machine cannot run a node, it says so.
 pub(crate) fn run() -> ExitCode {
     if let Some(reason) = hindrance() {
-        incomplete::not_run("a real node", reason);
+        not_run("a real node", reason);
         return ExitCode::SUCCESS;
     }
     lines("cluster/binaries/build", PROGRAMS);

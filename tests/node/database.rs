@@ -13,11 +13,9 @@ use std::{
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use support::{fences, not_run};
 
-use crate::{
-    fences, incomplete,
-    node::{NAMESPACE, Node, PATIENCE, Pod, await_some},
-};
+use crate::node::{NAMESPACE, Node, PATIENCE, Pod, await_some};
 
 const PAGE: &str = include_str!("../../docs/images-and-pods.md");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
@@ -26,7 +24,7 @@ const PODS: &str = "app.kubernetes.io/instance=shop,app.kubernetes.io/name=ledge
 /// Installs it, kills, hands over, upgrades; panics where two servers run at once, or one does not come back.
 pub(crate) fn run(node: &Node, directory: &Path) {
     if !node.has_image("docker.io/library/postgres:18-alpine") {
-        return incomplete::not_run("PostgreSQL by the chart", "there is no PostgreSQL to make an image of");
+        return not_run("PostgreSQL by the chart", "there is no PostgreSQL to make an image of");
     }
     let begin = tenure::clock::boot();
     let database = Database { node };

@@ -4,9 +4,9 @@
 use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
+use support::fences;
 
 use crate::{
-    fences,
     node::{Node, PATIENCE, Pod, await_some},
     stamps::{Run, Stamps, now},
 };

@@ -19,10 +19,6 @@ mod apart;
 mod changes;
 mod database;
 mod existing;
-#[path = "../support/fences.rs"]
-mod fences;
-#[path = "../support/incomplete.rs"]
-mod incomplete;
 mod node;
 mod page;
 mod patterns;

@@ -7,12 +7,10 @@ use std::{
     process::Command,
 };
 
+use support::fences;
 use tenure::clock;
 
-use crate::{
-    fences,
-    node::{Node, PATIENCE, await_some},
-};
+use crate::node::{Node, PATIENCE, await_some};
 
 const PAGE: &str = include_str!("../../docs/first-failover.md");
 

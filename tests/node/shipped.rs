@@ -11,9 +11,9 @@ use std::{
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use support::not_run;
 
 use crate::{
-    incomplete,
     node::{Node, PATIENCE, Pod, await_some},
     stamps::{Run, Stamps, now},
 };
@@ -55,7 +55,7 @@ pub(crate) fn chart(node: &Node, stamps: &Stamps) {
 /// Hands over, and kills, while a client asks through the Service: only leaders answer.
 pub(crate) fn traffic(node: &Node) {
     if !node.has_kube_proxy() {
-        incomplete::not_run("traffic by way of kube-proxy", "there is no iptables that works");
+        not_run("traffic by way of kube-proxy", "there is no iptables that works");
     }
     node.kubectl(&["apply", "-f", &format!("{DEPLOY}/examples/service.yaml")]);
     requests(node, "kubectl delete pod", |leader| {

@@ -4,53 +4,31 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::{
-    conformance::spec::released,
-    support::{
-        PATIENCE,
-        case::{Case, REAL},
-        incomplete,
-        stage::Stage,
-        within,
-    },
-};
+use support::{Case, Kept, PATIENCE, Stage, cases, not_run, within};
 
 const DEBIAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/debian");
 /// A first start unpacks it.
 const START: Duration = Duration::from_secs(300);
 
 pub(crate) fn all() -> Vec<Case> {
-    vec![
-        Case {
-            name: "the_page_of_a_standby_follows_a_failover_in_a_real_browser",
-            on: REAL,
-            body: |stage| Box::pin(failover(stage)),
-        },
-        Case {
-            name: "the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real_browser",
-            on: REAL,
-            body: |stage| Box::pin(onlooker(stage)),
-        },
+    cases![
+        the_page_of_a_standby_follows_a_failover_in_a_real_browser,
+        the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real_browser,
     ]
 }
 
-async fn failover(stage: Stage) {
+async fn the_page_of_a_standby_follows_a_failover_in_a_real_browser(stage: Stage) {
     let Some(browser) = Browser::start(&stage).await else { return };
-    stage.lease.create(released()).await;
-    let leader = stage.start("a").await;
-    stage.witness.start("a", 0).await;
-    let (address, kept) = stage.free_address();
-    let standby = stage.prepare("b").await.set("http.listen", address.to_string());
-    drop(kept);
-    let standby = standby.start();
+    let (leader, _) = stage.lead(stage.prepare("a").await).await;
+    let (address, _kept) = stage.free_address();
+    let standby = stage.prepare("b").await.set("http.listen", address.to_string()).start();
     standby.said("another replica leads").await;
 
     browser.open(&format!("http://{address}/")).await;
@@ -79,16 +57,12 @@ async fn failover(stage: Stage) {
     browser.until("!document.getElementById('gone').hidden").await;
 }
 
-async fn onlooker(stage: Stage) {
+async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real_browser(stage: Stage) {
     let Some(browser) = Browser::start(&stage).await else { return };
-    stage.lease.create(released()).await;
-    let leader = stage.start("a").await;
-    stage.witness.start("a", 0).await;
+    let (leader, _) = stage.lead(stage.prepare("a").await).await;
     let next = stage.start("b").await;
-    let (address, kept) = stage.free_address();
-    let onlooker = stage.prepare("c").await.set("http.listen", address.to_string()).set("lease.priority", -3);
-    drop(kept);
-    let onlooker = onlooker.start();
+    let (address, _kept) = stage.free_address();
+    let onlooker = stage.prepare("c").await.set("http.listen", address.to_string()).set("lease.priority", -3).start();
     onlooker.said("another replica leads").await;
     next.said("another replica leads").await;
 
@@ -149,13 +123,7 @@ struct Browser<'a> {
     stage: &'a Stage,
     driver: SocketAddr,
     session: String,
-    process: Child,
-}
-
-impl Drop for Browser<'_> {
-    fn drop(&mut self) {
-        let _ = (self.process.kill(), self.process.wait());
-    }
+    process: Kept,
 }
 
 impl<'a> Browser<'a> {
@@ -170,13 +138,10 @@ impl<'a> Browser<'a> {
         command.args(["chromium-headless-shell,chromium-driver", "chromedriver"]);
         command.arg(format!("--port={}", driver.port())).current_dir(directory).env("TMPDIR", directory);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let process = command.spawn().expect("setpriv");
+        let process = Kept(command.spawn().expect("setpriv"));
         let mut browser = Self { stage, driver, session: String::new(), process };
         if !browser.listens().await {
-            incomplete::not_run(
-                "the page in a real browser",
-                fs::read_to_string(directory.join("chromium.log")).expect("a log").trim(),
-            );
+            not_run("the page in a real browser", fs::read_to_string(directory.join("chromium.log")).expect("a log").trim());
             return None;
         }
         let cache = Command::new("sh").args(["-c", "printf %s \"${XDG_CACHE_HOME:-$HOME/.cache}\""]).output().expect("a shell");

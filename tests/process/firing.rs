@@ -3,6 +3,7 @@
 use std::{os::fd::AsFd as _, time::Duration};
 
 use nix::unistd::{Pid, Uid, setresuid};
+use support::{PATIENCE, not_run, wait_until};
 use tenure::{
     clock,
     link::Exit,
@@ -16,11 +17,7 @@ use tenure::{
     time::Instant,
 };
 
-use crate::{
-    incomplete::not_run,
-    wait::{PATIENCE, wait_until},
-    world::{command, outcome, reap_all, reap_next, setup, shell, shell_with, test_in},
-};
+use crate::world::{command, outcome, reap_all, reap_next, setup, shell, shell_with, test_in};
 
 const SOON: Duration = Duration::from_secs(6);
 

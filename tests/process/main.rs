@@ -4,15 +4,7 @@
 
 mod firing;
 mod forgetting;
-#[path = "../support/incomplete.rs"]
-mod incomplete;
 mod notifying;
-#[path = "../support/scratch.rs"]
-mod scratch;
-#[path = "../support/slept.rs"]
-mod slept;
 mod spawning;
 mod sweeping;
-#[path = "../support/wait.rs"]
-mod wait;
 mod world;

@@ -8,6 +8,7 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::{Pid, dup, pipe2},
 };
+use support::{Scratch, wait_until};
 use tenure::{
     clock,
     config::Signal,
@@ -21,11 +22,7 @@ use tenure::{
     time::Instant,
 };
 
-use crate::{
-    scratch::Scratch,
-    wait::wait_until,
-    world::{self, command, outcome, setup, shell, shell_with, test_in},
-};
+use crate::world::{self, command, outcome, setup, shell, shell_with, test_in};
 
 /// Runs the test binary under `env` with these signals, without a namespace.
 #[test]

@@ -3,6 +3,7 @@
 use std::{io::BufRead as _, process::Command, time::Duration};
 
 use nix::unistd::{Pid, Uid, getpid, getppid, setresuid};
+use support::{PATIENCE, wait_for, wait_until};
 use tenure::{
     config::Signal,
     link::Exit,
@@ -15,10 +16,7 @@ use tenure::{
     },
 };
 
-use crate::{
-    wait::{PATIENCE, wait_for, wait_until},
-    world::{self, World, count, reap_all, setup, shell, shell_with, test_in},
-};
+use crate::world::{self, World, count, reap_all, setup, shell, shell_with, test_in};
 
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
     shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");

@@ -10,6 +10,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::{Pid, getpid},
 };
+use support::{PATIENCE, slept};
 use tenure::{
     link::Exit,
     process::{
@@ -19,8 +20,6 @@ use tenure::{
         spawn::{self, Input, Outcome, ProcessGroup, Setup, Spawning},
     },
 };
-
-use crate::{slept, wait::PATIENCE};
 
 const INSIDE: &str = "TENURE_TEST_INSIDE";
 

@@ -30,7 +30,6 @@ use std::{
 };
 
 mod alarm;
-#[path = "../support/client_go.rs"]
 mod client_go;
 mod clock;
 mod container;

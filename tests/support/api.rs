@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{PATIENCE, within};
+use super::{PATIENCE, until, within};
 
 /// A client of one API server.
 #[derive(Clone)]
@@ -103,15 +103,11 @@ impl Api {
             json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }),
         ];
         // The authorizer learns of bindings through its own watch.
-        within(PATIENCE, "the role bindings are in force", async {
-            for right in rights.map(review) {
-                while self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &right).await["status"]["allowed"] != true
-                {
-                    tokio::task::yield_now().await;
-                }
-            }
-        })
-        .await;
+        for right in rights.map(review) {
+            let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let allowed = async || self.create(reviews, &right).await["status"]["allowed"] == true;
+            until("the role bindings are in force", allowed).await;
+        }
         token["status"]["token"].as_str().expect("a token").to_owned()
     }
 

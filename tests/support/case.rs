@@ -1,8 +1,6 @@
 //! Cases: each runs against an API server, the real one or the embedded one or each of them, many at a time.
 
 use std::{
-    fs,
-    path::PathBuf,
     pin::Pin,
     process::ExitCode,
     sync::{Arc, OnceLock},
@@ -11,7 +9,7 @@ use std::{
 use libtest_mimic::{Arguments, Trial};
 
 use super::{
-    fresh,
+    Scratch, TENURE, fresh,
     server::{Kind, Server, scratch},
     stage::Stage,
     workload,
@@ -33,28 +31,42 @@ pub struct Case {
 /// Both servers.
 pub const BOTH: &[Kind] = &[Kind::Embedded, Kind::Real];
 
+/// The embedded one, for what does not depend on the server.
+pub const EMBEDDED: &[Kind] = &[Kind::Embedded];
+
 /// The real one, whose behaviour is the truth.
 pub const REAL: &[Kind] = &[Kind::Real];
 
-/// Cases of async functions that take a [`Stage`], each on both servers.
-#[allow(unused_macros, reason = "each test binary has its own copy")]
+/// Cases of async functions that take a [`Stage`], each on the real server: `cases![a, b]`. Others: `cases![BOTH: a, b]`,
+/// functions that block and take a `&Stage`: `cases![blocking: a, b]`, or a `&Namespace`: `cases![restricted: a, b]`.
+#[macro_export]
 macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        vec![$($crate::support::case::Case {
+    (blocking: $($name:ident),* $(,)?) => {
+        vec![$($crate::Case {
             name: stringify!($name),
-            on: $crate::support::case::BOTH,
-            body: |stage| Box::pin($name(stage)),
+            on: $crate::REAL,
+            body: |stage| Box::pin(async move { $name(&stage) }),
         }),*]
     };
+    (restricted: $($name:ident),* $(,)?) => {
+        vec![$($crate::Case {
+            name: stringify!($name),
+            on: $crate::REAL,
+            body: |stage| Box::pin(async move { $name(&$crate::Namespace::restricted(&stage)) }),
+        }),*]
+    };
+    ($on:ident: $($name:ident),* $(,)?) => {
+        vec![$($crate::Case { name: stringify!($name), on: $crate::case::$on, body: |stage| Box::pin($name(stage)) }),*]
+    };
+    ($($name:ident),* $(,)?) => { $crate::cases![REAL: $($name),*] };
 }
-#[allow(unused_imports, reason = "likewise")]
-pub(crate) use cases;
 
-/// The `main` of a binary of cases, each with the name of its group.
-pub fn main(groups: Vec<(&'static str, Vec<Case>)>) -> ExitCode {
+/// The `main` of a binary of cases of the program at this path, each with the name of its group.
+pub fn main(tenure: &'static str, groups: Vec<(&'static str, Vec<Case>)>) -> ExitCode {
     if let Some(code) = workload::face() {
         return code;
     }
+    TENURE.get_or_init(|| tenure);
     fresh::start();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_A_TIME);
@@ -93,29 +105,12 @@ impl Servers {
 
 fn run(server: &Server, body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let directory = Directory::new();
+    let directory = Scratch::at(scratch("case"));
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let stage = Stage::set(server, &directory.0).await;
+        let stage = Stage::set(server, &directory).await;
         let witness = stage.witness.clone();
         body(stage).await;
         witness.assert_no_overlap();
     });
-}
-
-/// Removed together with its content.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = scratch("case");
-        fs::create_dir(&path).expect("a new directory");
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
 }

@@ -4,7 +4,7 @@ use std::{os::unix::process::CommandExt as _, process::Command};
 
 /// Runs it under a seccomp profile that denies this call.
 #[allow(unsafe_code, reason = "a seccomp filter is set between fork and execve")]
-pub(crate) fn denied(command: &mut Command, call: libc::c_long) -> &mut Command {
+pub fn denied(command: &mut Command, call: libc::c_long) -> &mut Command {
     let instruction = |code: u32, jt, jf, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let returns = libc::BPF_RET | libc::BPF_K;
     let filter = [

@@ -1,15 +1,14 @@
 //! Reads from a page of the documentation what its reader types.
 
 /// The lines of the blocks of `sh`, without their comments.
-pub(crate) fn commands(page: &str) -> impl Iterator<Item = &str> {
+pub fn commands(page: &str) -> impl Iterator<Item = &str> {
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let lines = blocks.flat_map(str::lines).filter_map(|line| line.split("  #").next()).map(str::trim);
     lines.filter(|line| !line.is_empty())
 }
 
 /// The block that is this file: its comment at the top is the name.
-#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-pub(crate) fn file<'a>(page: &'a str, name: &str) -> &'a str {
+pub fn file<'a>(page: &'a str, name: &str) -> &'a str {
     let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
     let head = format!("# {name}");
     let named = |text: &&str| text.lines().find(|line| !line.starts_with("#!")) == Some(&head);

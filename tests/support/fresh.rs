@@ -8,7 +8,7 @@ use nix::sys::{
 /// Gives this process, and so its children, the dispositions and the umask that a container starts with. Its standard descriptors are
 /// open already: Rust sees to that.
 #[allow(unsafe_code, reason = "dispositions are set")]
-pub(crate) fn start() {
+pub fn start() {
     umask(Mode::from_bits_truncate(0o022));
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {

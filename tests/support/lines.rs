@@ -1,21 +1,21 @@
 //! Reads what a process prints to a pipe or a terminal, line by line; each wait for a line has a deadline.
 
-#![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-
 use std::{io::Read, os::fd::AsFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::wait::PATIENCE;
+use super::PATIENCE;
 
 /// The lines of `source`, which nobody else reads.
-pub(crate) struct Lines<S> {
-    pub(crate) source: S,
+pub struct Lines<S> {
+    /// Where they are read, and whatever else it is.
+    pub source: S,
     unread: Vec<u8>,
 }
 
 impl<S: Read + AsFd> Lines<S> {
-    pub(crate) const fn of(source: S) -> Self {
+    /// Nothing has been read yet.
+    pub const fn of(source: S) -> Self {
         Self { source, unread: Vec::new() }
     }
 
@@ -23,7 +23,7 @@ impl<S: Read + AsFd> Lines<S> {
     ///
     /// # Panics
     /// If there is none in time, or the stream ends before a complete one.
-    pub(crate) fn next_line(&mut self) -> String {
+    pub fn next_line(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
@@ -38,7 +38,7 @@ impl<S: Read + AsFd> Lines<S> {
     ///
     /// # Panics
     /// If it does not end in time.
-    pub(crate) fn rest(&mut self) -> String {
+    pub fn rest(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         while self.read(give_up) {}
         String::from_utf8(std::mem::take(&mut self.unread)).expect("text")

@@ -1,53 +1,51 @@
 //! Reads what /proc shows of a process at one moment; a caller that waits for a change must look again.
 
-#![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-
 use std::fs;
 
 use nix::unistd::Pid;
 
 /// All processes, zombies included.
-pub(crate) fn all() -> impl Iterator<Item = Pid> {
+pub fn all() -> impl Iterator<Item = Pid> {
     let names = fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     names.map(Pid::from_raw)
 }
 
 /// The children of its first thread, including adopted ones.
-pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+pub fn children(parent: Pid) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
 /// Its pid in its own namespace.
-pub(crate) fn own_id(pid: Pid) -> Option<u32> {
+pub fn own_id(pid: Pid) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     ids.split_whitespace().last()?.parse().ok()
 }
 
 /// The words of its command line.
-pub(crate) fn command_line(pid: Pid) -> Vec<String> {
+pub fn command_line(pid: Pid) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Its state letter as in proc(5); none if it is gone.
-pub(crate) fn state(pid: Pid) -> Option<char> {
+pub fn state(pid: Pid) -> Option<char> {
     stat(pid)?.chars().next()
 }
 
 /// Returns whether the process is gone, or a zombie.
-pub(crate) fn is_dead(pid: Pid) -> bool {
+pub fn is_dead(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }
 
 /// Its parent; none if it is gone.
-pub(crate) fn parent(pid: Pid) -> Option<Pid> {
+pub fn parent(pid: Pid) -> Option<Pid> {
     number(&stat(pid)?, 1)
 }
 
 /// The leader of its session; none if it is gone.
-pub(crate) fn session(pid: Pid) -> Option<Pid> {
+pub fn session(pid: Pid) -> Option<Pid> {
     number(&stat(pid)?, 3)
 }
 

@@ -10,7 +10,7 @@ use std::{
 /// # Panics
 /// If it cannot be built; the reason is on standard error.
 pub fn path(program: &str) -> PathBuf {
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/binaries/build");
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/binaries/build");
     let output = Command::new(build).arg(program).stderr(Stdio::inherit()).output().expect("the script starts");
     assert!(output.status.success(), "{program} cannot be built");
     PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())

@@ -4,9 +4,8 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use nix::{
@@ -17,10 +16,11 @@ use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    PATIENCE,
+    Kept, PATIENCE, TENURE, found,
+    kept::pid,
     procfs::{children, command_line, is_dead, own_id},
     proxy::Proxy,
-    within,
+    until, within,
     workload::FACE,
 };
 
@@ -81,8 +81,10 @@ impl Launch {
         if !self.may_kill {
             command.args(["setpriv", "--bounding-set=-kill"]);
         }
-        let tenure =
-            || [env!("CARGO_BIN_EXE_tenure"), "run", "--config", &config.to_string_lossy(), "--"].map(str::to_owned).into();
+        let tenure = || {
+            let program = TENURE.get().expect("the path of the program");
+            [program, "run", "--config", &config.to_string_lossy(), "--"].map(str::to_owned).into()
+        };
         command.args(self.runner.unwrap_or_else(tenure)).args(self.workload);
         command
             .env_clear()
@@ -90,7 +92,7 @@ impl Launch {
             .env("KUBECONFIG", kubeconfig)
             .envs(self.env);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a replica");
-        let launcher = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        let launcher = pid(&child);
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let (stderr, kept) = (child.stderr.take().expect("piped"), lines.clone());
         let reading = std::thread::spawn(move || {
@@ -151,24 +153,21 @@ impl Replica {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 
+    /// Sends init SIGTERM; returns what [`Self::exit`] does.
+    pub async fn stop(&self) -> i32 {
+        self.signal(Signal::SIGTERM).await;
+        self.exit().await
+    }
+
     /// Waits until a process has ended; a zombie counts as ended.
     pub async fn gone(&self, pid: Pid) {
-        within(PATIENCE, &format!("{pid} of {} is gone", self.name), async {
-            while !is_dead(pid) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        until(&format!("{pid} of {} is gone", self.name), async || is_dead(pid)).await;
     }
 
     /// Waits until a line of its standard error contains this.
     pub async fn said(&self, words: &str) {
-        within(PATIENCE, &format!("{} says {words:?}", self.name), async {
-            while !self.lines().iter().any(|line| line.contains(words)) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        let said = async || self.lines().iter().any(|line| line.contains(words));
+        until(&format!("{} says {words:?}", self.name), said).await;
     }
 
     /// A process of another user inside the container, which an init without CAP_KILL cannot kill.
@@ -176,26 +175,18 @@ impl Replica {
         let init = self.init().await.to_string();
         let enter = ["--pdeathsig", "KILL", "nsenter", "--target", &init, "--pid", "--mount"];
         let run = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig", "KILL", "sleep", "infinity"];
-        let intruder = Intruder(Command::new("setpriv").args(enter).args(run).stdin(Stdio::null()).spawn().expect("nsenter"));
-        let nsenter = Pid::from_raw(i32::try_from(intruder.0.id()).expect("a pid"));
-        self.child_of(nsenter, "an intruder", |line| line[0] == "sleep").await;
+        let intruder = Command::new("setpriv").args(enter).args(run).stdin(Stdio::null()).spawn().expect("nsenter");
+        let intruder = Intruder(Kept(intruder));
+        self.child_of(intruder.0.pid(), "an intruder", |line| line[0] == "sleep").await;
         intruder
     }
 
     /// The workload's daemon, as seen from here, once init has adopted it. `main` is the workload's pid in its own namespace.
     pub async fn daemon_beside(&self, main: u32) -> Pid {
         let init = self.init().await;
-        within(PATIENCE, &format!("a daemon of {}", self.name), async {
-            loop {
-                let is_other = |pid: &Pid| own_id(*pid).is_some_and(|id| id != main);
-                let daemon = |pid: &Pid| is_other(pid) && command_line(*pid).get(1).is_some_and(|word| word == FACE);
-                if let Some(pid) = children(init).into_iter().find(daemon) {
-                    return pid;
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await
+        let is_other = |pid: &Pid| own_id(*pid).is_some_and(|id| id != main);
+        let daemon = |pid: &Pid| is_other(pid) && command_line(*pid).get(1).is_some_and(|word| word == FACE);
+        found(&format!("a daemon of {}", self.name), async || children(init).into_iter().find(daemon)).await
     }
 
     /// Returns whether the replica still runs.
@@ -203,17 +194,10 @@ impl Replica {
         self.ended.borrow().is_none()
     }
 
-    /// The kernel signals no event for a new child, hence the short pauses.
+    /// The kernel signals no event for a new child.
     async fn child_of(&self, parent: Pid, what: &str, is_it: impl Fn(&[String]) -> bool) -> Pid {
-        within(PATIENCE, &format!("{what} of {}", self.name), async {
-            loop {
-                if let Some(pid) = children(parent).into_iter().find(|pid| is_it(&command_line(*pid))) {
-                    return pid;
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await
+        let child = async || children(parent).into_iter().find(|pid| is_it(&command_line(*pid)));
+        found(&format!("{what} of {}", self.name), child).await
     }
 }
 
@@ -237,24 +221,12 @@ impl Drop for Replica {
 }
 
 /// Ends when dropped.
-pub struct Intruder(Child);
+pub struct Intruder(Kept);
 
 impl Intruder {
     /// Waits until something else has ended it.
     pub async fn ended(mut self) {
-        within(PATIENCE, "the intruder has ended", async {
-            while self.0.try_wait().expect("a child").is_none() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await;
-    }
-}
-
-impl Drop for Intruder {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        until("the intruder has ended", async || self.0.try_wait().expect("a child").is_some()).await;
     }
 }
 

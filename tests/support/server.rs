@@ -18,7 +18,7 @@ use nix::{
 };
 use tenure::apiserver;
 
-use super::api::Api;
+use super::{api::Api, kept::pid};
 
 /// Which API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Server {
             Program::Etcd => Signal::SIGUSR1,
             Program::ApiServer => Signal::SIGUSR2,
         };
-        kill(Pid::from_raw(i32::try_from(script.id()).expect("an id")), request).expect("the script lives");
+        kill(pid(script), request).expect("the script lives");
     }
 
     /// The server's own audit log; only a real one keeps it.
@@ -135,7 +135,7 @@ fn embedded(directory: &Path) -> Runs {
 }
 
 fn real(directory: &Path) -> Runs {
-    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/server"));
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/server"));
     // Without it the server drops `strategy` and `preferredHolder` from every Lease.
     command.arg(directory).arg("--feature-gates=CoordinatedLeaderElection=true");
     let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server's script");

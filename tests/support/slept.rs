@@ -2,8 +2,6 @@
 //!
 //! Elsewhere the two agree, so that nothing shows which of them a deadline or a timer follows.
 
-#![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
-
 use std::{
     io::{Error, ErrorKind, Result},
     os::unix::process::CommandExt as _,
@@ -17,7 +15,7 @@ use tenure::{clock, time::Instant};
 use super::incomplete;
 
 /// How long it has slept.
-pub(crate) const ASLEEP: Duration = Duration::from_secs(100_000);
+pub const ASLEEP: Duration = Duration::from_secs(100_000);
 
 const FLAGS: &[&str] = &["--time", "--boottime=100000"];
 
@@ -26,7 +24,7 @@ const INSIDE: &str = "TENURE_TEST_SLEPT";
 
 /// The arguments by which an `unshare --fork` starts its program on such a machine. None where that is not possible, which is said
 /// loudly; the tests run all the same.
-pub(crate) fn flags() -> &'static [&'static str] {
+pub fn flags() -> &'static [&'static str] {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     let try_it = || {
         let tried = try_it();
@@ -39,12 +37,12 @@ pub(crate) fn flags() -> &'static [&'static str] {
 }
 
 /// A command that starts the program that is its next argument, on such a machine if possible.
-pub(crate) fn command() -> Command {
+pub fn command() -> Command {
     with(flags())
 }
 
 /// Starts this test binary again on such a machine, in place of itself; returns if that is where it is, or if it is not possible.
-pub(crate) fn enter() {
+pub fn enter() {
     if std::env::var_os(INSIDE).is_none() && !flags().is_empty() {
         let binary = std::env::current_exe().expect("the test binary");
         let error = command().arg(binary).args(std::env::args_os().skip(1)).env(INSIDE, "1").exec();

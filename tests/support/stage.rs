@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
     sync::Arc,
     time::Duration,
 };
@@ -16,14 +16,15 @@ use tokio::{
 };
 
 use super::{
-    PATIENCE,
+    Kept, PATIENCE,
     api::{Api, Lease, Verbs},
     audit,
     proxy::Proxy,
     replica::{Launch, Replica, write_kubeconfig},
     server::{Kind, Server},
+    spec::released,
     stalls, within,
-    witness::Witness,
+    witness::{Event, Witness},
     workload::Behaviour,
 };
 
@@ -121,6 +122,15 @@ impl Stage {
         self.prepare(name).await.start()
     }
 
+    /// Starts a replica that takes a released Lease and leads; returns it, and the start of its workload.
+    pub async fn lead(&self, prepared: Prepared) -> (Replica, Event) {
+        self.lease.create(released()).await;
+        let name = prepared.launch.name.clone();
+        let replica = prepared.start();
+        let start = self.witness.start(&name, 0).await;
+        (replica, start)
+    }
+
     /// A proxy without a replica, and the test's own client behind it with the minimal permissions.
     pub async fn client(&self) -> (Proxy, Api) {
         let Prepared { proxy, launch } = self.prepare("client").await;
@@ -186,9 +196,9 @@ impl Stage {
     }
 
     /// A workload not run by tenure, in this term.
-    pub fn bare_workload(&self, name: &str, token: &str, behaviour: &Behaviour) -> Child {
+    pub fn bare_workload(&self, name: &str, token: &str, behaviour: &Behaviour) -> Kept {
         let line = behaviour.command(&self.directory, name);
-        Command::new(&line[0]).args(&line[1..]).env("TENURE_FENCING_TOKEN", token).spawn().expect("a workload")
+        Kept(Command::new(&line[0]).args(&line[1..]).env("TENURE_FENCING_TOKEN", token).spawn().expect("a workload"))
     }
 
     /// The real server's audit log of requests for the Lease.

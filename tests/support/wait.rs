@@ -1,15 +1,14 @@
-//! Waits for what no event announces: polls, with a deadline.
+//! Waits for what no event announces: polls, with a deadline. [`until`] and [`found`] are for tests in a runtime.
 
 use std::time::Duration;
 
-/// Longest wait for anything that a test waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use super::{PATIENCE, within};
 
 /// Polls until `ready` is true.
 ///
 /// # Panics
 /// If it is not true in time, naming what was awaited.
-pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     wait_for(what, || ready().then_some(()));
 }
 
@@ -17,7 +16,7 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 ///
 /// # Panics
 /// If it does not in time, naming what was awaited.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = tenure::clock::boot() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -26,4 +25,28 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         assert!(tenure::clock::boot() < give_up, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Polls until `is_so` is true.
+///
+/// # Panics
+/// If it is not true in time, naming what was awaited.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    found(what, async || is_so().await.then_some(())).await;
+}
+
+/// Polls until `look` finds something.
+///
+/// # Panics
+/// If it does not in time, naming what was awaited.
+pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
 }

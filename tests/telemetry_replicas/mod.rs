@@ -10,27 +10,14 @@ use nix::{
     unistd::mkfifo,
 };
 use serde_json::Value;
+use support::{Case, Prepared, Replica, Stage, cases, found, until};
 use tenure::link::FLUSH;
 
 use crate::collector::{Collector, Manner, Seen, Wire, picture};
-use crate::support::{
-    PATIENCE,
-    case::Case,
-    replica::Replica,
-    server::Kind,
-    stage::{Prepared, Stage},
-    within,
-};
 
-/// Cases on the embedded server only: what is reported does not depend on the server.
-macro_rules! embedded {
-    ($($name:ident),* $(,)?) => {
-        vec![$(Case { name: stringify!($name), on: &[Kind::Embedded], body: |stage| Box::pin($name(stage)) }),*]
-    };
-}
-
+/// On the embedded server only: what is reported does not depend on the server.
 pub(crate) fn all() -> Vec<Case> {
-    embedded![
+    cases![EMBEDDED:
         a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_http,
         a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc,
         a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link,
@@ -88,16 +75,7 @@ fn has(seen: &[Seen], name: &str, to: &str) -> bool {
 
 /// [`Collector::wait`] would block the proxies, which run on this thread.
 async fn wait(collector: &mut Collector, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
-    within(PATIENCE, what, async {
-        loop {
-            let seen = collector.seen();
-            if enough(&seen) {
-                return seen;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await
+    found(what, async || Some(collector.seen()).filter(|seen| enough(seen))).await
 }
 
 async fn handover(stage: Stage, wire: Wire) {
@@ -135,25 +113,17 @@ async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start
 
 async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
     let collector = Collector::start(Wire::Grpc, Manner::Obliging);
-    let (address, kept) = stage.free_address();
-    let one = prepare(&stage, "one", &collector).await.set("http.listen", address.to_string());
-    drop(kept);
-    let one = one.start();
+    let (address, _kept) = stage.free_address();
+    let one = prepare(&stage, "one", &collector).await.set("http.listen", address.to_string()).start();
     stage.witness.start("one", 0).await;
 
-    let leads = || async {
+    let leads = async || {
         let page = stage.page(address, "/metrics").await;
         page.contains("leader_election_master_status{name=\"main\"} 1")
             && page.contains("tenure_request_seconds_count{operation=\"watch\",outcome=\"ok\"}")
     };
-    within(PATIENCE, "the page says that it leads", async {
-        while !leads().await {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    one.signal(Signal::SIGTERM).await;
-    assert_eq!(one.exit().await, 0);
+    until("the page says that it leads", leads).await;
+    assert_eq!(one.stop().await, 0);
 
     let sent = collector.metrics();
     for name in [
@@ -273,8 +243,7 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
         stage.witness.start(&name, 0).await;
         let seen = wait(&mut collector, "a span", |seen| !seen.is_empty()).await;
         assert_eq!(seen[0].headers["authorization"], "Bearer hush");
-        one.signal(Signal::SIGTERM).await;
-        one.exit().await;
+        one.stop().await;
         assert!(!one.lines().iter().any(|line| line.contains("hush")));
     }
 }
@@ -289,8 +258,7 @@ async fn a_collector_that_takes_no_spans_is_told_once_and_not_in_its_words(stage
         let one = prepared.start();
         one.said("transitions are exported as traces").await;
         one.said("does not take spans").await;
-        one.signal(Signal::SIGTERM).await;
-        one.exit().await;
+        one.stop().await;
         let lines = one.lines();
         assert_eq!(lines.iter().find(|line| line.contains("hush")), None);
         let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
@@ -307,8 +275,7 @@ async fn spans_outlast_a_collector_that_is_out_of_service_for_more_than_a_few_tr
         wait(&mut collector, "a transition", |seen| has(seen, &name, "leader")).await;
         one.said("does not take spans").await;
         one.said("takes spans again").await;
-        one.signal(Signal::SIGTERM).await;
-        one.exit().await;
+        one.stop().await;
     }
 }
 
@@ -320,8 +287,7 @@ async fn tls_is_spoken_with_a_collector_that_the_given_authority_vouches_for(sta
         prepared.launch.env.push(("OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(), collector.certificate()));
         let one = prepared.start();
         wait(&mut collector, "spans over TLS", |seen| has(seen, &name, "leader")).await;
-        one.signal(Signal::SIGTERM).await;
-        one.exit().await;
+        one.stop().await;
     }
 }
 
@@ -348,8 +314,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported_and_the_workload_is_told(st
     prepared.launch.env.push(("OTEL_TRACES_SAMPLER".to_owned(), "always_off".to_owned()));
     let one = prepared.start();
     let start = stage.witness.start("one", 0).await;
-    one.signal(Signal::SIGTERM).await;
-    one.exit().await;
+    one.stop().await;
     assert!(start.variable("TRACEPARENT").ends_with("-00"), "{}", start.variable("TRACEPARENT"));
     assert_eq!(collector.seen().len(), 0);
 }
@@ -358,8 +323,7 @@ async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage
     let collector = Collector::start(Wire::Http, Manner::Obliging);
     let one = prepare(&stage, "one", &collector).await.start();
     let start = stage.witness.start("one", 0).await;
-    one.signal(Signal::SIGTERM).await;
-    one.exit().await;
+    one.stop().await;
 
     let lines: Vec<Value> = one.lines().iter().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
     let transitions: Vec<_> = lines.iter().filter(|line| line["role"].is_string()).collect();

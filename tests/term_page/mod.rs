@@ -8,30 +8,22 @@ use std::{
 };
 
 use serde_json::json;
+use support::{
+    Case, Replica, Stage, cases, found, not_run,
+    spec::{CALM, calm, released},
+};
 use tenure::{clock, time::Instant};
 
-use crate::{
-    conformance::spec::{CALM, calm, released},
-    support::{
-        PATIENCE,
-        case::{Case, REAL, cases},
-        incomplete::not_run,
-        replica::Replica,
-        stage::Stage,
-        within,
-    },
-};
+use crate::TENURE;
 
-const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 const PAGE: &str = include_str!("../../docs/term.md");
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         the_examples_say_what_init_knows,
         a_shell_gets_the_token_while_the_lease_is_held,
         a_replica_that_is_cut_off_holds_no_longer_than_h,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 /// The language of a block, the file that it is put into, and how that becomes a program, if it is none yet.
@@ -78,15 +70,7 @@ impl Said {
 
     /// Waits for such a line.
     async fn line(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
-        let found = async {
-            loop {
-                if let Some(line) = self.lines().into_iter().find(|line| is_it(line)) {
-                    return line;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        within(PATIENCE, what, found).await
+        found(what, async || self.lines().into_iter().find(|line| is_it(line))).await
     }
 }
 

@@ -6,26 +6,13 @@ use std::{fs, net::Ipv4Addr, time::Duration};
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{
+    Behaviour, Case, Exchange, Fault, Life, PATIENCE, Prepared, Replica, Request, Stage, Times, Valve, Verbs, cases,
+    spec::{self, released},
+    stalls, timing, within,
+};
 use tenure::{clock, election::publication::TOKEN, time::Instant};
 use tokio::{io::AsyncReadExt as _, net::TcpStream};
-
-use crate::{
-    conformance::spec::{self, released},
-    support::{
-        PATIENCE,
-        api::Verbs,
-        case::{Case, REAL, cases},
-        proxy::{
-            fault::{Fault, Times, Valve},
-            log::{Exchange, Request},
-        },
-        replica::Replica,
-        stage::{Prepared, Stage, timing},
-        stalls, within,
-        witness::Life,
-        workload::Behaviour,
-    },
-};
 
 /// As in deploy/examples/service.yaml.
 const SLICE: &str = "billing-leader";
@@ -33,7 +20,7 @@ const SLICE: &str = "billing-leader";
 const NOT_AS_IT_SHOULD_BE: &str = "the EndpointSlice is not as it should be";
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops,
         clients_of_the_slice_are_answered_by_the_leader_alone,
         the_kind_of_the_slice_picks_the_address,
@@ -45,8 +32,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_server_that_hangs_on_slices_delays_neither_a_renewal_nor_the_release,
         without_an_address_it_does_not_start,
         transitions_are_told_as_events,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 /// The rules of the Role in deploy/examples/service.yaml beside that on its Lease.
@@ -171,8 +157,7 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     let requests = b.proxy.log.count(|e| is_of_slice(&e.request) && e.request.at < stop.at());
     assert_eq!(requests, 0, "a standby asks nothing");
 
-    b.signal(Signal::SIGTERM).await;
-    assert_eq!(b.exit().await, 0);
+    assert_eq!(b.stop().await, 0);
     assert_eq!(addresses(&slice(&stage).await), [""; 0], "and where nobody follows it is gone too");
 }
 
@@ -386,8 +371,7 @@ async fn transitions_are_told_as_events(stage: Stage) {
     stage.witness.start("a", 0).await;
     a.proxy.log.first("an Event", |e| e.request.uri.contains("/events") && e.succeeded()).await;
 
-    a.signal(Signal::SIGTERM).await;
-    assert_eq!(a.exit().await, 0);
+    assert_eq!(a.stop().await, 0);
 
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", stage.namespace);
     let mut events = stage.api.call(Method::GET, &path, None).await.1["items"].take();

@@ -5,19 +5,12 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
+use support::{
+    Case, Exchange, Fault, Passage, Request, Stage, Times, Valve, cases, found,
+    procfs::{children, command_line},
+};
 
 use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, said, wanted};
-use crate::support::{
-    PATIENCE,
-    case::{Case, cases},
-    procfs::{children, command_line},
-    proxy::{
-        fault::{Fault, Passage, Times, Valve},
-        log::{Exchange, Request},
-    },
-    stage::Stage,
-    within,
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -36,16 +29,8 @@ const OTHER: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {na
 
 /// The driver that this `tenure lock` runs.
 pub(super) async fn driver(lock: Pid) -> Pid {
-    within(PATIENCE, "a driver", async {
-        loop {
-            let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "apply" || word == "recover");
-            if let Some(pid) = children(lock).into_iter().find(is_driver) {
-                return pid;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-    })
-    .await
+    let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "apply" || word == "recover");
+    found("a driver", async || children(lock).into_iter().find(is_driver)).await
 }
 
 /// Runs it, and kills its driver at the request of this number, with which the proxy does this; false if it ends before.

@@ -5,21 +5,10 @@ use std::{env, time::Duration};
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{Case, PATIENCE, Replica, Request, Stage, Verbs, cases, found, spec::released, stalls, within};
 use tenure::{clock, time::Instant};
 
-use super::promotions::TENURE;
-use crate::{
-    conformance::spec::released,
-    support::{
-        PATIENCE,
-        api::Verbs,
-        case::{Case, cases},
-        proxy::log::Request,
-        replica::Replica,
-        stage::Stage,
-        stalls, within,
-    },
-};
+use crate::TENURE;
 
 pub(super) fn all() -> Vec<Case> {
     cases![after_each_of_many_failovers_only_the_leaders_pod_is_labelled]
@@ -203,18 +192,10 @@ impl<'a> Set<'a> {
             |request: &Request| ["/pods/", "/secrets/", "/configmaps/"].iter().any(|kind| request.uri.contains(kind));
         let sent =
             |replica: &Replica| replica.proxy.log.since(begin).iter().filter(|exchange| is_of_hook(&exchange.request)).count();
-        within(PATIENCE, "a hook that promotes", async {
-            loop {
-                let mut others = self.replicas.iter().filter(|replica| replica.name != last);
-                if let Some(next) = others.find(|replica| sent(replica) >= requests) {
-                    next.signal(Signal::SIGKILL).await;
-                    next.exit().await;
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        let others = || self.replicas.iter().filter(|replica| replica.name != last);
+        let next = found("a hook that promotes", async || others().find(|replica| sent(replica) >= requests)).await;
+        next.signal(Signal::SIGKILL).await;
+        next.exit().await;
     }
 }
 
@@ -245,13 +226,11 @@ async fn after_each_of_many_failovers_only_the_leaders_pod_is_labelled(stage: St
     );
 
     for replica in set.replicas.iter().filter(|replica| replica.name != leader) {
-        replica.signal(Signal::SIGTERM).await;
-        replica.exit().await;
+        replica.stop().await;
     }
     // Its promotion may have changed everything and not be committed. A stop before that leaves the undo to the next leader.
     set.replica(&leader).said(&format!("token=\"{token}\"")).await;
-    set.replica(&leader).signal(Signal::SIGTERM).await;
-    set.replica(&leader).exit().await;
+    set.replica(&leader).stop().await;
     assert_eq!((set.labelled().await, set.shared().await), (Vec::new(), "none".to_owned()));
     let metadata = |pods: &[Value]| -> Vec<[Value; 3]> {
         let parts = |pod: &Value| ["name", "labels", "annotations"].map(|key| pod["metadata"][key].clone());

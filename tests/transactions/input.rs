@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
+use support::{Case, Stage, cases, until};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -12,12 +13,6 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{EXAMPLE, Shop, is_change, said, wanted};
-use crate::support::{
-    PATIENCE,
-    case::{Case, cases},
-    stage::Stage,
-    within,
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -118,16 +113,11 @@ pub(super) async fn webhook(shop: &Shop<'_>, answer: fn(&Value) -> String) -> St
 
 /// Waits until the API server asks the webhook, which refuses a Deployment of this form.
 pub(super) async fn asks(shop: &Shop<'_>, refused: impl Fn(&mut Value)) {
-    within(PATIENCE, "the webhook is asked", async {
-        loop {
-            let (_, mut deployment) = shop.stage.api.call(Method::GET, &shop.objects[1], None).await;
-            refused(&mut deployment);
-            let path = format!("{}?dryRun=All", shop.objects[1]);
-            if ![200, 409].contains(&shop.stage.api.call(Method::PUT, &path, Some(&deployment)).await.0) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+    let path = format!("{}?dryRun=All", shop.objects[1]);
+    until("the webhook is asked", async || {
+        let (_, mut deployment) = shop.stage.api.call(Method::GET, &shop.objects[1], None).await;
+        refused(&mut deployment);
+        ![200, 409].contains(&shop.stage.api.call(Method::PUT, &path, Some(&deployment)).await.0)
     })
     .await;
 }
@@ -159,12 +149,7 @@ async fn a_conversion_webhook_that_is_down_changes_nothing_within_the_limit(stag
     }});
     stage.api.create(definitions, &definition).await;
     let gates = format!("/apis/{group}/v1/namespaces/{}/gates", stage.namespace);
-    within(PATIENCE, "gates are served", async {
-        while stage.api.call(Method::GET, &gates, None).await.0 != 200 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
     let gate = |version: &str| json!({ "apiVersion": format!("{group}/{version}"), "kind": "Gate", "metadata": { "name": "a" }, "spec": {} });
     stage.api.create(&gates, &gate("v1")).await;
     let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: '3'}\n---\n";

@@ -20,21 +20,12 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
+use support::{Case, Exchange, Fault, Request, Stage, Times, cases, until};
 use tokio::task::spawn_blocking;
 
 use crate::{
     beside::{Desk, Ended},
     collector::{Collector, Manner, Seen, Wire},
-    support::{
-        PATIENCE,
-        case::{Case, REAL, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::{Exchange, Request},
-        },
-        stage::Stage,
-        within,
-    },
 };
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transactions/example.yaml");
@@ -49,9 +40,8 @@ pub(crate) fn all() -> Vec<Case> {
         whoever_may_not_undo_a_deletion_changes_nothing,
         what_was_done_reaches_the_collector_in_the_trace_of_its_term,
     ];
-    let others =
-        [deaths::all(), failovers::all(), input::all(), objects::all(), others::all(), promotions::all()].into_iter().flatten();
-    cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
+    let others = [deaths::all(), failovers::all(), input::all(), objects::all(), others::all(), promotions::all()];
+    cases.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 /// A namespace with the objects of the example, and a desk from which transactions are applied.
@@ -105,15 +95,11 @@ impl<'a> Shop<'a> {
         let secrets = review(json!({ "namespace": namespace, "verb": verb, "resource": "secrets" }));
         // A server that has just started makes this right a little later.
         let ask = review(json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }));
-        within(PATIENCE, "the role is in force", async {
-            for (review, allowed) in [(&secrets, allowed), (&ask, true)] {
-                let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-                while self.stage.api.create(reviews, review).await["status"]["allowed"] != allowed {
-                    tokio::task::yield_now().await;
-                }
-            }
-        })
-        .await;
+        for (review, allowed) in [(&secrets, allowed), (&ask, true)] {
+            let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let is_so = async || self.stage.api.create(reviews, review).await["status"]["allowed"] == allowed;
+            until("the role is in force", is_so).await;
+        }
     }
 
     /// Makes the objects anew, and forgets all transactions.

@@ -2,19 +2,12 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use support::{Case, Fault, Request, Stage, Times, cases};
 
 use super::{
     EXAMPLE, Shop,
     input::{asks, webhook},
     is_change, said, wanted,
-};
-use crate::support::{
-    case::{Case, cases},
-    proxy::{
-        fault::{Fault, Times},
-        log::Request,
-    },
-    stage::Stage,
 };
 
 pub(super) fn all() -> Vec<Case> {

@@ -3,16 +3,9 @@
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{Case, Fault, Request, Stage, Times, Valve, cases, until};
 
 use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, said, wanted};
-use crate::support::{
-    case::{Case, cases},
-    proxy::{
-        fault::{Fault, Times, Valve},
-        log::Request,
-    },
-    stage::Stage,
-};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -189,12 +182,7 @@ async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone
     });
     stage.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
     let doors = format!("/apis/{group}/v1/doors");
-    crate::support::within(crate::support::PATIENCE, "doors are served", async {
-        while stage.api.call(Method::GET, &doors, None).await.0 != 200 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until("doors are served", async || stage.api.call(Method::GET, &doors, None).await.0 == 200).await;
     let door = json!({ "apiVersion": format!("{group}/v1"), "kind": "Door", "metadata": { "name": "front" }, "spec": { "ports": [{ "name": "a", "port": 1 }, { "name": "b", "port": 2 }] } });
     stage.api.create(&doors, &door).await;
     let inner = format!("{}-inner", stage.namespace);

@@ -3,21 +3,12 @@
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use support::{Case, Fault, LEASE, Prepared, Request, Stage, Times, Verbs, cases, found, until};
 
 use crate::{
+    TENURE,
     beside::Desk,
     collector::{Collector, Manner, Seen, Wire},
-    support::{
-        PATIENCE,
-        api::Verbs,
-        case::{Case, cases},
-        proxy::{
-            fault::{Fault, Times},
-            log::Request,
-        },
-        stage::{LEASE, Prepared, Stage},
-        within,
-    },
 };
 
 pub(super) fn all() -> Vec<Case> {
@@ -27,8 +18,6 @@ pub(super) fn all() -> Vec<Case> {
         a_promotion_acts_as_the_account_that_its_file_names,
     ]
 }
-
-pub(super) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Labels the leader's own object, as a pod is labelled, and names the leader in a shared one.
 const PROMOTION: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {target: {apiVersion: v1, kind: ConfigMap, name: \
@@ -66,19 +55,13 @@ async fn create(stage: &Stage, name: &str) -> Value {
 
 /// Waits until `name` alone is labelled, and the shared object names it.
 async fn leads(stage: &Stage, name: &str, other: &str) {
-    within(PATIENCE, &format!("{name} is promoted"), async {
-        loop {
-            let labelled = |object: &Value| object["metadata"]["labels"]["role"] == "leader";
-            let (mine, theirs, shared) = (object(stage, name).await, object(stage, other).await, object(stage, "shared").await);
-            let named = shared["data"]["leader"].as_str().is_some_and(|leader| leader.starts_with(&format!("{name}_")));
-            if labelled(&mine) && !labelled(&theirs) && named {
-                assert_eq!(shared["data"]["literal"], "$(X)");
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    let labelled = |object: &Value| object["metadata"]["labels"]["role"] == "leader";
+    let promoted = async || {
+        let (mine, theirs, shared) = (object(stage, name).await, object(stage, other).await, object(stage, "shared").await);
+        let named = shared["data"]["leader"].as_str().is_some_and(|leader| leader.starts_with(&format!("{name}_")));
+        (labelled(&mine) && !labelled(&theirs) && named).then_some(shared)
+    };
+    assert_eq!(found(&format!("{name} is promoted"), promoted).await["data"]["literal"], "$(X)");
 }
 
 async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop(stage: Stage) {
@@ -96,12 +79,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
         let is_whole = |span: &Seen, whole: &Seen| whole.name == "transition" && span.is_part_of(whole);
         seen.iter().any(|span| span.name == "transaction" && seen.iter().any(|whole| is_whole(span, whole)))
     };
-    within(PATIENCE, "the promotion is a part of its transition", async {
-        while !is_part(&collector.seen()) {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    until("the promotion is a part of its transition", async || is_part(&collector.seen())).await;
     let b = promoted(&stage, "b").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
     b.said("ready").await;
     // As GitOps would: the value is put back, the mark stays.
@@ -119,8 +97,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
     let desk = Desk::of(&stage).await;
     let plan = desk.ends(&["recover", "plan", "--lease", LEASE]).await;
     assert!(plan.code == 1 && plan.out.contains("metadata.labels"), "{plan:?}");
-    b.signal(Signal::SIGTERM).await;
-    b.exit().await;
+    b.stop().await;
     assert_eq!(desk.ends(&["recover", "apply", "--lease", LEASE]).await.code, 0, "nothing is left");
     let mut after = Vec::new();
     for name in ["a", "b", "shared"] {

@@ -11,28 +11,16 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
+use support::{Behaviour, Case, Exchange, LEASE, PATIENCE, Prepared, Replica, Stage, Verbs, cases, within};
 use tenure::{clock, time::Instant};
 
-use crate::{
-    conformance::spec::released,
-    support::{
-        PATIENCE,
-        api::Verbs,
-        case::{Case, REAL, cases},
-        proxy::log::Exchange,
-        replica::Replica,
-        stage::{LEASE, Prepared, Stage},
-        within,
-        workload::Behaviour,
-    },
-};
+use crate::TENURE;
 
-const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 /// Without a witness a killed replica is waited for for about a minute; what takes less than this was given back.
 const SOON: Duration = Duration::from_secs(15);
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         a_killed_replica_is_followed_at_once,
         a_witness_that_waits_keeps_nothing_in_memory_that_only_its_start_needed,
         a_witness_that_is_told_to_end_stays_until_its_replica_is_dead,
@@ -46,8 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_witness_without_access_says_so_and_releases_once_it_has_some,
         a_witness_that_may_not_update_says_so_once_and_releases_once_it_may,
         the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 fn socket(stage: &Stage) -> String {
@@ -75,9 +62,7 @@ async fn start_witness(stage: &Stage, prepared: Prepared) -> Replica {
 
 /// A leader that the witness knows, and a follower that has seen its Lease.
 async fn pair(stage: &Stage) -> (Replica, Replica) {
-    stage.lease.create(released()).await;
-    let me = patient(stage, "me").await.start();
-    stage.witness.start("me", 0).await;
+    let (me, _) = stage.lead(patient(stage, "me").await).await;
     me.said("gives the Lease back if").await;
     let other = patient(stage, "other").await.start();
     other.said("leads").await;
@@ -127,9 +112,7 @@ async fn a_witness_that_waits_keeps_nothing_in_memory_that_only_its_start_needed
 
 async fn a_witness_that_is_told_to_end_stays_until_its_replica_is_dead(stage: Stage) {
     let witness = witness(&stage, "aside").await;
-    stage.lease.create(released()).await;
-    let me = patient(&stage, "me").await.start();
-    stage.witness.start("me", 0).await;
+    let (me, _) = stage.lead(patient(&stage, "me").await).await;
     me.said("gives the Lease back if").await;
 
     witness.signal(Signal::SIGTERM).await;
@@ -336,9 +319,7 @@ async fn a_witness_that_may_not_update_says_so_once_and_releases_once_it_may(sta
 }
 
 async fn the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else(stage: Stage) {
-    stage.lease.create(released()).await;
-    let me = patient(&stage, "me").await.set("lease.witness", json!(null)).start();
-    stage.witness.start("me", 0).await;
+    let (me, _) = stage.lead(patient(&stage, "me").await.set("lease.witness", json!(null))).await;
     let other = patient(&stage, "other").await.set("lease.witness", json!(null)).start();
     other.said("leads").await;
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();

@@ -2,21 +2,18 @@
 
 use std::{fs, time::Duration};
 
-use nix::{sys::signal::Signal, unistd::Pid};
+use nix::unistd::Pid;
+use support::{
+    PATIENCE, Stage, not_run,
+    procfs::{command_line, is_dead},
+    spec::released,
+    within,
+};
 
 use super::{
     Debian,
     change::{Change, Gap, Moment},
     processes, until, with_word,
-};
-use crate::{
-    conformance::spec::released,
-    support::{
-        PATIENCE, incomplete,
-        procfs::{command_line, is_dead},
-        stage::Stage,
-        within,
-    },
 };
 
 /// From one run of a job to the next.
@@ -24,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub(super) async fn a_job_of_crons_is_dead_before_the_next_cron_starts(stage: Stage) {
     if !nix::unistd::geteuid().is_root() {
-        return incomplete::not_run("cron as a workload", "crond starts jobs as their owners, which takes root");
+        return not_run("cron as a workload", "crond starts jobs as their owners, which takes root");
     }
     let Some(debian) = Debian::package("busybox-static") else { return };
     stage.lease.create(released()).await;
@@ -59,7 +56,6 @@ pub(super) async fn a_job_of_crons_is_dead_before_the_next_cron_starts(stage: St
     let gap = Gap { longest: Duration::from_nanos(until.0 - since.0), until };
     debian.tell("cron, hand-over until the next cron", Change::HandOver, since, &gap).await;
     for me in [a, b] {
-        me.signal(Signal::SIGTERM).await;
-        me.exit().await;
+        me.stop().await;
     }
 }

@@ -4,18 +4,16 @@ use std::{fs, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use support::{
+    Stage,
+    procfs::{children, state},
+    spec::released,
+};
 
 use super::{
     Debian,
     change::{Change, Gap, Moment},
     until, with_word,
-};
-use crate::{
-    conformance::spec::released,
-    support::{
-        procfs::{children, state},
-        stage::Stage,
-    },
 };
 
 pub(super) async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {

@@ -11,6 +11,7 @@ use std::{
 
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use support::{Case, LEASE, PATIENCE, Prepared, Stage, cases, not_run, procfs::children, within};
 
 use self::{
     cron::a_job_of_crons_is_dead_before_the_next_cron_starts,
@@ -22,17 +23,7 @@ use self::{
     },
     redis::redis_is_promoted_and_demoted_by_its_hooks,
 };
-use crate::{
-    collector::{Collector, Manner, Wire},
-    support::{
-        PATIENCE,
-        case::{Case, REAL, cases},
-        incomplete,
-        procfs::children,
-        stage::{LEASE, Prepared, Stage},
-        within,
-    },
-};
+use crate::collector::{Collector, Manner, Wire};
 
 mod change;
 mod cron;
@@ -44,15 +35,14 @@ mod redis;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 pub(crate) fn all() -> Vec<Case> {
-    let cases = cases![
+    cases![
         nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over,
         redis_is_promoted_and_demoted_by_its_hooks,
         postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash,
         postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had,
         a_jvm_is_warm_before_it_leads_if_it_is_frozen,
         a_job_of_crons_is_dead_before_the_next_cron_starts,
-    ];
-    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+    ]
 }
 
 /// The environment in which a package's programs run, and what their replicas report of their transitions.
@@ -68,7 +58,7 @@ impl Debian {
         let print = "printf '%s\\n' \"$PATH\" \"$LD_LIBRARY_PATH\"";
         let output = Command::new(format!("{ROOT}/tests/support/debian")).args([name, "sh", "-c", print]).output().expect("bash");
         if !output.status.success() {
-            incomplete::not_run(&format!("{name} as a workload"), String::from_utf8_lossy(&output.stderr).trim());
+            not_run(&format!("{name} as a workload"), String::from_utf8_lossy(&output.stderr).trim());
             return None;
         }
         let text = String::from_utf8(output.stdout).expect("text");

@@ -9,13 +9,13 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use support::{Stage, spec::released};
 
 use super::{
     Debian,
     change::{Change, Client, Moment},
     listens, until,
 };
-use crate::{conformance::spec::released, support::stage::Stage};
 
 pub(super) async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: Stage) {
     let Some(debian) = Debian::package("nginx") else { return };
@@ -58,8 +58,7 @@ pub(super) async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_ove
     assert_eq!(a.exit().await, 0);
     until("the other serves", async || listens(address) && stage.page(address, "/").await.ends_with("first")).await;
     debian.tell("nginx, hand-over with a slow request under way", Change::HandOver, since, &client.end().1).await;
-    b.signal(Signal::SIGTERM).await;
-    assert_eq!(b.exit().await, 0);
+    assert_eq!(b.stop().await, 0);
 }
 
 fn write_page(directory: &Path, address: SocketAddr, text: &str) {

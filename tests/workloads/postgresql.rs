@@ -10,18 +10,16 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
+use support::{
+    Stage,
+    procfs::{command_line, parent},
+    spec::released,
+};
 
 use super::{
     Debian,
     change::{Change, Client, Moment},
     processes, until,
-};
-use crate::{
-    conformance::spec::released,
-    support::{
-        procfs::{command_line, parent},
-        stage::Stage,
-    },
 };
 
 pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(stage: Stage) {
@@ -79,8 +77,7 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
     };
     grows("rows by a").await;
     let since = Moment::now();
-    a.signal(Signal::SIGTERM).await;
-    assert_eq!(a.exit().await, 0);
+    assert_eq!(a.stop().await, 0);
     b.said("leading").await;
     grows("rows by b").await;
     let (mut rows, gap) = client.end();
@@ -104,8 +101,7 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
     let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
     let lost: Vec<_> = rows.difference(&kept).collect();
     assert!(lost.is_empty(), "committed, and gone: {lost:?}");
-    c.signal(Signal::SIGTERM).await;
-    assert_eq!(c.exit().await, 0);
+    assert_eq!(c.stop().await, 0);
 }
 
 pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had(stage: Stage) {
@@ -209,7 +205,6 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
     let lost: Vec<_> = rows.difference(&kept).collect();
     assert!(lost.is_empty(), "committed, and gone: {lost:?}");
     for me in [again, a] {
-        me.signal(Signal::SIGTERM).await;
-        me.exit().await;
+        me.stop().await;
     }
 }

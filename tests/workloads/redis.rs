@@ -7,14 +7,13 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::signal::Signal;
+use support::{Stage, spec::released};
 
 use super::{
     Debian,
     change::{Change, Client, Moment},
     until,
 };
-use crate::{conformance::spec::released, support::stage::Stage};
 
 pub(super) async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     let Some(debian) = Debian::package("redis-server") else { return };
@@ -57,8 +56,7 @@ pub(super) async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     debian.tell(&what, Change::HandOver, since, &gap).await;
     assert_eq!(redis(two, "EXISTS safe"), ":1", "what a replica had acknowledged is there");
     for me in [a, b] {
-        me.signal(Signal::SIGTERM).await;
-        assert_eq!(me.exit().await, 0);
+        assert_eq!(me.stop().await, 0);
     }
 }
 

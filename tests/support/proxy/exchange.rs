@@ -24,16 +24,16 @@ type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Answers every request of one client.
 #[derive(Clone)]
-pub struct Service {
-    pub upstream: Client,
-    pub rules: Arc<Rules>,
-    pub log: Arc<Log>,
+pub(super) struct Service {
+    pub(super) upstream: Client,
+    pub(super) rules: Arc<Rules>,
+    pub(super) log: Arc<Log>,
 }
 
 impl Service {
     /// # Errors
     /// What ends the client's connection without an answer.
-    pub async fn answer(self, request: hyper::Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    pub(super) async fn answer(self, request: hyper::Request<Incoming>) -> Result<Response<Body>, BoxError> {
         let (head, body) = request.into_parts();
         let bytes = body.collect().await?.to_bytes();
         let request = noted(&head, &bytes);

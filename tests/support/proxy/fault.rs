@@ -190,7 +190,7 @@ pub enum Times {
 
 /// The rules of one proxy.
 #[derive(Default)]
-pub struct Rules {
+pub(super) struct Rules {
     rules: Mutex<Vec<Rule>>,
 }
 
@@ -201,16 +201,16 @@ struct Rule {
 }
 
 impl Rules {
-    pub fn add(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
+    pub(super) fn add(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
         self.rules.lock().expect("no panic inside").push(Rule { when: Box::new(when), times, fault });
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.rules.lock().expect("no panic inside").clear();
     }
 
     /// The fault for this request; uses it up once.
-    pub fn take(&self, request: &Request) -> Fault {
+    pub(super) fn take(&self, request: &Request) -> Fault {
         let mut rules = self.rules.lock().expect("no panic inside");
         let rule = rules.iter_mut().rev().find(|rule| rule.times != Times::Only(0) && (rule.when)(request));
         let Some(rule) = rule else { return Fault::default() };

@@ -25,7 +25,7 @@ pub enum Flow {
 
 /// The state of all connections of one client.
 #[derive(Default)]
-pub struct Gate {
+pub(super) struct Gate {
     inner: Mutex<Inner>,
     connections: watch::Sender<u64>,
 }
@@ -47,27 +47,27 @@ enum Direction {
 }
 
 impl Gate {
-    pub fn requests(&self, flow: Flow) {
+    pub(super) fn requests(&self, flow: Flow) {
         self.change(|inner| inner.requests_held = flow == Flow::Held);
     }
 
-    pub fn replies(&self, flow: Flow) {
+    pub(super) fn replies(&self, flow: Flow) {
         self.change(|inner| inner.replies_held = flow == Flow::Held);
     }
 
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         self.change(|inner| inner.era += 1);
     }
 
-    pub fn break_tls(&self, broken: bool) {
+    pub(super) fn break_tls(&self, broken: bool) {
         self.change(|inner| inner.tls_broken = broken);
     }
 
-    pub fn connections(&self) -> u64 {
+    pub(super) fn connections(&self) -> u64 {
         *self.connections.borrow()
     }
 
-    pub async fn connected(&self, count: u64) {
+    pub(super) async fn connected(&self, count: u64) {
         drop(self.connections.subscribe().wait_for(|connections| *connections >= count).await);
     }
 
@@ -82,7 +82,7 @@ impl Gate {
 }
 
 /// A connection behind the gate.
-pub struct Gated<S> {
+pub(super) struct Gated<S> {
     stream: S,
     gate: Arc<Gate>,
     id: u64,
@@ -90,7 +90,7 @@ pub struct Gated<S> {
 }
 
 impl Gated<TcpStream> {
-    pub fn new(stream: TcpStream, gate: Arc<Gate>) -> Self {
+    pub(super) fn new(stream: TcpStream, gate: Arc<Gate>) -> Self {
         stream.set_nodelay(true).expect("a TCP socket");
         gate.connections.send_modify(|connections| *connections += 1);
         let (id, era) = (gate.connections(), gate.inner.lock().expect("no panic inside").era);
@@ -98,7 +98,7 @@ impl Gated<TcpStream> {
     }
 
     /// Returns whether new connections are answered without TLS.
-    pub fn is_tls_broken(&self) -> bool {
+    pub(super) fn is_tls_broken(&self) -> bool {
         self.gate.inner.lock().expect("no panic inside").tls_broken
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure::{election::writes::NOBODY, time::Instant};
 use tokio::sync::watch;
 
-use crate::support::{PATIENCE, within};
+use super::{PATIENCE, within};
 
 /// The kind of a request, by what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,14 +26,17 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{PATIENCE, api, within};
 
-pub mod exchange;
-pub mod fault;
-pub mod flow;
-pub mod log;
+mod exchange;
+mod fault;
+mod flow;
+mod log;
 
-use fault::{Fault, Rules, Times};
-use flow::{Flow, Gate, Gated};
-use log::{Log, Request};
+pub use fault::{Canned, Fault, Passage, Reply, Times, Valve};
+pub use flow::Flow;
+pub use log::{Answer, Exchange, Log, Request, Verb};
+
+use fault::Rules;
+use flow::{Gate, Gated};
 
 /// The proxy of one client.
 pub struct Proxy {

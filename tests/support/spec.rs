@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
+use super::{Exchange, Prepared, timing};
 use serde_json::{Value, json};
 use tenure::{clock, election::writes::NOBODY, time::Instant};
-
-use crate::support::{
-    proxy::log::Exchange,
-    stage::{Prepared, timing},
-};
 
 /// The wall clock plus this many seconds, as the API writes times.
 pub fn time(seconds: i64) -> String {

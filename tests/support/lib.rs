@@ -5,35 +5,64 @@
 //! - [`proxy`] stands between one client and the server, records every request and injects the faults.
 //! - [`replica`] runs tenure as PID 1 of its own PID namespace.
 //! - [`workload`] is the program that it runs; [`witness`] receives its messages and proves when it was alive.
+//! - [`spec`] has what tests put into a Lease, and what must hold of what tenure writes.
 //! - [`stage`] puts them together for one case; [`case`] runs each case on its servers.
 //! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
 //! - [`fresh`] makes no difference of how the test binary was started.
 //! - [`incomplete`] is for what cannot be checked here.
-//! - `client_go` is a peer without clock and IO: only the simulation and the model use it, each including its file.
-//! - `wait`, `lines`, `scratch` and `slept` are for tests without a runtime, which include them likewise, and [`procfs`].
+//! - [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`] and [`procfs`] are for tests without a runtime.
+//! - [`kept`] is a child process that ends with the test.
+//! - [`namespace`] is for tests that run kubectl and Helm; [`fences`] reads the commands of a page of the documentation.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is checked by
 //! watching for a while.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 pub mod api;
 pub mod audit;
 pub mod case;
+pub mod denied;
 pub mod fences;
 pub mod fresh;
 pub mod incomplete;
+pub mod kept;
+pub mod lines;
+pub mod namespace;
 pub mod procfs;
 pub mod programs;
 pub mod proxy;
 pub mod replica;
+pub mod scratch;
 pub mod server;
+pub mod slept;
+pub mod spec;
 pub mod stage;
 pub mod stalls;
+pub mod wait;
 pub mod witness;
 pub mod workload;
+
+pub use api::{Api, Lease, Verbs};
+pub use case::{BOTH, Case, REAL};
+pub use denied::denied;
+pub use incomplete::not_run;
+pub use kept::Kept;
+pub use lines::Lines;
+pub use namespace::{Ended, Namespace};
+pub use proxy::{Answer, Canned, Exchange, Fault, Flow, Log, Passage, Proxy, Reply, Request, Times, Valve, Verb};
+pub use replica::{Launch, Replica};
+pub use scratch::{Scratch, open_for_reader};
+pub use server::{Kind, Program, Server};
+pub use stage::{LEASE, Prepared, Stage, timing};
+pub use wait::{found, until, wait_for, wait_until};
+pub use witness::{Event, Life, Process, Witness};
+pub use workload::Behaviour;
+
+/// The program under test. Cargo tells its path to the package's own tests only, so a test that starts replicas sets it first.
+pub static TENURE: OnceLock<&str> = OnceLock::new();
 
 /// Longest wait for an event without its own deadline: many times as long as it takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -9,16 +9,18 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, programs, stage::Stage};
+use super::{PATIENCE, programs, stage::Stage};
 
 /// A new namespace on the API server, under Pod Security `restricted`.
-pub(crate) struct Namespace {
-    pub(crate) name: String,
+pub struct Namespace {
+    /// Its name.
+    pub name: String,
     kubeconfig: PathBuf,
 }
 
 impl Namespace {
-    pub(crate) fn restricted(stage: &Stage) -> Self {
+    /// A new one, of the server of this stage.
+    pub fn restricted(stage: &Stage) -> Self {
         let namespace = Self { name: format!("deploy-{:08x}", fastrand::u32(..)), kubeconfig: stage.kubeconfig().to_owned() };
         let levels = ["enforce", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("restricted")));
         let labels: Value = levels.into_iter().collect();
@@ -27,12 +29,13 @@ impl Namespace {
         namespace
     }
 
-    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Output {
+    /// Runs kubectl in it.
+    pub fn kubectl(&self, arguments: &[&str]) -> Output {
         self.command("kubectl", arguments).output().expect("kubectl starts")
     }
 
     /// kubectl with this object on its standard input.
-    pub(crate) fn feed(&self, arguments: &[&str], object: &impl ToString) -> Output {
+    pub fn feed(&self, arguments: &[&str], object: &impl ToString) -> Output {
         let mut command = self.command("kubectl", arguments);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
@@ -40,16 +43,18 @@ impl Namespace {
         child.wait_with_output().unwrap()
     }
 
-    pub(crate) fn create(&self, object: &Value) -> Output {
+    /// Creates an object.
+    pub fn create(&self, object: &Value) -> Output {
         self.feed(&["create", "-f", "-"], object)
     }
 
-    pub(crate) fn get(&self, object: &str) -> Value {
+    /// An object of it.
+    pub fn get(&self, object: &str) -> Value {
         serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
     }
 
     /// Pods of this template are admitted, and would not be with more privileges.
-    pub(crate) fn admits(&self, template: &Value) {
+    pub fn admits(&self, template: &Value) {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
         pod["metadata"]["generateName"] = json!("tenure-");
         self.create(&pod).success();
@@ -59,7 +64,7 @@ impl Namespace {
     }
 
     /// A ServiceAccount of deploy/, once it may do this to this Lease.
-    pub(crate) fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
+    pub fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
         let account = Account { namespace: self, name };
         // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
         let deadline = tenure::clock::boot() + PATIENCE;
@@ -70,7 +75,7 @@ impl Namespace {
     }
 
     /// kubectl or helm in this namespace.
-    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(programs::path(program));
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
         command
@@ -78,14 +83,14 @@ impl Namespace {
 }
 
 /// A ServiceAccount of deploy/.
-pub(crate) struct Account<'a> {
+pub struct Account<'a> {
     namespace: &'a Namespace,
     name: &'static str,
 }
 
 impl Account<'_> {
     /// Returns whether the account is permitted this; none if it may not even ask.
-    pub(crate) fn may(&self, verb: &str, object: &str) -> Option<bool> {
+    pub fn may(&self, verb: &str, object: &str) -> Option<bool> {
         let account = format!("--as=system:serviceaccount:{}:{}", self.namespace.name, self.name);
         let output = self.namespace.kubectl(&["auth", "can-i", verb, object, &account]);
         // The reason may follow a "no".
@@ -97,12 +102,12 @@ impl Account<'_> {
     }
 
     /// A kubeconfig with a token of its own.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
+    pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig_with(&[])
     }
 
     /// The same with these flags of `kubectl create token`.
-    pub(crate) fn kubeconfig_with(&self, flags: &[&str]) -> PathBuf {
+    pub fn kubeconfig_with(&self, flags: &[&str]) -> PathBuf {
         let token = self.namespace.kubectl(&[&["create", "token", self.name], flags].concat()).success().stdout;
         let text = fs::read_to_string(&self.namespace.kubeconfig).unwrap();
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
@@ -115,8 +120,14 @@ impl Account<'_> {
 }
 
 /// How a command is expected to end.
-pub(crate) trait Ended {
+pub trait Ended {
+    /// # Panics
+    /// If it failed.
     fn success(self) -> Output;
+    /// What it complained of.
+    ///
+    /// # Panics
+    /// If it succeeded.
     fn failure(self) -> String;
 }
 
