@@ -6,7 +6,7 @@ use jiff::{SignedDuration, fmt::friendly};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserializer, Serialize, Serializer};
 
-use super::scalars::{maybe_text, text};
+use super::scalars::{Text, text};
 
 static PRINTER: friendly::SpanPrinter = friendly::SpanPrinter::new().spacing(friendly::Spacing::None);
 
@@ -22,16 +22,26 @@ pub(crate) fn parse(written: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| refused())
 }
 
+impl Text for Duration {
+    fn read(written: &str) -> Result<Self, String> {
+        parse(written)
+    }
+
+    fn written(&self) -> String {
+        format(*self)
+    }
+}
+
 /// A duration in a field, and in the schema.
 pub(super) struct Span;
 
 impl Span {
     pub(super) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format(*span))
+        span.written().serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        text(deserializer, parse)
+        text(deserializer)
     }
 }
 
@@ -43,18 +53,5 @@ impl JsonSchema for Span {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         // No bare number, and nothing negative.
         json_schema!({ "type": "string", "pattern": "^[^-].*[A-Za-z:]", "examples": ["15s", "1m30s", "200ms"] })
-    }
-}
-
-/// A duration that may be absent.
-pub(super) struct MaybeSpan;
-
-impl MaybeSpan {
-    pub(super) fn serialize<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        span.map(format).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        maybe_text(deserializer, parse)
     }
 }

@@ -10,11 +10,7 @@ use http::Request;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    WorkloadConfig,
-    duration::{MaybeSpan, Span},
-    scalars::Address,
-};
+use super::{WorkloadConfig, duration::Span, scalars::Maybe};
 use crate::words::worded;
 
 /// A question to a running workload. Nothing is asked unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
@@ -91,7 +87,7 @@ pub struct HttpProbe {
     /// The protocol.
     pub scheme: Scheme,
     /// The IP address that the workload listens on. A name is not allowed, so that no name server is asked. null: 127.0.0.1.
-    #[serde(with = "Address")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
     /// Headers of the request.
@@ -143,7 +139,7 @@ pub struct TcpProbe {
     /// The port that the workload listens on. 0: none.
     pub port: u16,
     /// The IP address that the workload listens on. null: 127.0.0.1.
-    #[serde(with = "Address")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
 }
@@ -155,7 +151,7 @@ pub struct FileProbe {
     /// The path of the file.
     pub path: String,
     /// The age that the file may have since it was last written. null: any.
-    #[serde(with = "MaybeSpan")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<String>")]
     pub max_age: Option<Duration>,
 }

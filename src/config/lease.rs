@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    duration::{MaybeSpan, Span},
-    scalars::Drift,
+    duration::Span,
+    scalars::{Drift, Maybe},
 };
 use crate::slot::Slot;
 
@@ -60,7 +60,7 @@ pub struct LeaseConfig {
     /// How long a ready standby waits before it asks a leader of a lower priority to hand over: for so long the standby has been
     /// ready, and the leader has led. At least 1s. null: a leader keeps its Lease. It needs `lease.prefer`, or a
     /// `lease.priority` on each replica, also where that is 0.
-    #[serde(with = "MaybeSpan")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<Span>")]
     pub preempt: Option<Duration>,
     /// true shows each standby on the Lease, with its health and version, for `tenure status`. A standby writes when it begins,
@@ -75,7 +75,7 @@ pub struct LeaseConfig {
     /// How long a replica waits before it acquires a Lease that no holder released: one that is absent, or was cleared by hand.
     /// Its leader may still run. A healthy one stops within renewPeriod, lossGrace and killMargin. Whole seconds; null: the
     /// longest duration known; 0s: an unguarded start, beside which any leader may still run.
-    #[serde(with = "MaybeSpan")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<Span>")]
     pub creation_wait: Option<Duration>,
     /// Decides whether a Lease counts as released once a holder that is not tenure has emptied it.

@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use scalars::Listen;
+use scalars::Maybe;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,7 @@ pub struct Config {
 pub struct Http {
     /// The address and port for /livez, /readyz, /leader, /metrics and /status, such as 0.0.0.0:8080. /leader is 200 once the
     /// leader may run, and /readyz is 200 on standbys too. null: none.
-    #[serde(with = "Listen")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
     /// When /readyz is 200.

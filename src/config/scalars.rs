@@ -1,6 +1,7 @@
 //! Values that are written as text in their own form: a percentage, a signal, an address.
 
 use std::{
+    borrow::Cow,
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
@@ -24,22 +25,6 @@ impl Default for Drift {
 /// A signal by its number. It is written by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(pub i32);
-
-impl Drift {
-    /// Reads `1%` or `0.05%`.
-    fn parse(written: &str) -> Result<Self, String> {
-        let refused = || format!("{written:?} is not a percentage: write one with at most four decimals, such as 1% or 0.5%");
-        let number = written.strip_suffix('%').ok_or_else(refused)?.trim();
-        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if !digits(whole) || !digits(decimals) || decimals.len() > 4 {
-            return Err(refused());
-        }
-        let decimals: u32 = format!("{decimals:0<4}").parse().map_err(|_| refused())?;
-        let whole: u32 = whole.parse().map_err(|_| refused())?;
-        whole.checked_mul(PERCENT).and_then(|whole| whole.checked_add(decimals)).map(Self).ok_or_else(refused)
-    }
-}
 
 impl Signal {
     /// SIGRTMIN and SIGRTMAX of glibc, which most programs use. SIGRTMIN of musl, which is in the static binary, is one higher.
@@ -106,7 +91,54 @@ fn real_time(name: &str) -> Option<Signal> {
     Signal::REAL_TIME.contains(&number).then_some(Signal(number))
 }
 
-/// The form that is read: `1%` or `0.05%`.
+/// A value that is written as text.
+pub(super) trait Text: Sized {
+    /// Reads it. The error is more precise than that of the type.
+    fn read(written: &str) -> Result<Self, String>;
+    /// Writes it in the form that is read.
+    fn written(&self) -> String;
+}
+
+/// Puts these types into a configuration by their text.
+macro_rules! serialized_as_text {
+    ($($type:ty),+) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.written().serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                super::scalars::text(deserializer)
+            }
+        }
+    )+};
+}
+pub(super) use serialized_as_text;
+
+serialized_as_text!(Drift, Signal);
+
+impl Text for Drift {
+    /// Reads `1%` or `0.05%`.
+    fn read(written: &str) -> Result<Self, String> {
+        let refused = || format!("{written:?} is not a percentage: write one with at most four decimals, such as 1% or 0.5%");
+        let number = written.strip_suffix('%').ok_or_else(refused)?.trim();
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || decimals.len() > 4 {
+            return Err(refused());
+        }
+        let decimals: u32 = format!("{decimals:0<4}").parse().map_err(|_| refused())?;
+        let whole: u32 = whole.parse().map_err(|_| refused())?;
+        whole.checked_mul(PERCENT).and_then(|whole| whole.checked_add(decimals)).map(Self).ok_or_else(refused)
+    }
+
+    fn written(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl Display for Drift {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.0 / PERCENT, self.0 % PERCENT) {
@@ -116,20 +148,8 @@ impl Display for Drift {
     }
 }
 
-impl Serialize for Drift {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Drift {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, Self::parse)
-    }
-}
-
 impl JsonSchema for Drift {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "Drift".into()
     }
 
@@ -138,20 +158,18 @@ impl JsonSchema for Drift {
     }
 }
 
-impl Serialize for Signal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.name())
+impl Text for Signal {
+    fn read(written: &str) -> Result<Self, String> {
+        Self::parse(written)
     }
-}
 
-impl<'de> Deserialize<'de> for Signal {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, Self::parse)
+    fn written(&self) -> String {
+        self.name()
     }
 }
 
 impl JsonSchema for Signal {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "Signal".into()
     }
 
@@ -160,52 +178,43 @@ impl JsonSchema for Signal {
     }
 }
 
-/// An address and a port to listen on, or none.
-pub(super) struct Listen;
-
-impl Listen {
-    pub(super) fn serialize<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
-        address.map(|address| address.to_string()).serialize(serializer)
+impl Text for SocketAddr {
+    fn read(written: &str) -> Result<Self, String> {
+        let refused = |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
+        written.parse().map_err(refused)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-        maybe_text(deserializer, |written| {
-            let refused =
-                |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
-            written.parse().map_err(refused)
-        })
+    fn written(&self) -> String {
+        self.to_string()
     }
 }
 
-/// An address to connect to, or none.
-pub(super) struct Address;
-
-impl Address {
-    pub(super) fn serialize<S: Serializer>(address: &Option<IpAddr>, serializer: S) -> Result<S::Ok, S::Error> {
-        address.map(|address| address.to_string()).serialize(serializer)
+impl Text for IpAddr {
+    fn read(written: &str) -> Result<Self, String> {
+        written.parse().map_err(|_| format!("{written:?} is not an IP address: write one such as 127.0.0.1, not a name"))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
-        maybe_text(deserializer, |written| {
-            written.parse().map_err(|_| format!("{written:?} is not an IP address: write one such as 127.0.0.1, not a name"))
-        })
+    fn written(&self) -> String {
+        self.to_string()
     }
 }
 
-/// Reads a text by `parse`, whose error is more precise than that of the type.
-pub(super) fn text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, D::Error> {
-    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+/// Reads a text.
+pub(super) fn text<'de, D: Deserializer<'de>, T: Text>(deserializer: D) -> Result<T, D::Error> {
+    T::read(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// The same where it may be null.
-pub(super) fn maybe_text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<Option<T>, D::Error> {
-    Option::<String>::deserialize(deserializer)?.map(|written| parse(&written)).transpose().map_err(D::Error::custom)
+/// A text or nothing, in a field.
+pub(super) struct Maybe;
+
+impl Maybe {
+    pub(super) fn serialize<S: Serializer>(value: &Option<impl Text>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(Text::written).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: Text>(deserializer: D) -> Result<Option<T>, D::Error> {
+        Option::<String>::deserialize(deserializer)?.map(|written| T::read(&written)).transpose().map_err(D::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -215,17 +224,17 @@ mod tests {
     #[test]
     fn a_drift_is_a_percentage_of_up_to_four_decimals() {
         for (written, parts) in [("1%", 10_000), ("0.5%", 5_000), ("0.0001%", 1), ("12.34 %", 123_400), ("0%", 0)] {
-            assert_eq!(Drift::parse(written), Ok(Drift(parts)), "{written}");
+            assert_eq!(Drift::read(written), Ok(Drift(parts)), "{written}");
         }
         for written in ["1", "", "%", ".5%", "1.%", "-1%", "1.00001%", "1e2%", "99999999%", "+1%"] {
-            assert!(Drift::parse(written).is_err(), "{written}");
+            assert!(Drift::read(written).is_err(), "{written}");
         }
     }
 
     #[test]
     fn a_drift_is_written_as_it_is_read() {
         for parts in [0, 1, 100, 5_000, 10_000, 123_456] {
-            assert_eq!(Drift::parse(&Drift(parts).to_string()), Ok(Drift(parts)));
+            assert_eq!(Drift::read(&Drift(parts).to_string()), Ok(Drift(parts)));
         }
     }
 

@@ -15,7 +15,7 @@ use jiff::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::scalars::text;
+use super::scalars::{Text, serialized_as_text};
 
 /// No two fires are closer together.
 const MINUTE: i64 = 60_000_000;
@@ -81,8 +81,45 @@ impl Schedule {
 }
 
 impl Cron {
+    /// Returns the next time like that, of clocks that are never changed.
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        Some(self.crontab.find_next(MakeTimestamp(after)).ok()?.timestamp())
+    }
+
+    /// Returns the shortest time between two fires, in microseconds.
+    pub(crate) fn shortest(&self) -> i64 {
+        let end = START + SignedDuration::from_hours(4 * 366 * 24);
+        let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
+        let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();
+        fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
+    }
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(TimeZone::UTC)
+    }
+}
+
+impl Debug for Cron {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cron {}
+
+serialized_as_text!(Cron, Zone);
+
+impl Text for Cron {
     /// Reads the fields. Each must fire within four years.
-    fn parse(written: &str) -> Result<Self, String> {
+    fn read(written: &str) -> Result<Self, String> {
         let refused = |why: &str| Err(format!("{written:?} is not a schedule: {why}"));
         let five = "write five fields, such as \"0 2 * * *\": minute, hour, day of month, month, day of week";
         let fields: Vec<_> = written.split_whitespace().collect();
@@ -110,68 +147,19 @@ impl Cron {
         }
     }
 
-    /// Returns the next time like that, of clocks that are never changed.
-    fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        Some(self.crontab.find_next(MakeTimestamp(after)).ok()?.timestamp())
-    }
-
-    /// Returns the shortest time between two fires, in microseconds.
-    pub(crate) fn shortest(&self) -> i64 {
-        let end = START + SignedDuration::from_hours(4 * 366 * 24);
-        let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
-        let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();
-        fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
+    fn written(&self) -> String {
+        self.text.clone()
     }
 }
 
-impl Zone {
-    fn parse(written: &str) -> Result<Self, String> {
+impl Text for Zone {
+    fn read(written: &str) -> Result<Self, String> {
         let unknown = |_| format!("{written:?} is not a time zone: write a name of the tz database, such as Europe/Berlin");
         TimeZoneDatabase::bundled().get(written).map(Self).map_err(unknown)
     }
-}
 
-impl Default for Zone {
-    fn default() -> Self {
-        Self(TimeZone::UTC)
-    }
-}
-
-impl Debug for Cron {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl PartialEq for Cron {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Cron {}
-
-impl Serialize for Cron {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
-impl<'de> Deserialize<'de> for Cron {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, Self::parse)
-    }
-}
-
-impl Serialize for Zone {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.iana_name().unwrap_or_default())
-    }
-}
-
-impl<'de> Deserialize<'de> for Zone {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, Self::parse)
+    fn written(&self) -> String {
+        self.0.iana_name().unwrap_or_default().into()
     }
 }
 
@@ -184,7 +172,7 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     fn schedule(cron: &str, zone: &str) -> Schedule {
-        Schedule { cron: Cron::parse(cron).unwrap(), zone: Zone::parse(zone).unwrap() }
+        Schedule { cron: Cron::read(cron).unwrap(), zone: Zone::read(zone).unwrap() }
     }
 
     fn micros(time: &str) -> i64 {

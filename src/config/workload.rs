@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Candidate, Probe,
-    duration::{MaybeSpan, Span},
-    scalars::Signal,
+    duration::Span,
+    scalars::{Maybe, Signal},
 };
 
 /// The wrapped process.
@@ -29,7 +29,7 @@ pub struct WorkloadConfig {
     pub liveness: Probe,
     /// The time in which a leader has to get ready after its start or promotion. If it does not, it hands over (reason
     /// not-ready). EXTEND_TIMEOUT_USEC on NOTIFY_SOCKET gives it longer. null: no limit.
-    #[serde(with = "MaybeSpan")]
+    #[serde(with = "Maybe")]
     #[schemars(with = "Option<String>")]
     pub start_timeout: Option<Duration>,
     /// Which standbys campaign, with `runs: always` or `frozen`.
