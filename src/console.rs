@@ -12,18 +12,18 @@ pub(crate) fn answer(text: &str, code: u8) -> u8 {
     printed(say(text), code)
 }
 
-/// Prints to standard output.
+/// Prints to standard output. A reader that went away is no error.
 pub(crate) fn say(text: &str) -> io::Result<()> {
     heard(tell(text))
 }
 
-/// The same for who ends when the reader went away.
+/// Prints to standard output. A reader that went away is an error.
 pub(crate) fn tell(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// A reader that went away is not an error.
+/// Turns the error of a reader that went away into a success.
 pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
     outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
@@ -41,5 +41,5 @@ pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
 
 /// Prints a message of tenure's own to standard error.
 pub(crate) fn complain(text: &str) {
-    drop(writeln!(io::stderr(), "tenure: {text}"));
+    let _ = writeln!(io::stderr(), "tenure: {text}");
 }

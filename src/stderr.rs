@@ -68,7 +68,7 @@ pub fn write_termination_message(words: &str) {
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(mut file) = options.open(TERMINATION_LOG) {
-        drop(file.write_all(words.as_bytes()));
+        let _ = file.write_all(words.as_bytes());
     }
 }
 

@@ -67,6 +67,6 @@ impl Requirement {
             _ => key.replace('/', "~1"),
         };
         let requirement = Self { pointer: format!("{place}{pointer}"), value: value.map(str::to_owned), equal };
-        Some(requirement).filter(|_| !key.is_empty() && is_plain(key) && value.is_none_or(is_plain))
+        (!key.is_empty() && is_plain(key) && value.is_none_or(is_plain)).then_some(requirement)
     }
 }

@@ -140,9 +140,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.lifeline.take());
+        self.lifeline = None;
         if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+            let _ = thread.join();
         }
     }
 }
@@ -153,7 +153,9 @@ async fn accept(listener: StdListener, acceptor: TlsAcceptor, shared: Arc<Shared
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(serve(stream, acceptor.clone(), Arc::clone(&shared)))),
+                Ok((stream, _)) => {
+                    connections.spawn(serve(stream, acceptor.clone(), Arc::clone(&shared)));
+                }
                 Err(_) => sleep(PAUSE).await,
             },
             Some(_) = connections.join_next() => {}
@@ -162,10 +164,10 @@ async fn accept(listener: StdListener, acceptor: TlsAcceptor, shared: Arc<Shared
 }
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
-    drop(stream.set_nodelay(true));
+    let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = service_fn(|request| answer(Arc::clone(&shared), request));
-    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// All of an answer at once, or a watch.
@@ -185,7 +187,7 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
         Answer::Json(code, document) => whole(code, &document),
         Answer::Watch(feed, timeout) => {
             let (lines, events) = Channel::new(LINES);
-            drop(tokio::spawn(send(shared, feed, Instant::now() + timeout, lines)));
+            tokio::spawn(send(shared, feed, Instant::now() + timeout, lines));
             respond(200, Either::Right(events))
         }
     })

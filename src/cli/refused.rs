@@ -44,7 +44,7 @@ impl Refused {
     pub fn report(&self) -> u8 {
         let outcome = self.error.print();
         if let Some(tip) = self.tip() {
-            drop(writeln!(io::stderr(), "\n  tip: {tip}"));
+            let _ = writeln!(io::stderr(), "\n  tip: {tip}");
         }
         if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }

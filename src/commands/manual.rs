@@ -1,12 +1,10 @@
 //! `tenure completions` and `tenure man`: what a release has as files, from the binary itself.
 
-use std::io::{self, Write as _};
-
 use clap_complete::Shell;
 
 use crate::{
     cli::manual,
-    console::{complain, heard, printed},
+    console::{answer, complain, printed},
     exit,
 };
 
@@ -25,7 +23,6 @@ pub(super) fn page(command: &[String]) -> u8 {
     manual::page(face).map_or_else(|error| printed(Err(error), 0), |text| print(&text))
 }
 
-fn print(bytes: &[u8]) -> u8 {
-    let mut out = io::stdout();
-    printed(heard(out.write_all(bytes).and_then(|()| out.flush())), 0)
+fn print(text: &[u8]) -> u8 {
+    answer(&String::from_utf8_lossy(text), 0)
 }

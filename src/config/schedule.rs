@@ -50,7 +50,10 @@ impl Schedule {
     /// Returns the first fire after this time. None if there is none in four years.
     #[must_use]
     pub fn next(&self, after: i64) -> Option<i64> {
-        let mut after = Timestamp::from_microsecond(after).ok().filter(|_| RANGE.contains(&after))?;
+        if !RANGE.contains(&after) {
+            return None;
+        }
+        let mut after = Timestamp::from_microsecond(after).ok()?;
         let (mut since, mut offset) = (after, self.zone.0.to_offset(after));
         loop {
             let shift = SignedDuration::from_secs(offset.seconds().into());

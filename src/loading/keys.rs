@@ -58,7 +58,10 @@ fn collect(keys: &mut Vec<Key>, path: String, default: &Value) {
     let shape = match default {
         Value::Object(sections) if !sections.is_empty() => {
             let below = |name: &String| if path.is_empty() { name.clone() } else { [path.as_str(), name].join(".") };
-            return sections.iter().for_each(|(name, default)| collect(keys, below(name), default));
+            for (name, default) in sections {
+                collect(keys, below(name), default);
+            }
+            return;
         }
         Value::Object(_) => Shape::Map,
         Value::Array(_) => Shape::List,

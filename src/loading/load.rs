@@ -144,8 +144,8 @@ impl Entry {
         if !matches!(kind, Kind::InvalidType(..) | Kind::InvalidValue(..)) {
             return Some(explain(&kind));
         }
-        let item = self.value.as_array().filter(|_| shape == Shape::List);
-        let wrong = item.and_then(|items| items.iter().find(|item| item.as_str().is_none())).unwrap_or(&self.value);
+        let items = if shape == Shape::List { self.value.as_array() } else { None };
+        let wrong = items.and_then(|items| items.iter().find(|item| item.as_str().is_none())).unwrap_or(&self.value);
         let unquoted = matches!(wrong, Value::Bool(..) | Value::Num(..));
         let expected = match shape {
             Shape::Text => "a string",

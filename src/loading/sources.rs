@@ -252,7 +252,9 @@ pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
         ("--log-format", "log.format", &flags.log_format),
     ];
     for (flag, path, text) in aliases {
-        text.iter().for_each(|text| layer.set(path, text, Origin::Flag(flag.into())));
+        if let Some(text) = text {
+            layer.set(path, text, Origin::Flag(flag.into()));
+        }
     }
     let election = Origin::Flag("--leader-election".into());
     match flags.leader_election.as_deref() {

@@ -5,18 +5,13 @@ use std::mem;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Entry, EntryType, Journal, Kind, Outcome, Phase, Place, Request, Server, Storing,
+    Answer, Entry, EntryType, Journal, Outcome, Phase, Place, Request, Server, Storing,
     driver::Driver,
     fields::Side,
-    journal::{MOST_BYTES, Work, conflict},
+    journal::{MOST_BYTES, SECRET_TYPE, Work, conflict, fresh, hex, parse},
     requests::{refused, uid},
 };
 use crate::election::record::later;
-
-/// The version of the journal's format.
-const VERSION: u32 = 1;
-/// Type of the Secret that is a transaction's journal.
-pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 
 impl<S: Server> Driver<'_, S> {
     /// Reads the journal; claims it and fences its targets if it is unsettled (rules 1 to 3). Returns its entries.
@@ -161,23 +156,4 @@ impl<S: Server> Driver<'_, S> {
             self.secret = secret;
         }
     }
-}
-
-/// Returns the journal of a Secret that holds none yet.
-pub(super) fn fresh(kind: Kind, random: &mut fastrand::Rng) -> Journal {
-    Journal { version: VERSION, id: hex(random), kind, ..Journal::default() }
-}
-
-pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
-    let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
-    if secret["type"] != SECRET_TYPE {
-        return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
-    }
-    let text = secret["stringData"]["journal"].as_str().unwrap_or_default();
-    let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
-    if journal.version == VERSION { Ok(journal) } else { Err(invalid("it is of another version of tenure")) }
-}
-
-fn hex(random: &mut fastrand::Rng) -> String {
-    format!("{:032x}", random.u128(..))
 }

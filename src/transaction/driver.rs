@@ -8,9 +8,8 @@ use serde_json::Value;
 
 use super::{
     Change, Entry, Event, Journal, Kind, Outcome, Phase, Server, Settings,
-    claim::fresh,
     fields::{at, comparable},
-    journal::{UNDONE, fingerprint},
+    journal::{UNDONE, fingerprint, fresh},
 };
 use crate::time::Instant;
 
@@ -113,7 +112,7 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Acts from now on as the user who began what is in the journal.
     pub(super) fn act_as_before(&mut self) {
-        let asked = self.settings.acting_as.clone().filter(|_| self.is_recovery);
+        let asked = if self.is_recovery { self.settings.acting_as.clone() } else { None };
         self.acting_as = asked.or_else(|| self.journal.acting_as.clone());
     }
 

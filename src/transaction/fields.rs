@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{MARK, journal::Field};
+use super::MARK;
 
 /// Metadata that the API server sets.
 const SERVERS: [&str; 7] = [
@@ -19,6 +20,22 @@ const SERVERS: [&str; 7] = [
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 ];
+
+/// A field that changes. None: absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Field {
+    /// The keys that lead to it.
+    pub path: Vec<String>,
+    /// The value when it was planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Value>,
+    /// The value that is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+    /// The value that undo puts back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+}
 
 /// The values of a field.
 #[derive(Clone, Copy, Debug)]
@@ -124,11 +141,12 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
     let mut patch: Map<String, Value> =
         from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null)).collect();
     for (key, value) in to {
-        match from.get(key) {
-            Some(old) if old == value => {}
-            Some(old) => drop(patch.insert(key.clone(), merge_patch(old, value))),
-            None => drop(patch.insert(key.clone(), value.clone())),
-        }
+        let change = match from.get(key) {
+            Some(old) if old == value => continue,
+            Some(old) => merge_patch(old, value),
+            None => value.clone(),
+        };
+        patch.insert(key.clone(), change);
     }
     Value::Object(patch)
 }

@@ -7,9 +7,16 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Change, Event, Fate, MARK, Place, Target, fields::at};
+use super::{
+    Change, Event, Fate, MARK, Outcome, Place, Target,
+    fields::{Field, at},
+};
 use crate::words::worded;
 
+/// The version of the journal's format.
+const VERSION: u32 = 1;
+/// Type of the Secret that is a transaction's journal.
+pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 /// The largest journal in bytes: a Secret holds 1 048 576.
 pub(super) const MOST_BYTES: usize = 1_000_000;
 /// The state of an entry that is made, or was made by an earlier driver.
@@ -133,22 +140,6 @@ worded! {
     }
 }
 
-/// A field that changes. None: absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Field {
-    /// The keys that lead to it.
-    pub path: Vec<String>,
-    /// The value when it was planned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<Value>,
-    /// The value that is wanted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Value>,
-    /// The value that undo puts back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Value>,
-}
-
 /// The mark of a journal on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -216,4 +207,25 @@ pub(super) fn fingerprint(changes: &[Change]) -> String {
     let text = serde_json::to_string(changes).unwrap_or_default();
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     format!("{hash:016x}")
+}
+
+/// Returns the journal of a Secret that holds none yet.
+pub(super) fn fresh(kind: Kind, random: &mut fastrand::Rng) -> Journal {
+    Journal { version: VERSION, id: hex(random), kind, ..Journal::default() }
+}
+
+/// Reads the journal of a Secret.
+pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
+    let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
+    if secret["type"] != SECRET_TYPE {
+        return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
+    }
+    let text = secret["stringData"]["journal"].as_str().unwrap_or_default();
+    let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
+    if journal.version == VERSION { Ok(journal) } else { Err(invalid("it is of another version of tenure")) }
+}
+
+/// Returns 128 random bits.
+pub(super) fn hex(random: &mut fastrand::Rng) -> String {
+    format!("{:032x}", random.u128(..))
 }

@@ -46,7 +46,8 @@ use crate::{
 
 pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
-    journal::{Entry, EntryType, Field, Journal, Kind, Phase},
+    fields::Field,
+    journal::{Entry, EntryType, Journal, Kind, Phase},
     server::{Answer, Event, Fate, Place, Request, Server, Storing, Write},
 };
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{
     Answer, Change, Entry, EntryType, Event, Fate, Kind, Outcome, Request, Server, Target, Verb, Write,
     driver::Driver,
-    fields::{Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
-    journal::{DONE, DOUBT, Field, Work, conflict},
+    fields::{Field, Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
+    journal::{DONE, DOUBT, Work, conflict},
     requests::{PAUSE, refused, set_mark, uid},
 };
 

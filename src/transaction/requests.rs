@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::{
     Answer, Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
-    claim::parse,
     driver::Driver,
     fields::{Side, merge_patch, with},
-    journal::Mark,
+    journal::{Mark, parse},
 };
 use crate::request::RequestError;
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
 impl<S: Server> Driver<'_, S> {
     /// Reads a target, and then whether the journal still shows this driver's claim. In this order: a later driver writes to the
     /// target after this read.
@@ -138,7 +138,7 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Returns whether the limit and the signals allow to go on.
+    /// Checks that the limit and the signals allow to go on.
     ///
     /// # Errors
     /// They do not.
@@ -158,9 +158,9 @@ pub(super) fn uid(object: &Value) -> &str {
 }
 
 pub(super) fn set_mark(object: &mut Value, mark: Option<Mark>) {
-    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    match mark {
-        Some(mark) => object["metadata"]["annotations"][MARK] = mark.to_string().into(),
-        None => drop(annotations.and_then(|annotations| annotations.remove(MARK))),
+    if let Some(mark) = mark {
+        object["metadata"]["annotations"][MARK] = mark.to_string().into();
+    } else if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
+        annotations.remove(MARK);
     }
 }

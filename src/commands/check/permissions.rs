@@ -85,12 +85,14 @@ fn needed(config: &Config) -> Vec<(Right, Without)> {
         Release::Clear | Release::Keep => {}
     }
     needed.push(lease("create", Without::Lesser("replicas wait until somebody creates the Lease")));
-    for verb in ["get", "update"].into_iter().filter(|_| config.service.endpoint_slice.is_some()) {
-        let slice = config.service.endpoint_slice.as_deref().unwrap_or_default();
-        needed.extend((0..config.lease.slots).map(|slot| {
+    if let Some(slice) = &config.service.endpoint_slice {
+        let of_slot = |(verb, slot): (&'static str, u8)| {
             let name = Some(Slot(slot).of(slice));
             (Right { group: "discovery.k8s.io", resource: "endpointslices", verb, name }, Without::Nothing)
-        }));
+        };
+        needed.extend(
+            ["get", "update"].into_iter().flat_map(|verb| (0..config.lease.slots).map(move |slot| of_slot((verb, slot)))),
+        );
     }
     if config.events.enabled {
         let events = Right { group: "events.k8s.io", resource: "events", verb: "create", name: None };

@@ -111,7 +111,7 @@ impl Power {
             },
             fuse: Fuse::arm(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             slice: slice::shorten().is_ok(),
-            oom_scores: spawn::oom_scores(oom_score_adjust).filter(|_| writable("/proc/self/oom_score_adj")),
+            oom_scores: if writable("/proc/self/oom_score_adj") { spawn::oom_scores(oom_score_adjust) } else { None },
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
         }
     }
@@ -165,56 +165,49 @@ impl Power {
         } else {
             "not PID 1: only descendants are found and killed, one by one; make tenure the ENTRYPOINT, without a shared PID namespace"
         };
-        finding(self.pid1, text)
+        Finding { strong: self.pid1, text: text.into() }
     }
 
     fn sight(&self) -> Finding {
         match self.proc {
-            Proc::Whole => finding(true, "/proc shows every process: a stop can be proved while the elector lives"),
-            Proc::Partial => finding(false, HIDES),
-            Proc::Foreign => finding(false, "/proc is another PID namespace's: nothing can be found or proved; mount this one's"),
-            Proc::Absent => finding(false, "/proc cannot be read: nothing can be found or proved; mount it"),
+            Proc::Whole => strong("/proc shows every process: a stop can be proved while the elector lives"),
+            Proc::Partial => weak(HIDES),
+            Proc::Foreign => weak("/proc is another PID namespace's: nothing can be found or proved; mount this one's"),
+            Proc::Absent => weak("/proc cannot be read: nothing can be found or proved; mount it"),
         }
     }
 
     fn refusal(&self) -> Finding {
         if has(self.status.effective, CAP_KILL) {
-            return finding(true, "CAP_KILL: a child of any user can be killed");
+            return strong("CAP_KILL: a child of any user can be killed");
         }
         if self.may_change_users() {
-            return finding(
-                false,
+            return weak(
                 "CAP_SETUID without CAP_KILL: a child could become a user whom tenure may not kill, and would die only with the \
                  container: run as one user that is not root, or add the capability KILL",
             );
         }
         if self.may_be_refused() {
-            return finding(
-                false,
+            return weak(
                 "a setuid program could become a user whom tenure may not kill, and would die only with the container: set \
                  allowPrivilegeEscalation: false",
             );
         }
-        finding(true, "no child can become a user whom tenure may not kill")
+        strong("no child can become a user whom tenure may not kill")
     }
 
     fn fuse(&self) -> Finding {
         match &self.fuse {
-            Ok(true) => finding(
-                true,
+            Ok(true) => strong(
                 "the kernel has a fuse: the workload's process groups die at the kill deadline even if tenure gets no processor",
             ),
-            Ok(false) => finding(
-                false,
+            Ok(false) => weak(
                 "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration: with init and elector \
                  both stopped the workload may outlive its deadline by that",
             ),
-            Err(why) => finding(
-                false,
-                &format!(
-                    "there is no fuse in the kernel ({why}): with init and elector both stopped the workload outlives its deadline"
-                ),
-            ),
+            Err(why) => weak(format!(
+                "there is no fuse in the kernel ({why}): with init and elector both stopped the workload outlives its deadline"
+            )),
         }
     }
 
@@ -230,49 +223,38 @@ impl Power {
             self.nests.then_some("the first process of a PID namespace that the workload makes (a sandbox; seccomp forbids it)");
         let beyond: Vec<_> = [user, nested].into_iter().flatten().collect();
         if beyond.is_empty() {
-            return finding(
-                true,
+            return strong(
                 "no process of the workload can leave the reach of a fuse: it cannot change its user, nor its PID namespace",
             );
         }
-        finding(false, &format!("a fuse does not reach {}: those die by init or the elector only", beyond.join(", nor ")))
+        weak(format!("a fuse does not reach {}: those die by init or the elector only", beyond.join(", nor ")))
     }
 
     fn promptness(&self) -> Finding {
         if self.slice {
-            return finding(true, "a time slice of 0.1 ms is granted: init wakes up sooner on a busy node");
+            return strong("a time slice of 0.1 ms is granted: init wakes up sooner on a busy node");
         }
-        finding(
-            false,
-            "no shorter time slice (before Linux 6.12, or refused): leave workload.stop.killMargin room under tight CPU limits",
-        )
+        weak("no shorter time slice (before Linux 6.12, or refused): leave workload.stop.killMargin room under tight CPU limits")
     }
 
     fn memory(&self) -> Finding {
         if self.oom_group {
-            return finding(
-                false,
+            return weak(
                 "memory.oom.group is 1: out of memory, the kernel kills tenure together with the workload, whatever \
                  workload.oomScoreAdjust says; nothing gives the Lease back then, and a standby waits out lease.duration; \
                  the kubelet's singleProcessOOMKill: true turns it off",
             );
         }
         match self.oom_scores {
-            Some((own, workload)) if own < workload => finding(
-                true,
-                &format!("oom_score_adj of the workload {workload}, of tenure {own}: the kernel takes it before its guard"),
-            ),
-            Some((own, workload)) => finding(
-                false,
-                &format!(
-                    "oom_score_adj of the workload {workload}, of tenure {own}: out of memory, the kernel may take tenure first; \
+            Some((own, workload)) if own < workload => {
+                strong(format!("oom_score_adj of the workload {workload}, of tenure {own}: the kernel takes it before its guard"))
+            }
+            Some((own, workload)) => weak(format!(
+                "oom_score_adj of the workload {workload}, of tenure {own}: out of memory, the kernel may take tenure first; \
                      set workload.oomScoreAdjust above 0, and request memory for the container, as without that nothing is above \
                      tenure's 1000"
-                ),
-            ),
-            None => {
-                finding(false, "oom_score_adj cannot be written: out of memory, the kernel may take tenure before the workload")
-            }
+            )),
+            None => weak("oom_score_adj cannot be written: out of memory, the kernel may take tenure before the workload"),
         }
     }
 
@@ -283,7 +265,7 @@ impl Power {
             _ => "a seccomp filter",
         };
         let privileges = if self.status.no_new_privs { "no new privileges" } else { "new privileges possible" };
-        finding(true, &format!("uid {}, {privileges}, {seccomp}", self.uid))
+        strong(format!("uid {}, {privileges}, {seccomp}", self.uid))
     }
 }
 
@@ -308,8 +290,12 @@ const fn has(capabilities: u64, capability: u32) -> bool {
     capabilities & (1 << capability) != 0
 }
 
-fn finding(strong: bool, text: &str) -> Finding {
-    Finding { strong, text: text.to_owned() }
+fn strong(text: impl Into<String>) -> Finding {
+    Finding { strong: true, text: text.into() }
+}
+
+fn weak(text: impl Into<String>) -> Finding {
+    Finding { strong: false, text: text.into() }
 }
 
 fn parse_status(text: &str) -> Status {

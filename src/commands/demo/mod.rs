@@ -56,7 +56,7 @@ fn show(picture: Option<&Path>) -> u8 {
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory, picture) {
         Ok(Some(drawn)) if drawn.holds => {
-            drop(fs::remove_dir_all(&directory));
+            let _ = fs::remove_dir_all(&directory);
             answer(&drawn.text, 0)
         }
         Ok(Some(drawn)) => {
@@ -65,7 +65,7 @@ fn show(picture: Option<&Path>) -> u8 {
             code
         }
         Ok(None) => {
-            drop(fs::remove_dir_all(&directory));
+            let _ = fs::remove_dir_all(&directory);
             130
         }
         Err(stuck) => {

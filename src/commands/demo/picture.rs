@@ -2,7 +2,10 @@
 //!
 //! Pure: runs and marks in, SVG out.
 
-use super::{script::span, timeline::Mark, workload::Run};
+use super::{
+    timeline::{Mark, span},
+    workload::Run,
+};
 use crate::{svg::Picture, time::Instant};
 
 const WIDTH: f64 = 860.0;

@@ -28,7 +28,7 @@ impl Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let (whole, state) = watch::channel(true);
-        drop(tokio::spawn(accept(listener, server, state)));
+        tokio::spawn(accept(listener, server, state));
         Ok(Self { address, whole })
     }
 
@@ -45,7 +45,7 @@ impl Relay {
 
 async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Receiver<bool>) {
     while let Ok((inner, _)) = listener.accept().await {
-        drop(tokio::spawn(relay(inner, server, state.clone())));
+        tokio::spawn(relay(inner, server, state.clone()));
     }
 }
 

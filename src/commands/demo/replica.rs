@@ -71,8 +71,8 @@ impl Replica {
         directory: &Path,
         container: &Container,
     ) -> io::Result<Self> {
-        let socket = format!("@{}-{name}", directory.file_name().unwrap_or_default().display());
-        let socket = Some(socket).filter(|_| !container.is_empty());
+        let own = directory.file_name().unwrap_or_default().display();
+        let socket = (!container.is_empty()).then(|| format!("@{own}-{name}"));
         write_private(&directory.join(format!("{name}.kubeconfig")), kubeconfig)?;
         fs::write(directory.join(format!("{name}.json")), config(name, socket.as_deref()).to_string())?;
         let (directory, container) = (directory.to_owned(), container.clone());
@@ -152,10 +152,10 @@ impl Drop for Replica {
             let _ = kill(pid, Signal::SIGKILL);
         }
         if let Some(witness) = &mut self.witness {
-            drop(witness.kill());
+            let _ = witness.kill();
         }
         for child in [&mut self.child, &mut self.witness].into_iter().flatten() {
-            drop(child.wait());
+            let _ = child.wait();
         }
     }
 }

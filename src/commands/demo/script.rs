@@ -15,7 +15,7 @@ use tokio::time::{Instant as Deadline, sleep, timeout};
 use super::{
     Stuck, picture,
     replica::Replica,
-    timeline::{self, Drawn, Mark},
+    timeline::{self, Drawn, Mark, span},
     workload::{self, Run},
 };
 use crate::{console::say, time::Instant, words::worded};
@@ -207,8 +207,4 @@ fn inflict(act: Act, replica: &Replica) -> Result<Option<Pid>, Stuck> {
 
 fn nobody() -> Stuck {
     format!("nobody has led for {}s, which the law does not allow", PATIENCE.as_secs()).into()
-}
-
-pub(super) fn span(span: Duration) -> String {
-    if span < Duration::from_secs(1) { format!("{} ms", span.as_millis()) } else { format!("{:.2} s", span.as_secs_f64()) }
 }

@@ -66,6 +66,11 @@ fn overlaps(runs: &[Run]) -> Vec<(&Run, &Run, Duration)> {
     found
 }
 
+/// Returns a length of time for people.
+pub(super) fn span(span: Duration) -> String {
+    if span < Duration::from_secs(1) { format!("{} ms", span.as_millis()) } else { format!("{:.2} s", span.as_secs_f64()) }
+}
+
 struct Axis {
     begin: Instant,
     column: Duration,
