@@ -47,7 +47,7 @@ pub enum ToInit {
     },
     /// A renewal was confirmed: the deadlines move on. Init acknowledges `serial`, unless it drops the extension (law 3).
     Extend {
-        /// The term.
+        /// The renewed term. Init ignores a message about any other than the active one (law 8).
         term: Term,
         /// Rises with every message of the term that is acknowledged.
         serial: u64,
@@ -57,7 +57,7 @@ pub enum ToInit {
     /// Stop the workload, prove it stopped, and answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts
     /// before the next Lead.
     StepDown {
-        /// The term.
+        /// The term that ends.
         term: Term,
         /// The answer names it. Init forgets it with the elector that asked, so that each elector may count from 1 (law 8).
         request: u64,
@@ -68,19 +68,19 @@ pub enum ToInit {
     },
     /// The leader's address is withdrawn, or cannot be withdrawn now: a planned stop waits no longer (law 19).
     Withdrawn {
-        /// The term.
+        /// The term whose stop waits for this.
         term: Term,
     },
     /// A release is about to be written: the deadlines are void. Acknowledged (law 8).
     Releasing {
-        /// The term.
+        /// The term that is given back.
         term: Term,
         /// The acknowledgement names it.
         serial: u64,
     },
     /// The term is over, released or not; init forgets it. Sent after the proof only.
     Ended {
-        /// The term.
+        /// The term that init forgets.
         term: Term,
         /// The other replicas go first for so long. None if the term was lost, or has done its run, and none before it failed.
         backoff: Option<LeaseBackoff>,
@@ -149,41 +149,41 @@ pub enum ToElector {
     InitialState(Box<InitialState>),
     /// Init has received the message with this serial, and acts on it.
     Acknowledged {
-        /// The term.
+        /// The term of the acknowledged message.
         term: Term,
         /// The serial; 0 is that of Lead.
         serial: u64,
     },
     /// The workload runs (or was promoted, acknowledged).
     Started {
-        /// The term.
+        /// The term in which the workload leads.
         term: Term,
         /// Its main process.
         pid: i32,
-        /// When.
+        /// When init saw that it runs, or was promoted.
         at: Instant,
     },
     /// The workload ended by itself and is started again in the same term.
     Restarting {
-        /// The term.
+        /// The term, which goes on.
         term: Term,
-        /// How it ended.
+        /// How its main process ended.
         exit: Exit,
-        /// When.
+        /// When init saw its end.
         at: Instant,
     },
     /// Init has begun a stop by itself. The elector answers with its StepDown.
     Stopping {
-        /// The term.
+        /// The term that ends.
         term: Term,
-        /// Why.
+        /// The cause: a signal, a deadline, or the workload.
         reason: Reason,
-        /// When.
+        /// When the stop began.
         at: Instant,
     },
     /// The answer to a StepDown: proved (law 8).
     Stopped {
-        /// The term.
+        /// The term whose workload is proved stopped.
         term: Term,
         /// The StepDown that it answers.
         request: u64,
@@ -194,7 +194,7 @@ pub enum ToElector {
     },
     /// Processes are left that SIGKILL did not remove; there will be no release.
     Unproved {
-        /// The term.
+        /// The term that stays unreleased.
         term: Term,
         /// The ids of some of them, for the log.
         pids: Vec<i32>,
@@ -205,7 +205,7 @@ pub enum ToElector {
     Heartbeat,
     /// A hook ended, however it went. To be reported, not acted on.
     Hooked {
-        /// Which.
+        /// The hook that ended.
         hook: HookKind,
         /// When it was started.
         began: Instant,
@@ -216,7 +216,7 @@ pub enum ToElector {
     },
     /// Run this probe.
     Probe {
-        /// Which.
+        /// The question: readiness or liveness.
         kind: ProbeKind,
         /// When the probe began. The answer names it, so that no answer is taken for that of another probe.
         began: Instant,
@@ -247,7 +247,7 @@ pub enum Then {
 /// A context of a kubeconfig, and the cluster that it named when this replica started. No elector uses another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct KubeContext {
-    /// Its name.
+    /// The name of the context.
     pub name: String,
     /// The URL of the API server.
     pub server: String,
@@ -315,9 +315,9 @@ pub enum LinkError {
     /// The message does not decode, or leaves bytes over.
     #[error("a link message of {length} bytes does not decode")]
     Undecodable {
-        /// Its length.
+        /// The length of the message in bytes.
         length: usize,
-        /// Why.
+        /// The error of the decoder.
         #[source]
         source: postcard::Error,
     },

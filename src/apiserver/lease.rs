@@ -71,7 +71,8 @@ pub(super) fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// Tells whether the seconds have exactly six digits of fraction, as Go demands of a `MicroTime`; the rest is parsed as RFC 3339.
+/// Returns true if the seconds have exactly six digits of fraction, as Go demands of a `MicroTime`; the rest is parsed as RFC
+/// 3339.
 fn has_micros(time: &str) -> bool {
     let fraction = time.split_once('.').map_or("", |(_, rest)| rest);
     time.as_bytes().get(10) == Some(&b'T') && fraction.bytes().take_while(u8::is_ascii_digit).count() == 6

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 /// How many changes are kept for watches.
 const HISTORY: usize = 1_000;
 
-/// See the module.
+/// The stored objects, their versions, and the history of their changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Register {
     objects: BTreeMap<String, Arc<Value>>,
@@ -62,7 +62,7 @@ pub enum StatusError {
     Conflict(&'static str),
     /// 422.
     Invalid {
-        /// Which field.
+        /// The path of the field, such as `spec.leaseDurationSeconds`.
         field: &'static str,
         /// The rule that it breaks.
         rule: &'static str,

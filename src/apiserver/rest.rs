@@ -100,7 +100,7 @@ impl Request {
         }
     }
 
-    /// LIST or WATCH.
+    /// Answers a LIST or a WATCH.
     fn read(&self, register: &Register, prefix: String) -> Result<Answer, Status> {
         let text = |name| self.parameter(name).unwrap_or_default();
         let selector = Selector::parse(&text("labelSelector"), &text("fieldSelector"))?;
@@ -167,7 +167,7 @@ impl Request {
         parameters.find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
     }
 
-    /// As Go reads it.
+    /// Returns true if the parameter is true as Go reads it.
     fn is_true(&self, name: &str) -> bool {
         self.parameter(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }

@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::status::Status;
 
-/// See the module.
+/// The requirements that a Lease has to meet.
 #[derive(Clone, Debug)]
 pub(super) struct Selector(Vec<Requirement>);
 
 #[derive(Clone, Debug)]
 struct Requirement {
-    /// In the object.
+    /// The JSON pointer to the value in the Lease.
     pointer: String,
-    /// None: any.
+    /// The wanted value. None: any.
     value: Option<String>,
     equal: bool,
 }

@@ -51,25 +51,25 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its certificate.
+    /// No certificate was made.
     #[error("a certificate could not be made")]
     Certificate(#[from] rcgen::Error),
-    /// Its TLS.
+    /// The certificate or the versions of TLS are refused.
     #[error("TLS could not be set up")]
     Tls(#[from] rustls::Error),
-    /// Its token.
+    /// There is no token without random bits.
     #[error("the system gives no random bits")]
     Random(#[from] getrandom::Error),
-    /// Its port.
+    /// The port is taken, or may not be used.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Where.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// Its thread.
+    /// The system starts no thread, or no runtime.
     #[error("no thread could be started")]
     Thread(#[source] io::Error),
 }

@@ -223,7 +223,7 @@ pub struct Steered {
 /// Asks a holder to step down.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StepDown {
-    /// Which Lease.
+    /// The Lease and its namespace.
     #[command(flatten)]
     pub lease: Steered,
     /// The replica to which the others leave the Lease for one lease.duration: its full identity or, with lease.announce, its base
@@ -237,7 +237,7 @@ pub struct StepDown {
 /// Releases what a dead replica holds.
 #[derive(Args, Clone, Debug)]
 pub struct ConfirmDead {
-    /// Which Lease.
+    /// The Lease and its namespace.
     #[command(flatten)]
     pub lease: Steered,
     /// Full identity of the dead replica
@@ -330,7 +330,7 @@ fn full_identity(written: &str) -> Result<String, String> {
     Some(written.to_owned()).filter(|written| is_full_identity(written)).ok_or_else(|| refused.to_owned())
 }
 
-/// Tells whether it is an identity as init makes it.
+/// Returns true if it is an identity as init makes it.
 pub(crate) fn is_full_identity(written: &str) -> bool {
     let is_random = |random: &str| random.len() == 32 && random.bytes().all(|digit| digit.is_ascii_hexdigit());
     written.rsplit_once('_').is_some_and(|(base, random)| !base.is_empty() && is_random(random))

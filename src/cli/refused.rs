@@ -49,7 +49,7 @@ impl Refused {
         if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }
 
-    /// True if the line was to start a container's workload, not a command that people run beside one.
+    /// Returns true if the line was to start a container's workload, not a command that people run beside one.
     #[must_use]
     pub fn is_of_run(&self) -> bool {
         self.error.use_stderr() && (["run", "lock", "task"].contains(&&*self.word) || !names().any(|name| name == self.word))
@@ -83,7 +83,7 @@ impl Refused {
         if of_a_value && !missing && !self.is_no_span() { exit::INVALID } else { exit::USAGE }
     }
 
-    /// True if a time cannot be read, such as one without a unit. One out of range is a wrong value.
+    /// Returns true if a time cannot be read, such as one without a unit. One out of range is a wrong value.
     fn is_no_span(&self) -> bool {
         let [flag, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(|kind| self.error.get(kind));
         let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) = (flag, value) else { return false };

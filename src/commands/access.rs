@@ -139,7 +139,8 @@ impl Access {
         }
     }
 
-    /// True if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may not ask.
+    /// Returns true if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may
+    /// not ask.
     pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
         let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
         matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))

@@ -89,7 +89,8 @@ The first leader of a new Lease waits out its duration; each one after it starts
     )
 }
 
-/// True if writing would lose the file's content, such as all contexts in ~/.kube/config: the file does not end as `ours` does.
+/// Returns true if writing would lose the file's content, such as all contexts in ~/.kube/config: the file does not end as `ours`
+/// does.
 fn is_taken(file: &Path, ours: &str) -> bool {
     let is_file = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
     let last = |text: &str| text.lines().last().map(str::to_owned);

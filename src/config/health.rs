@@ -209,7 +209,7 @@ worded! {
 }
 
 impl ProbeKind {
-    /// Its probe.
+    /// Returns the probe that asks this question.
     #[must_use]
     pub const fn of(self, workload: &WorkloadConfig) -> &Probe {
         match self {

@@ -51,7 +51,7 @@ impl Preset {
         }
     }
 
-    /// True if tenure ends with the command.
+    /// Returns true if tenure ends with the command.
     #[must_use]
     pub const fn is_once(&self) -> bool {
         match self {

@@ -34,13 +34,13 @@ impl Signal {
     pub(crate) const FAULTS: [i32; 7] =
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
-    /// True if it does nothing to a process that has no handler for it.
+    /// Returns true if it does nothing to a process that has no handler for it.
     #[must_use]
     pub fn is_ignored_by_default(self) -> bool {
         [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&self.0)
     }
 
-    /// True if init forwards it to the workload: all but SIGCHLD, the faults, and signals that cannot be caught.
+    /// Returns true if init forwards it to the workload: all but SIGCHLD, the faults, and signals that cannot be caught.
     #[must_use]
     pub fn is_forwardable(self) -> bool {
         let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];

@@ -40,9 +40,9 @@ pub struct Zone(TimeZone);
 /// The fires of a task: each minute at which the clocks of the zone show what the fields say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// The fields.
+    /// The fields, by the clocks of the zone.
     pub cron: Cron,
-    /// The zone.
+    /// The zone whose clocks count.
     pub zone: Zone,
 }
 

@@ -80,7 +80,7 @@ impl Default for WorkloadConfig {
 }
 
 impl WorkloadConfig {
-    /// True if the workload is given a NOTIFY_SOCKET.
+    /// Returns true if the workload is given a NOTIFY_SOCKET.
     #[must_use]
     pub fn notifies(&self) -> bool {
         self.acknowledge == Some(Acknowledge::Notify) || self.readiness.notify || self.liveness.notify

@@ -114,7 +114,7 @@ worded! {
 }
 
 impl Reason {
-    /// Returns whether a term that ended so has failed, with this exit of its workload: the replica may be the cause.
+    /// Returns true if a term that ended so has failed, with this exit of its workload: the replica may be the cause.
     #[must_use]
     pub fn is_failure(self, exit: Option<Exit>) -> bool {
         match self {
@@ -133,7 +133,7 @@ impl Reason {
         }
     }
 
-    /// Returns whether the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
+    /// Returns true if the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {
         match self {
@@ -157,7 +157,7 @@ impl Reason {
         }
     }
 
-    /// Returns whether somebody wanted the term to end. Others are for somebody to look into.
+    /// Returns true if somebody wanted the term to end. Others are for somebody to look into.
     #[must_use]
     pub const fn is_asked_for(self) -> bool {
         match self {

@@ -67,7 +67,7 @@ impl Content {
         }
     }
 
-    /// True if there is nothing: `null`, or a section whose keys are all comments.
+    /// Returns true if there is nothing: `null`, or a section whose keys are all comments.
     pub(super) const fn is_null(&self) -> bool {
         matches!(self, Self::Scalar(Value::Empty(..)))
     }

@@ -89,7 +89,7 @@ fn written(value: &Value) -> String {
     value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// True if YAML reads it as text: it begins like a word, or is a number with a unit that is no digit of any base.
+/// Returns true if YAML reads it as text: it begins like a word, or is a number with a unit that is no digit of any base.
 fn is_plain(word: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '%' | '/');
     let begins = word.starts_with(|c: char| c.is_ascii_alphabetic());

@@ -23,7 +23,6 @@ pub(super) enum Shape {
     Map,
 }
 
-/// A key.
 #[derive(Debug)]
 pub(super) struct Key {
     /// Its path in a file, levels separated by dots.
@@ -76,7 +75,6 @@ fn collect(keys: &mut Vec<Key>, path: String, default: &Value) {
 /// The result of looking up a path.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A key.
     Key(&'static Key),
     /// A section. Holds one of the keys below it.
     Section(&'static str),

@@ -22,7 +22,7 @@ use crate::{
 /// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The values.
+    /// The merged values. The Lease has its full name.
     pub config: Config,
     /// The command that runs the workload.
     pub preset: Preset,
@@ -110,7 +110,7 @@ fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
     problems
 }
 
-/// True if `path` is `of`, or lies below it.
+/// Returns true if `path` is `of`, or lies below it.
 fn is_within(path: &str, of: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

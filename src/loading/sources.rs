@@ -28,7 +28,6 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// A value at one place.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Its key.
     pub(super) key: &'static Key,
     /// The name of the entry, where the key is a map.
     pub(super) entry: Option<String>,
@@ -196,7 +195,7 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     }
 }
 
-/// True for `{}`.
+/// Returns true for `{}`.
 fn is_empty(value: &Content) -> bool {
     matches!(value, Content::Map(entries) if entries.is_empty())
 }

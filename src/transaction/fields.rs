@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// Returns whether its value in `object` is that of one of these sides.
+    /// Returns true if its value in `object` is that of one of these sides.
     pub(super) fn is_any(&self, object: &Value, sides: &[Side]) -> bool {
         let current = at(object, &self.path);
         sides.iter().any(|side| is_same(current, self.value(*side)))
@@ -151,7 +151,7 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Returns whether the object has this part. A null in it is absent.
+/// Returns true if the object has this part. A null in it is absent.
 pub(super) fn contains(object: Option<&Value>, part: &Value) -> bool {
     match (object, part) {
         (None | Some(Value::Null), Value::Null) => true,
@@ -161,7 +161,7 @@ pub(super) fn contains(object: Option<&Value>, part: &Value) -> bool {
     }
 }
 
-/// Returns whether a content says something about this path.
+/// Returns true if a content says something about this path.
 pub(super) fn names(content: &Value, path: &[String]) -> bool {
     match (content, path.split_first()) {
         (Value::Object(map), Some((key, rest))) => map.get(key).is_some_and(|content| names(content, rest)),

@@ -32,7 +32,7 @@ const CONFLICT: &str = "conflict: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
-    /// 1.
+    /// The version of this format: 1.
     pub version: u32,
     /// Made with the journal.
     pub id: String,
@@ -46,16 +46,16 @@ pub struct Journal {
     pub claim: u64,
     /// The fencing token of the last driver's term.
     pub token: String,
-    /// The last driver.
+    /// The identity of the last driver's replica.
     pub by: String,
     /// The user that changes the targets.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub acting_as: Option<String>,
     /// A fingerprint of the changes that were wanted.
     pub intent: String,
-    /// When it began.
+    /// The time of its start, RFC 3339.
     pub began: String,
-    /// The changes.
+    /// The changes in the order in which they are made.
     pub entries: Vec<Entry>,
 }
 
@@ -88,7 +88,7 @@ pub enum Phase {
 /// A change, with what undoes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The object.
+    /// The object that changes.
     pub target: Target,
     /// How it is changed.
     #[serde(rename = "type")]
@@ -149,7 +149,7 @@ pub(super) struct Mark {
 }
 
 impl Journal {
-    /// Returns whether changes may be half made.
+    /// Returns true if changes may be half made.
     pub(super) const fn is_unsettled(&self) -> bool {
         match self.phase {
             Phase::Prepared | Phase::Undoing => true,
@@ -170,12 +170,12 @@ impl Entry {
         self.state.strip_prefix(CONFLICT)
     }
 
-    /// Returns whether it was undone, and may still come.
+    /// Returns true if it was undone, and may still come.
     pub(super) fn may_come(&self) -> bool {
         self.state == DOUBT && self.uid.is_empty()
     }
 
-    /// Returns whether an undo leaves something to do.
+    /// Returns true if an undo leaves something to do.
     pub(super) fn is_open(&self) -> bool {
         self.conflict().is_some() || self.state == DOUBT
     }

@@ -77,14 +77,14 @@ pub struct Target {
     /// None for an object of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// As in the object: `web`.
     pub name: String,
 }
 
 /// A change that somebody wants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The object.
+    /// The object that is changed.
     pub target: Target,
     /// How it is changed.
     pub verb: Verb,
@@ -155,7 +155,7 @@ pub enum Outcome {
     JournalGone,
     /// An object is another transaction's.
     Held {
-        /// The object.
+        /// The object that bears the other's mark.
         target: Box<Target>,
         /// The mark of the other transaction.
         mark: String,
@@ -164,7 +164,7 @@ pub enum Outcome {
     TermEnded,
     /// A later driver has taken over, and finishes.
     Superseded {
-        /// Its identity.
+        /// The identity of the replica that drives now.
         by: String,
     },
     /// SIGTERM or SIGINT, or the limit is over.
@@ -208,19 +208,19 @@ impl Outcome {
         }
     }
 
-    /// The word for it in traces and metrics.
+    /// Returns the word for it in traces and metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         self.told().0
     }
 
-    /// The exit code.
+    /// Returns the exit code of the command.
     #[must_use]
     pub const fn code(&self) -> u8 {
         self.told().1
     }
 
-    /// Returns whether nothing more may be written after it.
+    /// Returns true if nothing more may be written after it.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::JournalGone | Self::TermEnded | Self::Superseded { .. })
     }

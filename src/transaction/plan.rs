@@ -290,7 +290,7 @@ pub(super) fn preconditions(object: &Value, dry_run: bool) -> Value {
     options
 }
 
-/// Returns whether an object is being deleted.
+/// Returns true if an object is being deleted.
 pub(super) fn is_going(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }

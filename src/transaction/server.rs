@@ -15,13 +15,13 @@ pub trait Server {
     /// Sends a request once, and waits at most 10 s for its answer. Requests to targets are sent as the user `acting_as`, if there
     /// is one; those to journals never are.
     fn send(&self, request: Request, acting_as: Option<&str>) -> impl Future<Output = Answer>;
-    /// Waits.
+    /// Waits for this long.
     fn wait(&self, span: Duration) -> impl Future<Output = ()>;
     /// Reads the clock.
     fn now(&self) -> Instant;
     /// Returns the instant from which on nothing may be sent: T before H of the term, as it stands now.
     fn until(&self) -> Instant;
-    /// Returns whether SIGTERM or SIGINT has arrived.
+    /// Returns true if SIGTERM or SIGINT has arrived.
     fn is_interrupted(&self) -> bool;
     /// Reports an event to people and telemetry.
     fn report(&self, event: Event);
@@ -69,7 +69,7 @@ pub enum Storing {
 /// Where a journal is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its namespace.
+    /// The namespace of the Secret.
     pub namespace: String,
     /// The name of the Secret: `LEASE-journal`.
     pub name: String,
@@ -95,16 +95,16 @@ pub enum Answer {
 pub enum Event {
     /// A driver before this one left its transaction unfinished: its changes are taken on, or undone.
     Unfinished {
-        /// Who began it.
+        /// The identity of the replica that began it.
         by: String,
         /// Its changes are undone first.
         undone: bool,
     },
     /// A live mark of another transaction is on a target, and is waited for.
     Waiting {
-        /// The target.
+        /// The target that bears the mark.
         target: Target,
-        /// The mark.
+        /// The mark of the other transaction.
         mark: String,
     },
     /// A request had no success, and is sent again.
@@ -113,18 +113,18 @@ pub enum Event {
     Prepared,
     /// A driver has done with an object for now.
     Object {
-        /// The object.
+        /// The object that the driver is done with.
         target: Target,
         /// The change of it.
         change: EntryType,
-        /// The result.
+        /// What became of the change.
         fate: Fate,
     },
     /// Something that does not stop the driver.
     Warning {
-        /// The target.
+        /// The target that the warning is about.
         target: Target,
-        /// The warning.
+        /// The warning, on one line.
         what: String,
     },
 }
@@ -145,7 +145,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The word for it in traces and metrics.
+    /// Returns the word for it in traces and metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {

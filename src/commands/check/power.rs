@@ -81,7 +81,6 @@ pub(super) enum Proc {
     Absent,
 }
 
-/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     /// True if the guarantee is as strong as it can be in this respect.
@@ -116,7 +115,7 @@ impl Power {
         }
     }
 
-    /// True if a replica starts here. A process that it cannot see, it cannot prove gone.
+    /// Returns true if a replica starts here. A process that it cannot see, it cannot prove gone.
     #[must_use]
     pub(super) const fn can_prove(&self) -> bool {
         match self.proc {
@@ -126,13 +125,13 @@ impl Power {
         }
     }
 
-    /// True if a child may become a user whom this process may not signal.
+    /// Returns true if a child may become a user whom this process may not signal.
     #[must_use]
     pub(super) const fn may_be_refused(&self) -> bool {
         !has(self.status.effective, CAP_KILL) && (self.may_change_users() || self.may_execute_setuid_programs())
     }
 
-    /// True if a child may call setuid(2), as entrypoints do that start as root and drop to another user.
+    /// Returns true if a child may call setuid(2), as entrypoints do that start as root and drop to another user.
     const fn may_change_users(&self) -> bool {
         let Status { no_new_privs, permitted, bounding, .. } = self.status;
         // Capabilities that root lacks are regained by the next program that it executes.
@@ -269,7 +268,7 @@ impl Power {
     }
 }
 
-/// Tries it in a child, by itself and with a user namespace, which needs no privilege where that is allowed.
+/// Returns true if a child can make a PID namespace: by itself, or with a user namespace, which needs no privilege where it is allowed.
 #[expect(unsafe_code, reason = "fork")]
 fn may_nest() -> bool {
     // SAFETY: the child makes two system calls, and ends without running anything of this process.

@@ -11,7 +11,6 @@ use tokio::{
     sync::watch,
 };
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Relay {
     /// Where the replica finds the API server.

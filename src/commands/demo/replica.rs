@@ -46,10 +46,8 @@ fn try_out(container: &[&str]) -> Result<(), String> {
     if tried.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned()) }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Replica {
-    /// Its name.
     pub(super) name: &'static str,
     /// Its way to the API server.
     pub(super) network: Relay,
@@ -116,7 +114,7 @@ impl Replica {
         self.directory.join(format!("{}.{end}", self.name))
     }
 
-    /// True if its init lives. Otherwise reaps it.
+    /// Returns true if its init lives. Otherwise reaps it.
     ///
     /// # Errors
     /// The replica cannot be waited for.
@@ -129,13 +127,13 @@ impl Replica {
         Ok(false)
     }
 
-    /// Its init.
+    /// Returns the process id of its init, if that runs.
     pub(super) fn init(&self) -> Option<Pid> {
         let child = Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?);
         if self.container.is_empty() { Some(child) } else { children(child)?.into_iter().next() }
     }
 
-    /// Its elector.
+    /// Returns the process id of its elector, if that runs.
     pub(super) fn elector(&self) -> Option<Pid> {
         let is_elector = |pid: &Pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

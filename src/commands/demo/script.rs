@@ -43,7 +43,6 @@ worded! {
 
 const ACTS: [Act; 6] = [Act::Handover, Act::Kill, Act::FreezeElector, Act::FreezeInit, Act::Cut, Act::Handover];
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Script {
     replicas: Vec<Replica>,

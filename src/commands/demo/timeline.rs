@@ -13,16 +13,14 @@ const WIDTH: u32 = 90;
 /// Something that was done.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
-    /// When.
     pub(super) at: Instant,
-    /// The event.
     pub(super) text: String,
 }
 
 /// The drawing and what it proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
-    /// For people.
+    /// The drawing and the verdict, for people.
     pub(super) text: String,
     /// True if no two ran at once, and the fencing tokens only rose.
     pub(super) holds: bool,

@@ -19,7 +19,6 @@ const BEAT: Duration = Duration::from_millis(1);
 /// The life of a workload process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Whose.
     pub(super) replica: String,
     /// TENURE_FENCING_TOKEN of its term.
     pub(super) token: u64,

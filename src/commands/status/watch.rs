@@ -79,7 +79,7 @@ struct Board<'a> {
     status: &'a Status,
     own: Duration,
     seen: BTreeMap<String, Seen>,
-    /// Whether the first list was shown.
+    /// True if the first list was shown.
     is_known: bool,
     screen: Option<Screen>,
 }

@@ -108,7 +108,8 @@ impl Target {
         group(&self.api_version)
     }
 
-    /// Says that both name one object, whatever the versions of its API. A namespace that is not named is that of the transaction.
+    /// Returns true if both name one object, whatever the versions of its API. A namespace that is not named is that of the
+    /// transaction.
     pub(super) fn is_same_object(&self, other: &Self) -> bool {
         self.group() == other.group() && (&self.kind, &self.namespace, &self.name) == (&other.kind, &other.namespace, &other.name)
     }

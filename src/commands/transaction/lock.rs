@@ -36,7 +36,7 @@ pub(super) struct Term {
     pub(super) identity: String,
 }
 
-/// Says that this process was started by a tenure that holds this Lease.
+/// Returns true if this process was started by a tenure that holds this Lease.
 pub(super) fn is_inside(config: &Config) -> bool {
     let told = |name, value: &str| env::var(name).is_ok_and(|told| told == value);
     let namespace = &config.lease.namespace;

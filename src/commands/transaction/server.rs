@@ -117,7 +117,7 @@ impl Server for ApiServer<'_> {
     }
 }
 
-/// Says that the values of this object are never shown.
+/// Returns true if the values of this object are never shown.
 pub(super) fn is_secret(target: &Target) -> bool {
     target.resource == "secrets" && group(&target.api_version).is_empty()
 }

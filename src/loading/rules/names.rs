@@ -124,13 +124,13 @@ fn judge_key(path: &str, key: &str, validation: &mut Validation) {
     }
 }
 
-/// True for a DNS label (RFC 1123).
+/// Returns true for a DNS label (RFC 1123).
 pub(super) fn is_label(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() <= LONGEST_LABEL && text.bytes().all(inside) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// True for the name of a label without its prefix, and for its value.
+/// Returns true for the name of a label without its prefix, and for its value.
 fn is_qualified(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
