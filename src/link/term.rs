@@ -113,69 +113,59 @@ worded! {
     }
 }
 
+/// What a reason says of a term.
+enum Nature {
+    /// Somebody wanted the term to end.
+    AskedFor,
+    /// The workload ended by itself.
+    Exited,
+    /// The replica did not do what a leader does, and may be the cause.
+    Failure,
+    /// A run took too long.
+    Limit,
+    /// The Lease is lost.
+    Loss,
+}
+
 impl Reason {
-    /// Returns true if a term that ended so has failed, with this exit of its workload: the replica may be the cause.
-    #[must_use]
-    pub fn is_failure(self, exit: Option<Exit>) -> bool {
+    /// The one table of reasons.
+    const fn nature(self) -> Nature {
         match self {
-            Self::Exited => exit != Some(Exit::Code(0)),
-            Self::SpawnFailed | Self::HookFailed | Self::NotAcknowledged | Self::NotReady | Self::NotLive | Self::Fuse => true,
-            Self::Signal
-            | Self::Limit
-            | Self::StepDown
-            | Self::PreferredHolder
-            | Self::Expired
+            Self::Signal | Self::StepDown | Self::PreferredHolder => Nature::AskedFor,
+            Self::Exited => Nature::Exited,
+            Self::SpawnFailed | Self::HookFailed | Self::NotAcknowledged | Self::NotReady | Self::NotLive | Self::Fuse => {
+                Nature::Failure
+            }
+            Self::Limit => Nature::Limit,
+            Self::Expired
             | Self::LostToHolder
             | Self::LostCleared
             | Self::LostDeleted
             | Self::LostRecreated
-            | Self::LostToCopy => false,
+            | Self::LostToCopy => Nature::Loss,
+        }
+    }
+
+    /// Returns true if a term that ended so has failed, with this exit of its workload: the replica may be the cause.
+    #[must_use]
+    pub fn is_failure(self, exit: Option<Exit>) -> bool {
+        match self.nature() {
+            Nature::Failure => true,
+            Nature::Exited => exit != Some(Exit::Code(0)),
+            Nature::AskedFor | Nature::Limit | Nature::Loss => false,
         }
     }
 
     /// Returns true if the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {
-        match self {
-            Self::Expired
-            | Self::LostToHolder
-            | Self::LostCleared
-            | Self::LostDeleted
-            | Self::LostRecreated
-            | Self::LostToCopy => true,
-            Self::Signal
-            | Self::Exited
-            | Self::SpawnFailed
-            | Self::Limit
-            | Self::HookFailed
-            | Self::NotAcknowledged
-            | Self::NotReady
-            | Self::NotLive
-            | Self::Fuse
-            | Self::StepDown
-            | Self::PreferredHolder => false,
-        }
+        matches!(self.nature(), Nature::Loss)
     }
 
     /// Returns true if somebody wanted the term to end. Others are for somebody to look into.
     #[must_use]
     pub const fn is_asked_for(self) -> bool {
-        match self {
-            Self::Signal | Self::Exited | Self::StepDown | Self::PreferredHolder => true,
-            Self::SpawnFailed
-            | Self::Limit
-            | Self::HookFailed
-            | Self::NotAcknowledged
-            | Self::NotReady
-            | Self::NotLive
-            | Self::Fuse
-            | Self::Expired
-            | Self::LostToHolder
-            | Self::LostCleared
-            | Self::LostDeleted
-            | Self::LostRecreated
-            | Self::LostToCopy => false,
-        }
+        matches!(self.nature(), Nature::AskedFor | Nature::Exited)
     }
 }
 
