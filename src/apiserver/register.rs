@@ -245,19 +245,17 @@ fn tidied(object: Arc<Value>) -> Value {
 fn check(object: &Value) -> Result<(), StatusError> {
     let least = |name: &str, least| object["spec"].get(name).is_none_or(|it| it.as_i64().is_some_and(|it| it >= least));
     let is_set = |name: &str| object["spec"][name].as_str().is_some_and(|text| !text.is_empty());
-    if !least("leaseDurationSeconds", 1) {
-        return Err(StatusError::Invalid { field: "spec.leaseDurationSeconds", rule: "must be greater than 0" });
-    }
-    if !least("leaseTransitions", 0) {
-        return Err(StatusError::Invalid { field: "spec.leaseTransitions", rule: "must be greater than or equal to 0" });
-    }
-    if is_set("preferredHolder") && !is_set("strategy") {
-        return Err(StatusError::Invalid {
-            field: "spec.preferredHolder",
-            rule: "may only be specified if `strategy` is defined",
-        });
-    }
-    Ok(())
+    let rules = [
+        (least("leaseDurationSeconds", 1), "spec.leaseDurationSeconds", "must be greater than 0"),
+        (least("leaseTransitions", 0), "spec.leaseTransitions", "must be greater than or equal to 0"),
+        (
+            !is_set("preferredHolder") || is_set("strategy"),
+            "spec.preferredHolder",
+            "may only be specified if `strategy` is defined",
+        ),
+    ];
+    let broken = rules.into_iter().find(|(holds, ..)| !holds);
+    broken.map_or(Ok(()), |(_, field, rule)| Err(StatusError::Invalid { field, rule }))
 }
 
 fn is_deleting(object: &Value) -> bool {

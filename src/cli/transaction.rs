@@ -115,34 +115,11 @@ impl ConfigFlags {
     /// The arguments that say the same, for a process that takes this one's place.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
-        let Self {
-            config,
-            lease,
-            lease_argument: _,
-            preset: _,
-            namespace,
-            slots,
-            identity,
-            lease_duration,
-            log_level,
-            log_format,
-            leader_election,
-            set,
-        } = self;
-        let config = config.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let one = [
-            ("--config", &config),
-            ("--lease", lease),
-            ("--namespace", namespace),
-            ("--slots", slots),
-            ("--identity", identity),
-            ("--lease-duration", lease_duration),
-            ("--log-level", log_level),
-            ("--log-format", log_format),
-            ("--leader-election", leader_election),
-        ];
-        let one = one.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value.as_ref()?)));
-        one.chain(set.iter().map(|set| format!("--set={set}"))).collect()
+        let Self { config, lease_argument: _, preset: _, leader_election, set, .. } = self;
+        let config = config.as_ref().map(|path| format!("--config={}", path.display()));
+        let election = leader_election.as_ref().map(|value| format!("--leader-election={value}"));
+        let keys = self.keys().into_iter().filter_map(|(flag, _, value)| Some(format!("{flag}={}", value.as_ref()?)));
+        config.into_iter().chain(keys).chain(election).chain(set.iter().map(|set| format!("--set={set}"))).collect()
     }
 }
 

@@ -63,6 +63,22 @@ pub struct ConfigFlags {
     pub set: Vec<String>,
 }
 
+impl ConfigFlags {
+    /// Returns the flags that are names of one key each, with the path of that key and what was given.
+    pub(crate) const fn keys(&self) -> [(&'static str, &'static str, &Option<String>); 7] {
+        let Self { lease, namespace, slots, identity, lease_duration, log_level, log_format, .. } = self;
+        [
+            ("--lease", "lease.name", lease),
+            ("--namespace", "lease.namespace", namespace),
+            ("--slots", "lease.slots", slots),
+            ("--identity", "lease.identity", identity),
+            ("--lease-duration", "lease.duration", lease_duration),
+            ("--log-level", "log.level", log_level),
+            ("--log-format", "log.format", log_format),
+        ]
+    }
+}
+
 /// The flags of a configuration without effect on a command that only looks at Leases or edits them.
 pub(super) const OF_A_REPLICA: &[&str] = &["slots", "identity", "lease_duration", "log_level", "log_format", "leader_election"];
 

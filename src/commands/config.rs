@@ -9,7 +9,7 @@ pub(super) fn run(about: &ConfigCommand) -> u8 {
         ConfigCommand::Effective(run) => match loading::load(&run.flags, &run.command, loading::Purpose::Inspect) {
             Ok(loaded) => {
                 super::warn(&loaded.notes);
-                console::answer(&loaded.effective(), 0)
+                console::answer(&loaded.effective(true), 0)
             }
             Err(invalid) => super::refuse(&invalid),
         },

@@ -18,19 +18,9 @@ const DEFAULT: &str = "default";
 const COLUMN: usize = 39;
 
 impl Loaded {
-    /// The configuration as a file that gives the same one, with the source of each value.
+    /// Returns the configuration as a file, with the source of each value. Without defaults, only what somebody has set.
     #[must_use]
-    pub fn effective(&self) -> String {
-        self.written(true)
-    }
-
-    /// The part of [`Self::effective`] that somebody has set.
-    #[must_use]
-    pub fn set_by_users(&self) -> String {
-        self.written(false)
-    }
-
-    fn written(&self, with_defaults: bool) -> String {
+    pub fn effective(&self, with_defaults: bool) -> String {
         let mut text = String::new();
         // In the order of the file of defaults, which people read. A test checks that it has every key.
         if let Ok(defaults) = document::yaml(DEFAULTS) {

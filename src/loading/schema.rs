@@ -183,7 +183,7 @@ mod tests {
             ..ConfigFlags::default()
         };
         let loaded = load_from(&given, &["sh".into(), "-c".into(), "echo \"$A\"\n".into()], Purpose::Run, &variables).unwrap();
-        let text = loaded.effective();
+        let text = loaded.effective(true);
         let path = std::env::temp_dir().join(format!("tenure-effective-{}.yaml", std::process::id()));
         std::fs::write(&path, &text).unwrap();
         let again = load_from(&ConfigFlags { config: Some(path.clone()), ..ConfigFlags::default() }, &[], Purpose::Run, &[]);

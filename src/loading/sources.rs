@@ -238,19 +238,12 @@ pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
     let mut layer = Layer::default();
     let argument = if flags.preset == Preset::Run { "LEASE" } else { "NAME" };
     let task = if let Preset::Task(task) = &flags.preset { task } else { &Task::default() };
-    let aliases = [
-        ("--lease", "lease.name", &flags.lease),
+    let of_commands = [
         (argument, "lease.name", &flags.lease_argument),
-        ("--namespace", "lease.namespace", &flags.namespace),
-        ("--slots", "lease.slots", &flags.slots),
-        ("--identity", "lease.identity", &flags.identity),
-        ("--lease-duration", "lease.duration", &flags.lease_duration),
         ("--schedule", "task.schedule", &task.schedule),
         ("--time-zone", "task.timeZone", &task.time_zone),
-        ("--log-level", "log.level", &flags.log_level),
-        ("--log-format", "log.format", &flags.log_format),
     ];
-    for (flag, path, text) in aliases {
+    for (flag, path, text) in flags.keys().into_iter().chain(of_commands) {
         if let Some(text) = text {
             layer.set(path, text, Origin::Flag(flag.into()));
         }

@@ -30,7 +30,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     };
     let mut report = Report::default();
     report.section("configuration");
-    report.text(&if check.verbose { loaded.effective() } else { loaded.set_by_users() });
+    report.text(&loaded.effective(check.verbose));
     for note in &loaded.notes {
         report.note(note);
     }
@@ -49,17 +49,17 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     for Finding { strong, text } in power.findings() {
         if strong { report.good(&text) } else { report.note(&text) }
     }
-    if loaded.config.lease.enabled && !power.can_prove() {
+    if !loaded.config.lease.enabled {
+        return report.finish();
+    }
+    if !power.can_prove() {
         report.bad(exit::INTERNAL, "no end of the workload could be proved: a replica does not start here");
     }
-    if loaded.config.lease.enabled {
-        law::check_witness(&loaded.config.lease, power.pid1, &mut report);
-    }
-    if loaded.config.lease.enabled && !check.offline {
-        let asked = block_on(check_server(&loaded.config, &mut report));
-        if let Err(error) = asked {
-            report.bad(exit::INTERNAL, &format!("the API server cannot be asked: {error}"));
-        }
+    law::check_witness(&loaded.config.lease, power.pid1, &mut report);
+    if !check.offline
+        && let Err(error) = block_on(check_server(&loaded.config, &mut report))
+    {
+        report.bad(exit::INTERNAL, &format!("the API server cannot be asked: {error}"));
     }
     report.finish()
 }
@@ -71,12 +71,14 @@ fn check_programs(config: &Config, report: &mut Report) {
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
     let hook = |kind: HookKind| Some((format!("hooks.{}", kind.as_str()), &kind.of(&config.hooks)?.command));
     let probe = |kind: ProbeKind| (format!("workload.{}.exec", kind.as_str()), &kind.of(&config.workload).exec.command);
-    let others = std::iter::once(("standby.command".into(), &config.standby.command))
-        .chain(HookKind::ALL.into_iter().filter_map(hook))
-        .chain(ProbeKind::ALL.into_iter().map(probe))
-        // A plain init runs none.
-        .filter(|_| config.lease.enabled);
-    for (name, command) in std::iter::once(("the workload".into(), &config.workload.command)).chain(others) {
+    let mut programs = vec![("the workload".to_owned(), &config.workload.command)];
+    // A plain init runs no other.
+    if config.lease.enabled {
+        programs.push(("standby.command".into(), &config.standby.command));
+        programs.extend(HookKind::ALL.into_iter().filter_map(hook));
+        programs.extend(ProbeKind::ALL.into_iter().map(probe));
+    }
+    for (name, command) in programs {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {
             Ok(file) => report.good(&format!("{name} is {}", file.display())),

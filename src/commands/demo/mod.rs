@@ -29,7 +29,7 @@ mod timeline;
 mod workload;
 
 use relay::Relay;
-use replica::Replica;
+use replica::{NAMES, Replica};
 use script::Script;
 use timeline::Drawn;
 
@@ -89,7 +89,7 @@ fn play(directory: &Path, picture: Option<&Path>) -> Result<Option<Drawn>, Stuck
             Err(why) => format!("as plain processes, without witnesses, as no PID namespace can be made here ({why})"),
         };
         let container = container.unwrap_or_default();
-        for name in ["red", "green", "blue"] {
+        for name in NAMES {
             let network = Relay::start(server.address()).await?;
             let kubeconfig = server.kubeconfig(network.address);
             replicas.push(Replica::new(name, network, &kubeconfig, directory, &container)?);

@@ -23,6 +23,9 @@ use serde_json::json;
 use super::relay::Relay;
 use crate::{commands::dev_server::write_private, process::scan::children};
 
+/// The replicas.
+pub(super) const NAMES: [&str; 3] = ["red", "green", "blue"];
+
 /// Name of the demo's Lease.
 pub(super) const LEASE: &str = "demo";
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant as Deadline, sleep, timeout};
 
 use super::{
     Stuck, picture,
-    replica::Replica,
+    replica::{NAMES, Replica},
     timeline::{self, Drawn, Mark, span},
     workload::{self, Run},
 };
@@ -86,9 +86,7 @@ impl Script {
     /// # Errors
     /// They cannot be read.
     pub(super) fn verdict(&self) -> io::Result<Drawn> {
-        let runs = workload::runs(&self.stamps)?;
-        let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
-        Ok(timeline::draw(&names, &runs, &self.marks, self.begin))
+        Ok(timeline::draw(&NAMES, &workload::runs(&self.stamps)?, &self.marks, self.begin))
     }
 
     /// Draws the same as a picture.
@@ -96,8 +94,7 @@ impl Script {
     /// # Errors
     /// They cannot be read.
     pub(super) fn picture(&self) -> io::Result<String> {
-        let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
-        Ok(picture::draw(&names, &workload::runs(&self.stamps)?, &self.marks, self.begin))
+        Ok(picture::draw(&NAMES, &workload::runs(&self.stamps)?, &self.marks, self.begin))
     }
 
     async fn perform(&mut self, act: Act) -> Result<(), Stuck> {
