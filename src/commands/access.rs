@@ -19,7 +19,7 @@ use crate::{
     election::record::LeaseRecord,
     environment::{LEASE, NAMESPACE},
     exit,
-    loading::{self, Loaded, Purpose},
+    loading::{Loaded, Purpose},
     words::one_line,
 };
 
@@ -54,9 +54,9 @@ pub(super) type Event = kube::Result<WatchEvent<Value>>;
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
 pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> u8) -> u8 {
-    let Loaded { config, notes, .. } = match loading::load(flags, &[], Purpose::Look) {
+    let Loaded { config, notes, .. } = match super::load(flags, &[], Purpose::Look) {
         Ok(loaded) => loaded,
-        Err(invalid) => return super::refuse(&invalid),
+        Err(code) => return code,
     };
     if needs_name && config.lease.name.is_empty() {
         complain("which Lease? Name it (a status may also select some by their labels with -l)");

@@ -1,17 +1,16 @@
 //! `tenure config`: what can be configured, and what is.
 
-use crate::{cli::ConfigCommand, console, loading};
+use super::Ended;
+use crate::{cli::ConfigCommand, console::answer, loading};
 
-pub(super) fn run(about: &ConfigCommand) -> u8 {
-    match about {
-        ConfigCommand::Schema => console::answer(&loading::schema(), 0),
-        ConfigCommand::Default => console::answer(loading::DEFAULTS, 0),
-        ConfigCommand::Effective(run) => match loading::load(&run.flags, &run.command, loading::Purpose::Inspect) {
-            Ok(loaded) => {
-                super::warn(&loaded.notes);
-                console::answer(&loaded.effective(true), 0)
-            }
-            Err(invalid) => super::refuse(&invalid),
-        },
-    }
+pub(super) fn run(about: &ConfigCommand) -> Ended {
+    Ok(match about {
+        ConfigCommand::Schema => answer(&loading::schema(), 0),
+        ConfigCommand::Default => answer(loading::DEFAULTS, 0),
+        ConfigCommand::Effective(run) => {
+            let loaded = super::load(&run.flags, &run.command, loading::Purpose::Inspect)?;
+            super::warn(&loaded.notes);
+            answer(&loaded.effective(true), 0)
+        }
+    })
 }

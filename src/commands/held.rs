@@ -1,5 +1,6 @@
 //! `tenure held`: the same look at the page as a program's own, for scripts (docs/term.md).
 
+use super::Ended;
 use crate::{
     cli, clock,
     console::{answer, complain},
@@ -13,30 +14,22 @@ const NOT_HELD: u8 = 1;
 /// There is no page to look at.
 const NO_PAGE: u8 = 2;
 
-pub(super) fn run(held: &cli::Held) -> u8 {
-    let Some(number) = std::env::var_os(TERM_FD) else {
-        let why = "is not set: only what a workload of tenure starts can ask, unless its log says that there is no page";
-        return refuse(why);
-    };
-    let Some(number) = number.to_str().and_then(|number| number.parse().ok()) else {
-        return refuse("is not the number of a descriptor");
-    };
-    let page = match Reader::open(number) {
-        Ok(page) => page,
-        Err(error) => return refuse(&one_line(&error)),
-    };
+pub(super) fn run(held: &cli::Held) -> Ended {
+    let unset = "is not set: only what a workload of tenure starts can ask, unless its log says that there is no page";
+    let number = std::env::var_os(TERM_FD).ok_or_else(|| refuse(unset))?;
+    let number = number.to_str().and_then(|number| number.parse().ok());
+    let number = number.ok_or_else(|| refuse("is not the number of a descriptor"))?;
+    let page = Reader::open(number).map_err(|error| refuse(&one_line(&error)))?;
     // The clock last: whatever comes between the two is time that has passed.
     if !held.token {
-        return held_through(page.hard(), clock::boot() + held.span);
+        return Ok(held_through(page.hard(), clock::boot() + held.span));
     }
-    match page.token() {
-        Some((token, hard)) => match held_through(hard, clock::boot() + held.span) {
-            0 if token == 0 => refuse("the fencing token of this term is no number of 64 bits"),
-            0 => answer(&format!("{token}\n"), 0),
-            code => code,
-        },
-        None => NOT_HELD,
-    }
+    let Some((token, hard)) = page.token() else { return Ok(NOT_HELD) };
+    Ok(match held_through(hard, clock::boot() + held.span) {
+        0 if token == 0 => refuse("the fencing token of this term is no number of 64 bits"),
+        0 => answer(&format!("{token}\n"), 0),
+        code => code,
+    })
 }
 
 fn held_through(hard: Instant, end: Instant) -> u8 {

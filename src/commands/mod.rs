@@ -6,7 +6,12 @@ use std::io;
 
 use tokio::runtime::Builder;
 
-use crate::{cli::Command, console::complain, exit, loading::Invalid};
+use crate::{
+    cli::{Command, ConfigFlags},
+    console::complain,
+    exit,
+    loading::{self, Loaded, Purpose},
+};
 
 mod access;
 mod check;
@@ -25,30 +30,34 @@ mod table;
 mod transaction;
 mod witness;
 
+/// The exit code of a command. An error is that of one that could not begin its work, and has said why.
+type Ended = Result<u8, u8>;
+
 /// Runs a command, and returns its exit code.
 #[must_use]
 pub fn run(command: &Command) -> u8 {
-    match command {
+    let ended = match command {
         Command::Config { about } => config::run(about),
         Command::Check(arguments) => check::run(arguments),
-        Command::Status(arguments) => status::run(arguments),
-        Command::Prune(arguments) => prune::run(arguments),
+        Command::Status(arguments) => Ok(status::run(arguments)),
+        Command::Prune(arguments) => Ok(prune::run(arguments)),
         Command::Apply(asked) => transaction::apply(asked),
         Command::Recover(asked) => transaction::recover(asked),
         Command::Promote(asked) => transaction::promote(asked),
         Command::Demote(asked) => transaction::demote(asked),
-        Command::StepDown(asked) => steer::step_down(asked),
-        Command::ConfirmDead(asked) => steer::confirm_dead(asked),
-        Command::Witness(asked) => witness::run(asked),
-        Command::Pause(asked) => steer::pause(asked, true),
-        Command::Resume(asked) => steer::pause(asked, false),
+        Command::StepDown(asked) => Ok(steer::step_down(asked)),
+        Command::ConfirmDead(asked) => Ok(steer::confirm_dead(asked)),
+        Command::Witness(asked) => Ok(witness::run(asked)),
+        Command::Pause(asked) => Ok(steer::pause(asked, true)),
+        Command::Resume(asked) => Ok(steer::pause(asked, false)),
         Command::Held(arguments) => held::run(arguments),
-        Command::Install(arguments) => install::run(arguments),
-        Command::DevServer(about) => dev_server::run(about),
-        Command::Demo { picture, part } => demo::run(picture.as_deref(), part.as_ref()),
-        Command::Completions { shell } => manual::completions(*shell),
-        Command::Man { command } => manual::page(command),
-    }
+        Command::Install(arguments) => Ok(install::run(arguments)),
+        Command::DevServer(about) => Ok(dev_server::run(about)),
+        Command::Demo { picture, part } => Ok(demo::run(picture.as_deref(), part.as_ref())),
+        Command::Completions { shell } => Ok(manual::completions(*shell)),
+        Command::Man { command } => Ok(manual::page(command)),
+    };
+    ended.unwrap_or_else(|code| code)
 }
 
 /// Runs `work` on a current-thread runtime, and does not wait for what it left behind, such as a name server's answer.
@@ -69,8 +78,10 @@ fn warn(notes: &[String]) {
     }
 }
 
-/// Says why a configuration is refused, and returns the exit code.
-fn refuse(invalid: &Invalid) -> u8 {
-    complain(&invalid.to_string());
-    exit::INVALID
+/// Reads the configuration. If it is refused, says why.
+fn load(flags: &ConfigFlags, command: &[String], purpose: Purpose) -> Result<Loaded, u8> {
+    loading::load(flags, command, purpose).map_err(|invalid| {
+        complain(&invalid.to_string());
+        exit::INVALID
+    })
 }

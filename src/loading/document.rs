@@ -2,7 +2,7 @@
 //!
 //! Owns the format, YAML 1.2, of which JSON is a part. Judges only the syntax.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use figment::value::{Dict, Empty, Value};
 use serde::{
@@ -113,18 +113,10 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Content, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(item) = items.next_element()? {
-            nodes.push(item);
-        }
-        Ok(Content::List(nodes))
+        iter::from_fn(|| items.next_element().transpose()).collect::<Result<_, _>>().map(Content::List)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Content, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            nodes.push(entry);
-        }
-        Ok(Content::Map(nodes))
+        iter::from_fn(|| entries.next_entry().transpose()).collect::<Result<_, _>>().map(Content::Map)
     }
 }

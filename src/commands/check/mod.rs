@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use self::power::{Finding, Power};
-use super::{access::Access, block_on};
+use super::{Ended, access::Access, block_on};
 use crate::{
     api::PLUGIN_PATIENCE,
     cli,
@@ -13,7 +13,7 @@ use crate::{
     console,
     election::{record::LeaseRecord, warning},
     elector, exit,
-    loading::{self, Purpose},
+    loading::Purpose,
     process::resolve::resolve,
     words::{counted, one_line},
 };
@@ -23,11 +23,8 @@ mod law;
 mod permissions;
 mod power;
 
-pub(super) fn run(check: &cli::Check) -> u8 {
-    let loaded = match loading::load(&check.flags, &check.command, Purpose::Inspect) {
-        Ok(loaded) => loaded,
-        Err(invalid) => return super::refuse(&invalid),
-    };
+pub(super) fn run(check: &cli::Check) -> Ended {
+    let loaded = super::load(&check.flags, &check.command, Purpose::Inspect)?;
     let mut report = Report::default();
     report.section("configuration");
     report.text(&loaded.effective(check.verbose));
@@ -50,7 +47,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
         if strong { report.good(&text) } else { report.note(&text) }
     }
     if !loaded.config.lease.enabled {
-        return report.finish();
+        return Ok(report.finish());
     }
     if !power.can_prove() {
         report.bad(exit::INTERNAL, "no end of the workload could be proved: a replica does not start here");
@@ -61,7 +58,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     {
         report.bad(exit::INTERNAL, &format!("the API server cannot be asked: {error}"));
     }
-    report.finish()
+    Ok(report.finish())
 }
 
 fn check_programs(config: &Config, report: &mut Report) {

@@ -5,20 +5,18 @@
 
 use std::{env, time::Duration};
 
-use self::{
-    discovery::{Kinds, Refusal},
-    files::Files,
-    lock::Term,
-    server::ApiServer,
+use self::{discovery::Kinds, files::Files, lock::Term, server::ApiServer};
+use super::{
+    Ended,
+    access::{self, Access},
 };
-use super::access::{self, Access};
 use crate::{
     cli::{self, ConfigFlags, Lock, Recovery},
     clock,
     config::Config,
     console::complain,
     exit,
-    loading::{self, Purpose},
+    loading::Purpose,
     telemetry::Observer,
     time::Instant,
     transaction::{self, Change, Event, Outcome, Place, Server as _, Settings},
@@ -43,7 +41,7 @@ struct Desk<'a> {
     settings: Settings,
 }
 
-pub(super) fn apply(asked: &cli::Apply) -> u8 {
+pub(super) fn apply(asked: &cli::Apply) -> Ended {
     let common = &asked.common;
     let pipes = asked.files.iter().filter(|file| file.as_os_str() == "-").count();
     let standard_input = match pipes {
@@ -51,68 +49,56 @@ pub(super) fn apply(asked: &cli::Apply) -> u8 {
         1 => lock::standard_input().map_err(|error| vec![format!("standard input: {error}")]),
         _ => Err(vec!["standard input can be read only once: write -f - only once".to_owned()]),
     };
-    let files = match standard_input.and_then(|text| Files::read(&asked.files, &text)) {
-        Ok(files) => files,
-        Err(refused) => return refuse(exit::INVALID, &refused.join("\ntenure: ")),
-    };
+    let files = standard_input.and_then(|text| Files::read(&asked.files, &text)).map_err(refuse_files)?;
     let flags = of_transaction(asked.name.as_ref().or(files.name.as_ref()), &common.flags);
     if flags.lease.is_none() {
-        return refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE");
+        return Err(refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE"));
     }
     let limit = asked.limit.or(files.limit).unwrap_or(LIMIT);
     under_lease(&flags, &common.how, !asked.dry_run, &files.notes, limit, async |mut desk| {
-        let changes = match desk.changes(&files).await {
-            Ok(changes) => changes,
-            Err((code, why)) => return refuse(code, &why),
-        };
+        let changes = desk.changes(&files).await?;
         if let Some(user) = &common.user {
             desk.settings.acting_as = Some(user.clone());
         }
         let settings = desk.settings.clone();
         if asked.dry_run {
-            return output::previewed(common.output, transaction::preview(&desk.server, settings, &changes).await);
+            return Ok(output::previewed(common.output, transaction::preview(&desk.server, settings, &changes).await));
         }
         let (outcome, events) = desk.driven(transaction::apply(&desk.server, settings, &changes)).await;
-        output::ended(common.output, &outcome, &changes, &events)
+        Ok(output::ended(common.output, &outcome, &changes, &events))
     })
 }
 
-pub(super) fn recover(asked: &cli::Recover) -> u8 {
+pub(super) fn recover(asked: &cli::Recover) -> Ended {
     let common = &asked.common;
     let flags = of_transaction(asked.name.as_ref(), &common.flags);
     under_lease(&flags, &common.how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
         let settings = Settings { acting_as: common.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
-            Recovery::Plan => return output::surveyed(common.output, transaction::survey(&desk.server, settings).await),
+            Recovery::Plan => return Ok(output::surveyed(common.output, transaction::survey(&desk.server, settings).await)),
             Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
             Recovery::Forget => desk.driven(transaction::forget(&desk.server, settings)).await,
         };
-        output::ended(common.output, &outcome, &[], &events)
+        Ok(output::ended(common.output, &outcome, &[], &events))
     })
 }
 
-pub(super) fn promote(asked: &cli::Promote) -> u8 {
-    let files = match Files::promotion(&asked.files, |name| env::var(name).ok()) {
-        Ok(files) => files,
-        Err(refused) => return refuse(exit::INVALID, &refused.join("\ntenure: ")),
-    };
+pub(super) fn promote(asked: &cli::Promote) -> Ended {
+    let files = Files::promotion(&asked.files, |name| env::var(name).ok()).map_err(refuse_files)?;
     in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&files.notes);
-        let changes = match desk.changes(&files).await {
-            Ok(changes) => changes,
-            Err((code, why)) => return refuse(code, &why),
-        };
+        let changes = desk.changes(&files).await?;
         let settings = desk.settings.clone();
         if asked.dry_run {
-            return output::previewed(cli::Output::Table, transaction::preview(&desk.server, settings, &changes).await);
+            return Ok(output::previewed(cli::Output::Table, transaction::preview(&desk.server, settings, &changes).await));
         }
-        output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0)
+        Ok(output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0))
     })
 }
 
-pub(super) fn demote(asked: &cli::Demote) -> u8 {
+pub(super) fn demote(asked: &cli::Demote) -> Ended {
     in_hook(&asked.flags, asked.limit, async |desk| {
-        output::concluded(&desk.driven(transaction::demote(&desk.server, desk.settings.clone())).await.0)
+        Ok(output::concluded(&desk.driven(transaction::demote(&desk.server, desk.settings.clone())).await.0))
     })
 }
 
@@ -138,16 +124,16 @@ impl<'a> Desk<'a> {
     /// Turns what was written into changes of objects that the server serves, as the account that it names.
     ///
     /// # Errors
-    /// The first of them that cannot be one.
-    async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, Refusal> {
+    /// The exit code for the first of them that cannot be one, which is said.
+    async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, u8> {
         let namespace = files.namespace.as_deref().unwrap_or(self.namespace);
         self.settings.acting_as = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
         let journal = &self.settings.journal;
         let mut kinds = Kinds::default();
         let mut changes: Vec<Change> = Vec::new();
         for written in &files.changes {
-            let located = |why: &str| format!("{} ({}): {why}", written.place, written.target.shown());
-            let resource = kinds.of(self.access, &written.target).await.map_err(|(code, why)| (code, located(&why)))?;
+            let refused = |code, why: &str| refuse(code, &format!("{} ({}): {why}", written.place, written.target.shown()));
+            let resource = kinds.of(self.access, &written.target).await.map_err(|(code, why)| refused(code, &why))?;
             let change = written.change(resource, namespace);
             let names = |Change { target, .. }: &Change| {
                 let group = files::group(&target.api_version).to_owned();
@@ -164,7 +150,7 @@ impl<'a> Desk<'a> {
                 changes.push(change);
                 continue;
             };
-            return Err((exit::INVALID, located(why)));
+            return Err(refused(exit::INVALID, why));
         }
         Ok(changes)
     }
@@ -183,12 +169,9 @@ impl<'a> Desk<'a> {
 }
 
 /// Does something in the term of the Lease for which this hook runs.
-fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> u8) -> u8 {
-    let term = match lock::term() {
-        Ok(term) => term,
-        Err(why) => return refuse(exit::INVALID, &format!("this command runs in a hook: {why}")),
-    };
-    at_desk(&access::on_lease(None, flags), Some(term), limit, act)
+fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> Ended {
+    let term = lock::term().map_err(|why| refuse(exit::INVALID, &format!("this command runs in a hook: {why}")))?;
+    Ok(at_desk(&access::on_lease(None, flags), Some(term), limit, act))
 }
 
 /// Does something in the term of the Lease that `flags` name: becomes `tenure lock`, unless this is the command that it runs. The notes
@@ -199,32 +182,30 @@ fn under_lease(
     needs_term: bool,
     notes: &[String],
     limit: Duration,
-    act: impl AsyncFnOnce(Desk<'_>) -> u8,
-) -> u8 {
+    act: impl AsyncFnOnce(Desk<'_>) -> Ended,
+) -> Ended {
     if !needs_term {
         super::warn(notes);
-        return at_desk(flags, None, limit, act);
+        return Ok(at_desk(flags, None, limit, act));
     }
-    let config = match loading::load(flags, &[], Purpose::Look) {
-        Ok(loaded) => loaded.config,
-        Err(invalid) => return super::refuse(&invalid),
-    };
-    if !lock::is_inside(&config) {
+    if !lock::is_inside(&super::load(flags, &[], Purpose::Look)?.config) {
         super::warn(notes);
         let error = lock::become_lock(flags, how);
-        return refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}"));
+        return Err(refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}")));
     }
-    match lock::term() {
-        Ok(term) => at_desk(flags, Some(term), limit, act),
-        Err(why) => refuse(exit::INVALID, &why),
-    }
+    let term = lock::term().map_err(|why| refuse(exit::INVALID, &why))?;
+    Ok(at_desk(flags, Some(term), limit, act))
 }
 
-fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> u8) -> u8 {
+fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> u8 {
     access::look(flags, true, async |config, access, namespace| match Desk::open(config, access, namespace, term, limit) {
-        Ok(desk) => act(desk).await,
+        Ok(desk) => act(desk).await.unwrap_or_else(|code| code),
         Err(code) => code,
     })
+}
+
+fn refuse_files(reasons: Vec<String>) -> u8 {
+    refuse(exit::INVALID, &reasons.join("\ntenure: "))
 }
 
 /// The flags for the Lease of the transaction of this name, unless they name it.
