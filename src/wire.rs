@@ -92,7 +92,9 @@ impl End {
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
         while let Some(message) = self.unsent.front() {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
-                Ok(_) => drop(self.unsent.pop_front()),
+                Ok(_) => {
+                    self.unsent.pop_front();
+                }
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(Broken::Closed),
@@ -102,7 +104,7 @@ impl End {
         Ok(())
     }
 
-    /// Tells whether a message waits for room.
+    /// Returns true if a message waits for room.
     pub(crate) fn is_clogged(&self) -> bool {
         !self.unsent.is_empty()
     }

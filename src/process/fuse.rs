@@ -97,7 +97,7 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// Tells whether the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of
+    /// Returns true if the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of
     /// the time that was left, and its timers are exact to an eighth.
     #[must_use]
     pub const fn is_steady(&self) -> bool {
@@ -120,7 +120,7 @@ impl Fuse {
         self.group.filter(|group| self.kills(*group))
     }
 
-    /// Tells whether the fuse kills this group, and the group exists.
+    /// Returns true if the fuse kills this group, and the group exists.
     #[must_use]
     pub fn kills(&self, group: Pid) -> bool {
         // The kernel tells its reference by number only while it lives (since Linux 5.15): another group may have the number.
@@ -134,14 +134,14 @@ impl Fuse {
         self.at
     }
 
-    /// Tells whether the fuse has fired. Tells it only once, because reading the error clears it.
+    /// Returns true if the fuse has fired. Tells it only once, because reading the error clears it.
     #[must_use]
     pub fn take_fired(&self) -> bool {
         !matches!(self.sender.take_error(), Ok(None))
     }
 
-    /// Tells whether the loopback interface has stopped answering the probes. The fuse would then fire after about fifteen of them,
-    /// regardless of its time.
+    /// Returns true if the loopback interface has stopped answering the probes. The fuse would then fire after about fifteen of
+    /// them, regardless of its time.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         unanswered(self.as_fd()).is_ok_and(|probes| probes >= UNANSWERED)
@@ -240,7 +240,7 @@ const TCP_RTO_MAX_MS: i32 = 44;
 /// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
 
-/// Tells whether TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (Linux 9d9b1ee0b2d1 and 344db93ae3ee).
+/// Returns true if TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (Linux 9d9b1ee0b2d1 and 344db93ae3ee).
 fn is_exact(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return true };

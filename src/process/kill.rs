@@ -45,7 +45,7 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     Ok(kill(-group.as_raw(), signal)?)
 }
 
-/// Tells whether this process group is empty, without even a zombie.
+/// Returns true if this process group is empty, without even a zombie.
 #[must_use]
 pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
@@ -72,7 +72,7 @@ pub fn kill_everything_but_init() -> io::Result<()> {
     Ok(kill(-1, SIGKILL)?)
 }
 
-/// Tells whether init is alone in its PID namespace, without even a zombie. Asks the kernel in one call, not /proc.
+/// Returns true if init is alone in its PID namespace, without even a zombie. Asks the kernel in one call, not /proc.
 ///
 /// # Errors
 /// EPERM unless called by PID 1.

@@ -30,7 +30,7 @@ impl Mask {
         Self(self.0 | if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 })
     }
 
-    /// Tells whether the signal is in the mask.
+    /// Returns true if the signal is in the mask.
     #[must_use]
     pub const fn has(self, signal: i32) -> bool {
         self.0 >> (signal - 1) & 1 == 1

@@ -34,7 +34,7 @@ pub mod terminal;
 /// The first process of a PID namespace.
 pub const PID1: Pid = Pid::from_raw(1);
 
-/// Tells whether the process runs the same file as this one; false for another user's process, of which that is unknown.
+/// Returns true if the process runs the same file as this one; false for another user's process, of which that is unknown.
 #[must_use]
 pub fn runs_our_program(pid: Pid) -> bool {
     let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));

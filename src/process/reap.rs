@@ -53,7 +53,7 @@ pub fn stopped_by(child: Pid) -> Option<Signal> {
     waitid(Some(child), libc::WSTOPPED).ok().flatten().map(|changed| Signal(changed.status))
 }
 
-/// Tells whether this child was continued since the last call.
+/// Returns true if this child was continued since the last call.
 #[must_use]
 pub fn is_continued(child: Pid) -> bool {
     matches!(waitid(Some(child), libc::WCONTINUED), Ok(Some(_)))

@@ -64,8 +64,11 @@ pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveEr
     let path = path.unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
     let mut denied = None;
     let directories = path.as_bytes().split(|byte| *byte == b':').map(|directory| Path::new(OsStr::from_bytes(directory)));
-    // An empty name is in no directory, and an empty directory is the current one.
-    for directory in directories.filter(|_| !program.is_empty()) {
+    for directory in directories {
+        // An empty name is in no directory, and an empty directory is the current one.
+        if program.is_empty() {
+            break;
+        }
         match check(Path::new(".").join(directory).join(program)) {
             Some(Ok(file)) => return Ok(file),
             Some(Err(error)) => denied = denied.or(Some(error)),

@@ -44,13 +44,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Tells whether nothing of it runs any more: a zombie without living threads.
+    /// Returns true if nothing of it runs any more: a zombie without living threads.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
-    /// Tells whether it is stopped with all its threads. A traced process does not count, because its tracer may continue it.
+    /// Returns true if it is stopped with all its threads. A traced process does not count, because its tracer may continue it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let stopped = |thread: io::Result<std::fs::DirEntry>| {
@@ -130,13 +130,13 @@ pub struct Scanner {
     strange: Vec<Pid>,
 }
 
-/// Tells whether a signal has stopped this process. True also if /proc cannot tell.
+/// Returns true if a signal has stopped this process. True also if /proc cannot tell.
 #[must_use]
 pub fn is_stopped(pid: Pid) -> bool {
     state_and_group(&pid.to_string()).is_none_or(|(state, _)| state == b'T')
 }
 
-/// Tells whether a process of this group is stopped.
+/// Returns true if a process of this group is stopped.
 #[must_use]
 pub fn is_any_stopped(group: Pid) -> bool {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -173,7 +173,7 @@ impl Scanner {
         })
     }
 
-    /// Tells whether /proc hides processes of other users (`hidepid`), so that a clean scan proves nothing.
+    /// Returns true if /proc hides processes of other users (`hidepid`), so that a clean scan proves nothing.
     #[must_use]
     pub const fn is_partial(&self) -> bool {
         self.partial
@@ -217,8 +217,8 @@ impl Scanner {
         Ok(Found { targets: &self.table, strange: &self.strange, unclear, scanner: self })
     }
 
-    /// Tells whether all children of init, the caller, are spared. Then nothing else descends from it, because it is a subreaper
-    /// and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
+    /// Returns true if all children of init, the caller, are spared. Then nothing else descends from it, because it is a
+    /// subreaper and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
     #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
@@ -247,7 +247,7 @@ impl Scanner {
         files::stat(&self.proc, pid).ok()
     }
 
-    /// Tells whether `pid` is `ancestor`, or descends from it by the chain of parents.
+    /// Returns true if `pid` is `ancestor`, or descends from it by the chain of parents.
     #[must_use]
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
         let parent = |pid: &Pid| self.look(*pid).map(|process| process.parent);
@@ -279,7 +279,7 @@ impl Scanner {
 }
 
 impl Spare<'_> {
-    /// Tells whether `process` is init, an elector or in an elector's session.
+    /// Returns true if `process` is init, an elector or in an elector's session.
     #[must_use]
     pub fn covers(&self, process: &Process) -> bool {
         process.pid == self.init || self.electors.contains(&process.pid) || self.electors.contains(&process.session)

@@ -77,7 +77,7 @@ pub fn open_descriptors() -> u64 {
 /// drops a signal that it neither blocks nor handles. For `.init_array`.
 pub extern "C" fn block_first() {
     // Whoever needs them blocked calls it again, and gets the error.
-    drop(block());
+    let _ = block();
 }
 
 /// Puts back the mask that the program was started with.
@@ -179,7 +179,7 @@ fn mind_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Tells whether this process ignores the signal.
+/// Returns true if this process ignores the signal.
 #[expect(unsafe_code, reason = "nix cannot read a disposition without setting one")]
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();

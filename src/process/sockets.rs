@@ -46,9 +46,10 @@ impl Sockets {
     /// [`SocketsError`]: what they promise is not there.
     pub fn inherited(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, SocketsError> {
         let [pid, _] = NAMES_PROCESS;
-        let Some(count) = variable(COUNT).filter(|_| variable(pid).is_some_and(|it| it == Pid::this().to_string())) else {
+        let (Some(count), Some(pid)) = (variable(COUNT), variable(pid)) else { return Ok(None) };
+        if pid != Pid::this().to_string() {
             return Ok(None);
-        };
+        }
         let count: u16 = count.parse().map_err(|_| SocketsError::Count(count))?;
         let all = FIRST..FIRST + RawFd::from(count);
         match all.clone().find(|number| !is_inherited(*number)) {
@@ -64,7 +65,7 @@ impl Sockets {
     }
 }
 
-/// Tells whether the descriptor was open before this program started: tenure's own are close-on-exec.
+/// Returns true if the descriptor was open before this program started: tenure's own are close-on-exec.
 #[expect(unsafe_code, reason = "a descriptor that may not be open")]
 fn is_inherited(number: RawFd) -> bool {
     // SAFETY: it is only asked about, and lives no longer than this line.

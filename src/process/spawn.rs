@@ -296,8 +296,8 @@ pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> 
     fork(&child::Plan::Continue { pids, not_after })
 }
 
-/// Tells whether a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it from
-/// a signalfd. False if /proc cannot tell. Takes up to ten milliseconds if the signal is blocked.
+/// Returns true if a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it
+/// from a signalfd. Returns false if /proc cannot tell. Takes up to ten milliseconds if the signal is blocked.
 #[must_use]
 pub fn handles(pid: Pid, signal: Signal) -> bool {
     StatusFiles::of(pid).handling(signal) != Handling::No

@@ -41,7 +41,7 @@ impl Terminal {
         Self { fd: session()?, ours: getpgrp() }.if_ours()
     }
 
-    /// Tells whether this process has a terminal at all. A shell's `fg` may put it into the foreground at any time.
+    /// Returns true if this process has a terminal at all. A shell's `fg` may put it into the foreground at any time.
     #[must_use]
     pub fn is_there() -> bool {
         Self::of_stdin().is_some() || session().is_some()

@@ -50,7 +50,7 @@ fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, session, state, threads, start })
 }
 
-/// Tells whether a process was started with this entry in its environment; false if that cannot be read.
+/// Returns true if a process was started with this entry in its environment. Returns false if that cannot be read.
 pub(super) fn has_entry(pid: Pid, entry: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes())

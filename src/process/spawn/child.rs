@@ -209,7 +209,7 @@ fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>
     Ok(())
 }
 
-/// Waits for the process to take the signal; false if it is gone without that, or it is too late.
+/// Waits for the process to take the signal. Returns false if it is gone without that, or it is too late.
 fn is_taken(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<bool, Failure> {
     let (mut pause, _) = PAUSES;
     loop {

@@ -148,13 +148,14 @@ fn blocking(status: &[u8], signal: Signal) -> Blocking {
     }
 }
 
-/// Tells whether the signal, or SIGKILL, is still pending.
+/// Returns true if the signal, or SIGKILL, is still pending.
 fn is_pending(status: &[u8], signal: Signal) -> bool {
     let sets: [&[u8]; 2] = [b"SigPnd:", b"ShdPnd:"];
     sets.into_iter().any(|set| has(status, set, signal) || has(status, set, kill::SIGKILL))
 }
 
-/// Tells whether the process is stopped or dying, by the stat of its main thread. The flags are the sixth field after the state.
+/// Returns true if the process is stopped or dying, by the stat of its main thread. The flags are the sixth field after the
+/// state.
 fn takes_none(stat: &[u8]) -> bool {
     let Some(mut fields) = stat_fields(stat) else { return true };
     let state = fields.next().unwrap_or_default();
@@ -162,7 +163,7 @@ fn takes_none(stat: &[u8]) -> bool {
     matches!(state, "T" | "t" | "Z" | "X") || flags & DYING != 0
 }
 
-/// Tells whether the set of this name in a status has the signal. Signal 1 is the lowest bit.
+/// Returns true if the set of this name in a status has the signal. Signal 1 is the lowest bit.
 fn has(status: &[u8], name: &[u8], signal: Signal) -> bool {
     let set = |line: &[u8]| u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok();
     let Some(set) = status.split(|byte| *byte == b'\n').find_map(set) else { return false };
