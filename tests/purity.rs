@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 /// Modules of the crate.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 15] = [
     "config",
     "election",
     "environment",
@@ -16,6 +16,7 @@ const ROOMS: [&str; 14] = [
     "once",
     "request",
     "role",
+    "slot",
     "supervision",
     "time",
     "timers",
