@@ -111,7 +111,6 @@ fn reference() -> String {
         include_str!("../../src/election/writes.rs"),
         include_str!("../../src/election/publication.rs"),
         include_str!("../../src/transaction/mod.rs"),
-        include_str!("../../src/transaction/claim.rs"),
     ];
     let names = names.into_iter().flat_map(quoted).filter(|[name, _]| name.contains("tenure.dev/"));
     table(&mut page, ["name", "meaning"], names.map(|[name, says]| [name.replace("/`", "/…`"), says]));

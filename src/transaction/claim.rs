@@ -5,10 +5,10 @@ use std::mem;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Entry, EntryType, Journal, Outcome, Phase, Place, Request, Server, Storing,
+    Answer, Entry, EntryType, Journal, Outcome, Phase, Place, Request, SECRET_TYPE, Server, Storing,
     driver::Driver,
     fields::Side,
-    journal::{MOST_BYTES, SECRET_TYPE, Work, conflict, fresh, hex, parse},
+    journal::{MOST_BYTES, Work, conflict, fresh, hex, parse},
     requests::{refused, uid},
 };
 use crate::election::record::later;

@@ -8,15 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Change, Event, Fate, MARK, Outcome, Place, Target,
+    Change, Event, Fate, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, at},
 };
 use crate::words::worded;
 
 /// The version of the journal's format.
 const VERSION: u32 = 1;
-/// Type of the Secret that is a transaction's journal.
-pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 /// The largest journal in bytes: a Secret holds 1 048 576.
 pub(super) const MOST_BYTES: usize = 1_000_000;
 /// The state of an entry that is made, or was made by an earlier driver.

@@ -63,6 +63,8 @@ mod undo;
 
 /// Annotation of an object that a transaction changes: the journal, its id and the claim of the process that changes it.
 pub const MARK: &str = "tenure.dev/change";
+/// Type of the Secret that is a transaction's journal.
+pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 
 /// An object that is changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
