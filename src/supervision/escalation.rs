@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::{config::KillMode, time::Instant};
+use crate::{config::KillMode, time::Instant, timers::Timers};
 
 use super::Scan;
 
@@ -28,12 +28,13 @@ const NAMED: usize = 8;
 const REAPING: Duration = Duration::from_secs(1);
 
 /// The escalation of a single stop.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct StopEscalation {
     pid1: bool,
     mode: KillMode,
     margin: Duration,
     phase: Phase,
+    timers: Timers<Timer>,
     main_gone: bool,
     killed: Option<Instant>,
     /// Time of the last step. With many processes its answer comes long after its first SIGKILL.
@@ -41,19 +42,30 @@ pub(crate) struct StopEscalation {
     last: Scan,
     /// Time since which, and number of sweeps in which, new processes kept appearing.
     adrift: Option<(Instant, u32)>,
-    unproved_at: Option<Instant>,
     /// kill(-1) did not help, and is not tried again before H.
     exhausted: bool,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The stop signal was sent. `look` is the next check whether the rest has ended by itself, once the main process has.
-    Asked { kill_at: Instant, look: Option<Instant> },
-    /// SIGKILL by sweeps, the next one at `next`; none while the answer to one is awaited.
-    Sweeping { next: Option<Instant>, pause: Duration },
-    /// SIGKILL by kill(-1). Init ends itself at `die_at`, which is set at H.
-    Everything { next: Option<Instant>, pause: Duration, die_at: Option<Instant> },
+    /// The stop signal was sent.
+    Asked,
+    /// SIGKILL by sweeps, with this pause before the next but one.
+    Sweeping { pause: Duration },
+    /// SIGKILL by kill(-1), in the same way.
+    Everything { pause: Duration },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// The grace is over.
+    Kill,
+    /// The next scan or kill. Unset while the answer to one is awaited, and in the grace until the main process has ended.
+    Look,
+    /// The survivors are reported.
+    Unproved,
+    /// Init ends itself. Set at H.
+    Die,
 }
 
 /// The next step, for the workload to order.
@@ -70,18 +82,19 @@ pub(crate) enum Step {
 impl StopEscalation {
     /// Begins with the stop signal, which the caller sends now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
-        let phase = Phase::Asked { kill_at, look: None };
+        let mut timers = Timers::NONE;
+        timers.set(Timer::Kill, kill_at);
         Self {
             pid1,
             mode,
             margin,
-            phase,
+            phase: Phase::Asked,
+            timers,
             main_gone: false,
             killed: None,
             stepped: None,
             last: Scan::default(),
             adrift: None,
-            unproved_at: None,
             exhausted: false,
         }
     }
@@ -103,48 +116,41 @@ impl StopEscalation {
         matches!(self.phase, Phase::Everything { .. })
     }
 
-    /// Tells whether only the stop signal was sent so far.
+    /// Returns true if only the stop signal was sent so far.
     pub(crate) fn asks(&self) -> bool {
-        matches!(self.phase, Phase::Asked { .. })
+        self.phase == Phase::Asked
     }
 
-    /// Tells whether [`Step::Unproved`] was returned.
+    /// Returns true if [`Step::Unproved`] was returned.
     pub(crate) fn is_stuck(&self) -> bool {
-        !self.asks() && self.unproved_at.is_none()
+        !self.asks() && !self.timers.is_set(Timer::Unproved)
     }
 
     /// Moves SIGKILL to `limit`, if that is earlier.
     pub(crate) fn shorten(&mut self, limit: Instant) {
-        match &mut self.phase {
-            Phase::Asked { kill_at, .. } => *kill_at = limit.min(*kill_at),
-            Phase::Sweeping { .. } | Phase::Everything { .. } => {}
-        }
+        self.timers.hasten(Timer::Kill, limit);
     }
 
     /// Moves SIGKILL to `until`, if that is later.
     pub(crate) fn extend(&mut self, until: Instant) {
-        if let Phase::Asked { kill_at, .. } = &mut self.phase {
-            *kill_at = until.max(*kill_at);
-        }
+        self.timers.delay(Timer::Kill, until);
     }
 
     /// Takes the end of the main process. With `killMode: mixed` the rest is killed now.
     pub(crate) fn main_ended(&mut self, now: Instant) {
         self.main_gone = true;
-        match (&self.phase, self.mode) {
-            (Phase::Asked { .. }, KillMode::Mixed) => self.sweep(now),
-            (Phase::Asked { .. }, KillMode::Group) | (Phase::Sweeping { .. } | Phase::Everything { .. }, _) => self.reaped(now),
+        match self.mode {
+            KillMode::Mixed if self.asks() => self.sweep(now),
+            KillMode::Mixed | KillMode::Group => self.reaped(now),
         }
     }
 
     /// Takes the end of another process: the next check is due at once.
     pub(crate) fn reaped(&mut self, now: Instant) {
-        match &mut self.phase {
-            Phase::Asked { look, .. } if self.main_gone => *look = Some(now),
-            Phase::Asked { .. } => {}
-            Phase::Sweeping { next, .. } | Phase::Everything { next, .. } => {
-                *next = next.map(|at| at.min(now));
-            }
+        if !self.asks() {
+            self.timers.hasten(Timer::Look, now);
+        } else if self.main_gone {
+            self.timers.set(Timer::Look, now);
         }
     }
 
@@ -152,19 +158,20 @@ impl StopEscalation {
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
         let end = hard + self.margin;
         let late = now + if now < end { end.since(now) / 2 } else { REAPING };
-        self.unproved_at = Some(late.or_earlier(self.unproved_at));
+        self.timers.set_by(Timer::Unproved, late);
         if !self.pid1 {
-            if matches!(self.phase, Phase::Asked { .. }) {
+            if self.asks() {
                 self.sweep(now);
             }
             return;
         }
-        if let Phase::Everything { next, die_at, .. } = &mut self.phase {
-            die_at.get_or_insert(late);
-            *next = next.map(|at| at.min(now));
-            return;
+        if self.kills_everything() {
+            self.timers.hasten(Timer::Look, now);
+        } else {
+            self.kill_everything();
+            self.timers.set(Timer::Look, now);
         }
-        self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: Some(late) };
+        self.timers.begin(Timer::Die, late);
     }
 
     /// Takes the answer to a step; true if it is the proof.
@@ -182,12 +189,12 @@ impl StopEscalation {
         self.last = scan;
         match &mut self.phase {
             // A process from outside (`kubectl exec`) ends without a SIGCHLD to init.
-            Phase::Asked { look, .. } => *look = Some((now + LONGEST_PAUSE).or_earlier(*look)),
+            Phase::Asked => self.timers.set_by(Timer::Look, now + LONGEST_PAUSE),
             // Only the end of init helps, and killMargin has no room for a pause and one more wake-up.
-            Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
-            Phase::Sweeping { next, pause } | Phase::Everything { next, pause, .. } => {
+            Phase::Everything { .. } if self.timers.is_set(Timer::Die) && self.last.denied => self.timers.set(Timer::Look, now),
+            Phase::Sweeping { pause } | Phase::Everything { pause } => {
                 let wait = if stranger { FIRST_PAUSE } else { *pause };
-                *next = Some(now + wait);
+                self.timers.set(Timer::Look, now + wait);
                 *pause = (wait * 2).min(LONGEST_PAUSE);
             }
         }
@@ -196,68 +203,65 @@ impl StopEscalation {
 
     /// Time of the next step.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let step = match self.phase {
-            Phase::Asked { kill_at, look } => Some(kill_at.or_earlier(look)),
-            Phase::Sweeping { next, .. } => next,
-            Phase::Everything { next, die_at, .. } => next.map(|at| at.or_earlier(die_at)),
-        };
-        [step, self.unproved_at].into_iter().flatten().min()
+        self.timers.next()
     }
 
     /// Returns the next step that is due at `now`. Call it until there is none.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
         self.stepped = Some(now);
-        if let Phase::Asked { kill_at, look } = &mut self.phase {
-            if now < *kill_at {
-                return look.take_if(|at| *at <= now).map(|_| Step::Prove);
+        if self.asks() {
+            if !self.timers.is_due(Timer::Kill, now) {
+                return self.timers.take_due(Timer::Look, now).then_some(Step::Prove);
             }
             self.sweep(now);
         }
-        if !self.is_about_to_look(now) && self.unproved_at.take_if(|at| *at <= now).is_some() {
+        if !self.is_about_to_look(now) && self.timers.take_due(Timer::Unproved, now) {
             // Before H a useless kill(-1) is not repeated, because it would kill each new elector.
-            if let Phase::Everything { die_at: None, .. } = self.phase {
+            if self.kills_everything() && !self.timers.is_set(Timer::Die) {
                 self.exhausted = true;
-                self.phase = Phase::Sweeping { next: Some(now + LONGEST_PAUSE), pause: LONGEST_PAUSE };
+                self.phase = Phase::Sweeping { pause: LONGEST_PAUSE };
+                self.timers.set(Timer::Look, now + LONGEST_PAUSE);
             }
             return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
         }
-        match &mut self.phase {
-            Phase::Asked { .. } => None,
-            Phase::Sweeping { next, .. } => {
-                next.take_if(|at| *at <= now)?;
-                let (span, enough) = DIVERGING;
-                let can_kill_all = self.pid1 && !self.exhausted;
-                if can_kill_all && self.adrift.is_some_and(|(since, sweeps)| now.since(since) >= span && sweeps >= enough) {
-                    self.unproved_at.get_or_insert(now + self.margin);
-                    self.phase = Phase::Everything { next: None, pause: FIRST_PAUSE, die_at: None };
-                    return Some(Step::KillAll);
-                }
-                Some(Step::Sweep)
-            }
-            Phase::Everything { next, die_at, .. } => {
-                if die_at.is_some_and(|at| at <= now || self.last.denied) {
-                    (*next, *die_at) = (None, None);
-                    return Some(Step::Die);
-                }
-                next.take_if(|at| *at <= now).map(|_| Step::KillAll)
-            }
+        if self.timers.is_due(Timer::Die, now) || self.timers.is_set(Timer::Die) && self.last.denied {
+            self.timers.stop(Timer::Look);
+            self.timers.stop(Timer::Die);
+            return Some(Step::Die);
         }
+        if !self.timers.take_due(Timer::Look, now) {
+            return None;
+        }
+        if self.kills_everything() {
+            return Some(Step::KillAll);
+        }
+        let (span, enough) = DIVERGING;
+        let diverges = self.adrift.is_some_and(|(since, sweeps)| now.since(since) >= span && sweeps >= enough);
+        if !(self.pid1 && !self.exhausted && diverges) {
+            return Some(Step::Sweep);
+        }
+        self.timers.begin(Timer::Unproved, now + self.margin);
+        self.kill_everything();
+        Some(Step::KillAll)
     }
 
-    /// Tells whether a sweep is due or its answer awaited. After it there may be nothing left to report.
+    /// Returns true if a sweep is due or its answer awaited. After it there may be nothing left to report.
     fn is_about_to_look(&self, now: Instant) -> bool {
-        match self.phase {
-            Phase::Asked { .. } => false,
-            Phase::Sweeping { next, .. } => next.is_none_or(|at| at <= now),
-            Phase::Everything { next, die_at, .. } => die_at.is_none_or(|at| now < at) && next.is_none_or(|at| at <= now),
-        }
+        !self.asks() && !self.timers.is_due(Timer::Die, now) && self.timers.at(Timer::Look).is_none_or(|at| at <= now)
+    }
+
+    fn kill_everything(&mut self) {
+        self.phase = Phase::Everything { pause: FIRST_PAUSE };
+        self.timers.stop(Timer::Kill);
     }
 
     fn sweep(&mut self, now: Instant) {
         // Processes that came and went before the first kill do not count as diverging.
         self.adrift = None;
-        self.unproved_at = Some(self.unproved_at.unwrap_or(now + self.margin));
-        self.phase = Phase::Sweeping { next: Some(now), pause: FIRST_PAUSE };
+        self.phase = Phase::Sweeping { pause: FIRST_PAUSE };
+        self.timers.stop(Timer::Kill);
+        self.timers.set(Timer::Look, now);
+        self.timers.begin(Timer::Unproved, now + self.margin);
     }
 }
 
