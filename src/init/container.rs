@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use super::{elector::StartError, event_loop::EventLoop, hook_output::HookOutput, processes::Workload};
+use super::{event_loop::EventLoop, hook_output::HookOutput, processes::Workload};
 use crate::{
     clock,
     config::Signal,
@@ -101,11 +101,7 @@ impl Container for EventLoop {
     }
 
     fn start_elector(&mut self, initial: InitialState) -> Result<i32, NotSpawned> {
-        let started = self.electors.start(initial).map(Pid::as_raw);
-        started.map_err(|error| match (one_line(&error), error) {
-            (message, StartError::InitialState(_)) => NotSpawned::Failed { code: exit::INVALID, message },
-            (message, StartError::Link(_) | StartError::Spawn(_)) => NotSpawned::Unavailable { message },
-        })
+        self.electors.start(initial).map(Pid::as_raw)
     }
 
     fn kill_elector(&mut self) {

@@ -2,40 +2,27 @@
 //!
 //! Never blocks: messages to an elector that does not read are queued. (The agent kills an elector that is silent for D.)
 
-use std::{os::fd::AsFd, path::Path};
+use std::{error::Error, os::fd::AsFd, path::Path};
 
 use nix::poll::{PollFd, PollFlags};
 
 use crate::{
     exit,
-    link::{InitialState, LinkError, ToElector, ToInit},
+    link::{InitialState, ToElector, ToInit},
     process::{
         Pid, kill,
         signals::Inherited,
-        spawn::{Command, Input, Outcome, ProcessGroup, Setup, SpawnError, Spawning},
+        spawn::{Command, Input, Outcome, ProcessGroup, Setup, Spawning},
     },
-    supervision::Started,
+    supervision::{NotSpawned, Started},
     wire::{Broken, End},
+    words::one_line,
 };
 
 use super::processes::started;
 
 /// The program that runs now, even if its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
-
-/// No elector could be started.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
-    /// No socket pair can be made, or nothing can be sent through it.
-    #[error("there is no link for an elector")]
-    Link(#[source] Broken),
-    /// No process can be made.
-    #[error("no elector can be started")]
-    Spawn(#[from] SpawnError),
-    /// The InitialState does not fit into a message.
-    #[error("the configuration does not fit into the link")]
-    InitialState(#[source] LinkError),
-}
 
 /// The electors that have not been reaped.
 pub(super) struct ElectorProcesses {
@@ -51,7 +38,7 @@ impl ElectorProcesses {
     }
 
     /// Starts an elector in a new session, with the InitialState as the first message in its link.
-    pub(super) fn start(&mut self, initial: InitialState) -> Result<Pid, StartError> {
+    pub(super) fn start(&mut self, initial: InitialState) -> Result<Pid, NotSpawned> {
         let (elector, spawning) = Elector::start(initial, self.inherited)?;
         let pid = elector.pid;
         self.current = Some(elector);
@@ -61,7 +48,9 @@ impl ElectorProcesses {
 
     /// Sends SIGKILL to the current elector. Its link stays open until [`Self::close`].
     pub(super) fn kill(&self) {
-        self.current.iter().for_each(Elector::kill);
+        if let Some(elector) = &self.current {
+            elector.kill();
+        }
     }
 
     /// Closes the link of the current elector.
@@ -121,23 +110,23 @@ struct Elector {
 }
 
 impl Elector {
-    fn start(initial: InitialState, inherited: Inherited) -> Result<(Self, Spawning), StartError> {
-        let (mut link, theirs) = End::pair().map_err(StartError::Link)?;
-        link.send(&ToElector::InitialState(Box::new(initial))).map_err(|broken| match broken {
-            Broken::Message(unfit) => StartError::InitialState(unfit),
-            broken @ (Broken::Closed | Broken::Socket(_)) => StartError::Link(broken),
-        })?;
-        let command = Command::new(Path::new(OURSELVES), &["tenure".into(), "elector".into()], std::env::vars_os())?;
-        let spawning = command.spawn(&Setup {
-            inherited,
-            group: ProcessGroup::Session,
-            input: Input::Null,
-            output: None,
-            link: Some(theirs.as_fd()),
-            oom_score_adjust: 0,
-            not_after: None,
-            fuse: None,
-        })?;
+    fn start(initial: InitialState, inherited: Inherited) -> Result<(Self, Spawning), NotSpawned> {
+        let (mut link, theirs) = End::pair().map_err(|broken| unlinked(&broken))?;
+        link.send(&ToElector::InitialState(Box::new(initial))).map_err(|broken| unlinked(&broken))?;
+        let command = Command::new(Path::new(OURSELVES), &["tenure".into(), "elector".into()], std::env::vars_os());
+        let spawning = command.and_then(|command| {
+            command.spawn(&Setup {
+                inherited,
+                group: ProcessGroup::Session,
+                input: Input::Null,
+                output: None,
+                link: Some(theirs.as_fd()),
+                oom_score_adjust: 0,
+                not_after: None,
+                fuse: None,
+            })
+        });
+        let spawning = spawning.map_err(|error| unavailable("no elector can be started", &error))?;
         Ok((Self { pid: spawning.pid, link, broken: None, greeted: false }, spawning))
     }
 
@@ -185,4 +174,19 @@ impl Elector {
     fn is_clogged(&self) -> bool {
         self.link.is_clogged() && self.broken.is_none()
     }
+}
+
+/// Why the InitialState is in no link.
+fn unlinked(broken: &Broken) -> NotSpawned {
+    match broken {
+        Broken::Message(unfit) => {
+            let message = format!("the configuration does not fit into the link: {}", one_line(unfit));
+            NotSpawned::Failed { code: exit::INVALID, message }
+        }
+        Broken::Closed | Broken::Socket(_) => unavailable("there is no link for an elector", broken),
+    }
+}
+
+fn unavailable(what: &str, why: &(dyn Error + 'static)) -> NotSpawned {
+    NotSpawned::Unavailable { message: format!("{what}: {}", one_line(why)) }
 }

@@ -2,6 +2,9 @@
 //!
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
+//!
+//! The way of a SIGTERM leads from file to file. [`requests`] takes it, and [`term_end`] begins the stop. The workload's machine
+//! asks, kills and proves, [`events`] takes its proof, [`told`] the elector's answers, and [`shutdown`] ends init.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,23 +17,25 @@ use crate::{
 };
 
 use super::{
-    Action, Input, Launch, TermStatus,
     electors::{Electors, Move},
+    interface::{Action, Input, Launch, TermStatus},
+    policy::Policy,
     term::ActiveTerm,
-    workload::{Policy, Workload},
+    workload::Workload,
 };
 
+mod events;
 mod health;
+mod requests;
 mod shutdown;
 mod term_end;
 #[cfg(test)]
 mod tests;
 mod told;
-mod withdrawing;
 
 use health::ToldHealth;
+use requests::Withdrawal;
 use shutdown::Shutdown;
-use withdrawing::Withdrawal;
 
 /// Configuration and environment of the agent, set once.
 #[derive(Clone, Debug, Hash)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::{config::KillMode, time::Instant, timers::Timers};
 
-use super::Scan;
+use super::interface::Scan;
 
 /// The first pause between sweeps. A reaped child ends the pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ const NAMED: usize = 8;
 const REAPING: Duration = Duration::from_secs(1);
 
 /// The escalation of a single stop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct StopEscalation {
     pid1: bool,
     mode: KillMode,
@@ -46,7 +46,7 @@ pub(crate) struct StopEscalation {
     exhausted: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// The stop signal was sent.
     Asked,
@@ -56,7 +56,7 @@ enum Phase {
     Everything { pause: Duration },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     /// The grace is over.
     Kill,
@@ -69,7 +69,7 @@ enum Timer {
 }
 
 /// The next step, for the workload to order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Prove,
     Sweep,

@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Action, Launch, workload::Policy};
+use super::{
+    interface::{Action, Launch},
+    policy::Policy,
+};
 use crate::{
     config::{Probe, ProbeHandler, ProbeKind},
     link::{Reason, ToElector},
@@ -15,6 +18,17 @@ use crate::{
 
 /// Init wakes this late only if it was suspended or stopped, and the workload may have been too.
 const LATE: Duration = Duration::from_secs(1);
+
+/// Whom the probes ask now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// No probe is made, as in a demotion.
+    Nobody,
+    /// A standby, whose probes have no deadline.
+    Standby,
+    /// A leader, under its permission to lead.
+    Leader(Launch),
+}
 
 /// The two checks of a workload, and the limits that it has set itself by notifications.
 #[derive(Clone, Debug, Hash)]
@@ -239,17 +253,16 @@ impl HealthChecks {
         Some(first).filter(|at| *at != Instant::NEVER)
     }
 
-    /// Orders the probes that are due, under this permission to lead or, without one, as a standby. None at all if `may_ask` is
-    /// none.
-    pub(crate) fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
+    /// Orders the probes that are due.
+    pub(crate) fn handle_timeout(&mut self, asks: &Asks, now: Instant, out: &mut VecDeque<Action>) {
         for check in self.checks() {
-            check.handle_timeout(may_ask, now, out);
+            check.handle_timeout(asks, now, out);
         }
     }
 }
 
 impl Check {
-    fn handle_timeout(&mut self, may_ask: Option<&Option<Launch>>, now: Instant, out: &mut VecDeque<Action>) {
+    fn handle_timeout(&mut self, asks: &Asks, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
             self.kill(now, out);
             self.count_in_time(Some(format!("no answer within {:?}", self.probe.timeout)), attempt.began, now);
@@ -259,18 +272,19 @@ impl Check {
         }
         let late = now.since(self.at);
         self.at = now + self.probe.period;
-        match (self.handler, self.attempt, may_ask) {
+        match (self.handler, self.attempt, asks) {
             (Some(ProbeHandler::Notify), _, _) if late > LATE && !std::mem::replace(&mut self.excused, true) => self.watch(now),
             (Some(ProbeHandler::Notify), _, _) => self.says(false, "it did not say WATCHDOG=1 in time"),
-            (Some(ProbeHandler::Exec), None, Some(launch)) => {
+            (Some(ProbeHandler::Exec), None, Asks::Standby | Asks::Leader(_)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: now + self.probe.timeout });
-                out.push_back(Action::Probe { kind: self.kind, began: now, launch: launch.clone() });
+                let launch = if let Asks::Leader(launch) = asks { Some(launch.clone()) } else { None };
+                out.push_back(Action::Probe { kind: self.kind, began: now, launch });
             }
             // The last probe was killed and does not end.
             (Some(ProbeHandler::Exec), Some(Attempt { kill_at: Instant::NEVER, .. }), _) => {
                 self.count(Some(self.failure.clone()))
             }
-            (Some(ProbeHandler::Http | ProbeHandler::Tcp | ProbeHandler::File), None, Some(_)) => {
+            (Some(ProbeHandler::Http | ProbeHandler::Tcp | ProbeHandler::File), None, Asks::Standby | Asks::Leader(_)) => {
                 self.attempt = Some(Attempt { began: now, kill_at: Instant::NEVER });
                 out.push_back(Action::Tell(ToElector::Probe { kind: self.kind, began: now, since: self.since }));
             }

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, ProgramEnv, workload::Policy};
+use super::{
+    interface::{Action, ProgramEnv},
+    policy::Policy,
+};
 use crate::{
     config::{HookKind, OnHookFailure},
     link::Exit,

@@ -9,7 +9,7 @@ use crate::{
     time::Instant,
 };
 
-use super::TermStatus;
+use super::interface::TermStatus;
 
 /// A term from its Lead to its Ended.
 #[derive(Clone, Debug, Hash)]

@@ -14,20 +14,19 @@ use crate::{
 };
 
 use super::{
-    Action, Launch, ProgramEnv, Target,
     escalation::{Step, StopEscalation},
     health::HealthChecks,
     hooks::HookRun,
+    interface::{Action, Launch, ProgramEnv, Target},
+    policy::Policy,
     restarts::Restarts,
 };
 
-mod policy;
 mod roles;
 mod signals;
 mod starting;
 mod stopping;
 
-pub(crate) use policy::Policy;
 use roles::Change;
 use stopping::StopReport;
 
@@ -364,8 +363,8 @@ impl Workload {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let mut said = self.role_overdue(now);
         if self.runs() {
-            let may_ask = self.may_ask(now);
-            self.health.handle_timeout(may_ask.as_ref(), now, &mut self.actions);
+            let asks = self.asks(now);
+            self.health.handle_timeout(&asks, now, &mut self.actions);
             let fault = self.health.overdue(now);
             self.fails(fault);
         }

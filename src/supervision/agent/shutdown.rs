@@ -1,9 +1,9 @@
-//! The end of init: the signals that ask for it, the waits before it, and the exit code.
+//! The end of init: the waits before it, and the exit code.
 
 use crate::{
-    config::{OnExit, Signal},
+    config::Signal,
     exit,
-    link::{Exit, FLUSH, Reason, Term, ToElector},
+    link::{Exit, FLUSH, Term, ToElector},
     time::Instant,
 };
 
@@ -24,11 +24,11 @@ pub(super) struct Shutdown {
     /// Reason for the termination message.
     pub(super) why: Option<String>,
     /// The signal that asked for the end, if one did.
-    asked_by: Option<Signal>,
+    pub(super) asked_by: Option<Signal>,
     /// Count of the TERM so far, and of INT and QUIT that were for init alone.
-    signals: u8,
+    pub(super) signals: u8,
     /// INT or QUIT was passed on in place of the stop signal.
-    passed: bool,
+    pub(super) passed: bool,
     elector: Informed,
     /// End of the wait. Set once nothing of a leader runs any more.
     by: Option<Instant>,
@@ -46,6 +46,11 @@ enum Informed {
 impl Shutdown {
     pub(super) const fn with(code: Option<u8>) -> Self {
         Self { code, code_of_nothing: 0, why: None, asked_by: None, signals: 0, passed: false, elector: Informed::No, by: None }
+    }
+
+    /// Begins the end that a signal asks for. `code_of_nothing` is the exit code if no workload has run.
+    pub(super) fn asked(code_of_nothing: u8, nothing_runs: bool) -> Self {
+        Self { code_of_nothing, ..Self::with(nothing_runs.then_some(code_of_nothing)) }
     }
 
     /// Records that the current elector knows.
@@ -90,73 +95,6 @@ impl Agent {
             self.begin_shutdown(Some(exit::INTERNAL)).why = Some(why);
         }
         is_over
-    }
-
-    /// Takes a signal to init.
-    pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
-        self.stop_now(now);
-        self.flush(now);
-        match signal.0 {
-            libc::SIGTERM if self.put_off(signal, now) => {}
-            libc::SIGTERM => self.asked_to_end(signal, None, now),
-            libc::SIGINT | libc::SIGQUIT if self.workload.main().is_none() => self.asked_to_end(signal, None, now),
-            // The terminal is gone, so nobody waits for the command.
-            libc::SIGHUP if self.config.preset.is_once() && self.workload.main().is_none() => {
-                self.asked_to_end(signal, None, now)
-            }
-            // The program may handle it and run on, as a JVM does with QUIT. If the program ends, init ends too.
-            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.config.config.workload.on_exit != OnExit::Restart => {
-                self.workload.forward(signal);
-            }
-            libc::SIGINT | libc::SIGQUIT => {
-                if let Some(passed) = self.workload.rewritten(signal) {
-                    self.asked_to_end(signal, Some(passed).filter(|signal| !self.workload.tells_a_role(*signal)), now);
-                }
-            }
-            _ => self.workload.forward(signal),
-        }
-    }
-
-    /// Begins or shortens a stop. The first TERM gives `grace`, the second `lossGrace`, the third kills at once, and the fourth
-    /// does not wait for the release either. A `signal` that is passed on begins a stop, but never shortens one.
-    pub(super) fn asked_to_end(&mut self, by: Signal, signal: Option<Signal>, now: Instant) {
-        // The exit code of a standby that waits for its restart does not count.
-        let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
-        // A script must not take the exit code for that of its command.
-        let is_awaited = self.config.preset.is_once() || self.is_plain();
-        let code_of_nothing = if is_awaited { Exit::Signal(by.0).code() } else { 0 };
-        let begin = || Shutdown { code_of_nothing, ..Shutdown::with(nothing_runs.then_some(code_of_nothing)) };
-        let shutdown = self.shutdown.get_or_insert_with(begin);
-        shutdown.asked_by.get_or_insert(by);
-        shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
-        let stop = &self.config.config.workload.stop;
-        let hastens = shutdown.is_urgent();
-        let kill_at = match shutdown.signals {
-            0 | 1 => now + stop.grace,
-            2 => now + stop.loss_grace,
-            _ => now,
-        };
-        match (self.workload.is_stopping(), signal) {
-            (true, Some(signal)) => self.workload.pass(signal),
-            (true, None) if std::mem::take(&mut shutdown.passed) => {
-                self.workload.pass(stop.signal);
-                self.workload.go_on();
-            }
-            (true, None) => {}
-            (false, signal) => shutdown.passed = signal.is_some(),
-        }
-        if self.workload.is_down() {
-            self.workload.hold();
-        } else if shutdown.signals == 1 && signal.is_none() && self.workload.prepares_to_follow() {
-            self.begin_stop(Reason::Signal, now);
-            self.stop_or_demote(now);
-        } else {
-            self.workload.stop(signal, kill_at, now);
-            if hastens {
-                self.workload.shorten_stop(kill_at);
-            }
-        }
-        self.begin_stop(Reason::Signal, now);
     }
 
     /// Returns why init ends, with its exit code, for the last line of the log. None: a plain init says nothing, and a command that

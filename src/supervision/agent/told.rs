@@ -1,9 +1,9 @@
 //! Messages from the elector, and the check that they keep the protocol.
 
-use super::{Agent, shutdown::Shutdown, withdrawing::StepDown};
+use super::{Agent, requests::StepDown, shutdown::Shutdown};
 use crate::{
     link::{Confirmed, LeaseBackoff, Reason, Term, TermInfo, ToElector, ToInit},
-    supervision::{Action, term::ActiveTerm},
+    supervision::{interface::Action, term::ActiveTerm},
     time::Instant,
 };
 

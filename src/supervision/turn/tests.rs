@@ -1,7 +1,12 @@
-use std::collections::VecDeque;
-
-use super::*;
-use crate::config::{Config, Preset, WorkloadConfig};
+use super::{
+    container::{Dead, Ended, Order, Program, Started},
+    *,
+};
+use crate::{
+    config::{Config, Preset, Signal, WorkloadConfig},
+    link::{Exit, InitialState, ToElector, ToInit},
+    supervision::interface::{NotSpawned, Scan, Target, TermStatus},
+};
 
 /// A world in which each look at a source takes some time. It notes what is done.
 struct World {

@@ -13,7 +13,10 @@ use crate::{
     config::HookKind,
     link::{Exit, Reason, TermInfo},
     role::Role,
-    supervision::{Action, ProgramEnv, RoleInput, hooks::HookRun},
+    supervision::{
+        hooks::HookRun,
+        interface::{Action, ProgramEnv, RoleInput},
+    },
     time::Instant,
 };
 

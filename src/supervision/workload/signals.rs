@@ -5,7 +5,10 @@ use crate::{
     config::{KillMode, Signal},
     link::Reason,
     role::Role,
-    supervision::{Action, Launch, Target},
+    supervision::{
+        health::Asks,
+        interface::{Action, Target},
+    },
     time::Instant,
 };
 
@@ -81,13 +84,13 @@ impl Workload {
         }
     }
 
-    /// The permission under which the workload may be probed: a leader's until S, or an inner none for a standby. An outer none
-    /// while it may not be probed, as in a demotion.
-    pub(super) fn may_ask(&self, now: Instant) -> Option<Option<Launch>> {
+    /// Whom the probes of a workload that runs ask: a leader until S.
+    pub(super) fn asks(&self, now: Instant) -> Asks {
         match &self.wanted {
-            _ if !self.runs() || matches!(self.state, State::Demoting(_)) => None,
-            Wanted::Leader(launch) if self.leads => (now < launch.not_after).then(|| Some(launch.clone())),
-            Wanted::Down | Wanted::Standby | Wanted::Leader(_) => (!self.leads).then_some(None),
+            _ if matches!(self.state, State::Demoting(_)) => Asks::Nobody,
+            Wanted::Leader(launch) if self.leads && now < launch.not_after => Asks::Leader(launch.clone()),
+            Wanted::Down | Wanted::Standby | Wanted::Leader(_) if self.leads => Asks::Nobody,
+            Wanted::Down | Wanted::Standby | Wanted::Leader(_) => Asks::Standby,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     exit,
     link::Exit,
     role::Role,
-    supervision::{Action, NotSpawned},
+    supervision::interface::{Action, NotSpawned},
     time::Instant,
 };
 

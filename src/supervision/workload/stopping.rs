@@ -6,7 +6,10 @@ use super::{State, Wanted, Workload, WorkloadEvent};
 use crate::{
     config::Signal,
     link::{Exit, Reason, Stop, TermInfo},
-    supervision::{Action, ProgramEnv, Scan, escalation::StopEscalation},
+    supervision::{
+        escalation::StopEscalation,
+        interface::{Action, ProgramEnv, Scan},
+    },
     time::Instant,
 };
 
