@@ -153,14 +153,6 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silent_for_d_is_killed_and_not_a_tick_earlier() {
-        let mut electors = alive(ms(0));
-        electors.heard(ms(100));
-        assert_eq!(electors.step(true, ms(15_100).before(Duration::from_nanos(1))), None);
-        assert_eq!(electors.step(true, ms(15_100)), Some(Move::Kill));
-    }
-
-    #[test]
     fn one_that_slept_with_init_through_a_gap_has_a_second_to_say_something_and_no_second_one() {
         let mut silent = alive(ms(0));
         assert_eq!(silent.step(true, ms(60_000)), None);
@@ -204,14 +196,6 @@ mod tests {
             electors.ended(second);
             assert_eq!(electors.due(true), Some(next));
         }
-    }
-
-    #[test]
-    fn one_that_cannot_be_reaped_is_replaced_after_a_second() {
-        let mut electors = alive(ms(0));
-        assert!(electors.give_up(ms(100)));
-        assert_eq!(electors.step(true, ms(1099)), None);
-        assert_eq!(electors.step(true, ms(1100)), Some(Move::Start));
     }
 
     #[test]

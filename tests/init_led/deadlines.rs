@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, kill};
 use support::procfs::{children, state};
 use tenure::{
     clock,
-    link::{Reason, Term, ToElector},
+    link::{Reason, ToElector},
 };
 
 use super::world::{World, bash, burdened, config, sleep_until, timing, unhurried, within};
@@ -34,20 +34,6 @@ pub(crate) fn a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_
     sleep_until(deadlines.end);
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
     assert_eq!(world.others(), []);
-}
-
-pub(crate) fn a_lead_that_init_reads_after_s_starts_nothing() {
-    let (mut world, _) = World::contained(&within(timing(), config("echo ready; sleep 600")));
-    world.freeze();
-    let a = clock::boot();
-    world.tell_lead(a);
-    sleep_until(world.deadlines(a).soft);
-    world.signal(Signal::SIGCONT);
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    assert_eq!(world.others(), []);
-    let acknowledged = world.extend(clock::boot());
-    assert_eq!(world.hear(), acknowledged);
-    assert_eq!(world.line(), "ready");
 }
 
 pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload() {

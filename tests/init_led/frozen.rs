@@ -8,7 +8,7 @@ use std::{
 
 use nix::{
     sys::signal::{
-        Signal::{SIGCONT as CONT, SIGHUP as HUP, SIGTERM as TERM},
+        Signal::{SIGCONT as CONT, SIGTERM as TERM},
         kill,
     },
     unistd::Pid,
@@ -142,19 +142,6 @@ pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever
     }
 }
 
-pub(crate) fn a_signal_to_init_does_not_reach_a_frozen_workload() {
-    let standby = Frozen::start();
-    let main = standby.main();
-    for signal in [HUP, CONT] {
-        standby.world.signal(signal);
-    }
-    sleep_until(clock::boot() + Duration::from_millis(300));
-    assert_eq!(state(main), Some('T'));
-    let status = fs::read_to_string(format!("/proc/{main}/status")).unwrap();
-    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
-    assert_eq!(u64::from_str_radix(pending, 16).unwrap() & 1, 0, "SIGHUP would reach it once it leads");
-}
-
 pub(crate) fn what_somebody_leaves_in_the_container_costs_no_frozen_standby() {
     let standby = Frozen::start();
     let (init, main) = (standby.world.init().to_string(), standby.main());
@@ -194,15 +181,6 @@ pub(crate) fn no_process_of_a_frozen_standby_runs_while_it_is_killed() {
         let ran = fs::read_to_string(scratch.join("log.ran")).unwrap_or_default();
         assert_eq!((code, ran.lines().count()), (0, 0), "{command:?}");
     }
-}
-
-pub(crate) fn a_frozen_standby_dies_with_init_and_leaves_no_exit_code() {
-    let standby = Frozen::start();
-    let main = standby.main();
-    standby.world.signal(TERM);
-    standby.world.tell(&ToInit::Done);
-    let (code, _) = standby.world.exit();
-    assert_eq!((code, state(main)), (0, None));
 }
 
 pub(crate) fn a_lead_whose_init_stands_still_past_s_continues_nothing() {

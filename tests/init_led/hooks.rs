@@ -61,59 +61,6 @@ pub(crate) fn the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for(
     wait_until("nothing is left", || world.others().is_empty());
 }
 
-pub(crate) fn a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left() {
-    let script = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' & exit 3";
-    let (world, _) = World::contained(&hooked("echo starts", [script, "", "", ""]));
-    world.begin(clock::boot());
-    let stopping = world.hear();
-    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::HookFailed, .. }), "{stopping:?}");
-
-    world.step_down(7, Reason::HookFailed);
-
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert_eq!(world.others(), []);
-}
-
-pub(crate) fn what_a_hook_before_a_lead_leaves_dies_by_the_deadline_of_the_term() {
-    let config = hooked("exec sleep 1000", ["setsid sleep 1000 & sleep 1000", "", "", ""]);
-    let (world, _) = World::contained(&super::world::within(super::world::timing(), config));
-    let a = clock::boot();
-    world.begin(a);
-    wait_until("it has left something", || world.others().len() >= 3);
-    super::world::sleep_until(world.deadlines(a).end);
-    assert_eq!(world.others(), []);
-}
-
-pub(crate) fn a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_starts() {
-    let (mut world, _) =
-        World::contained(&hooked("echo starts; exec sleep 1000", ["", "", "", "setsid sleep 1000 & sleep 1000"]));
-    world.lead(clock::boot());
-    assert_eq!(world.line(), "starts");
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
-    wait_until("the hook has its daemon", || world.others().len() == 3);
-    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-
-    world.tell_lead_of(2, clock::boot());
-
-    assert_eq!(world.line(), "starts");
-    assert_eq!(world.others().len(), 1, "the leader alone");
-}
-
-pub(crate) fn term_runs_the_hook_before_the_stop() {
-    let scratch = Scratch::new();
-    let drained = scratch.join("drained");
-    let workload = format!(
-        "trap 'test -e {} && echo stops drained; exit 0' TERM; echo starts; while :; do sleep 0.01; done",
-        drained.display()
-    );
-    let (mut world, _) = World::contained(&hooked(&workload, ["", "", &format!("touch {}", drained.display()), ""]));
-    world.lead(clock::boot());
-    assert_eq!(world.line(), "starts");
-    world.signal(TERM);
-    assert_eq!(world.line(), "stops drained");
-}
-
 /// Ends the leader by SIGTERM; what was logged, without its times.
 fn logged(world: World) -> Vec<String> {
     world.signal(TERM);

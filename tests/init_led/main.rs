@@ -51,9 +51,6 @@ fn main() -> ExitCode {
             a_process_that_was_executed_into_the_container_is_gone_too,
             without_its_proc_nothing_is_proved_before_h_kills_everything,
             term_is_a_planned_stop_then_a_release_then_the_workloads_code,
-            term_while_following_ends_with_0,
-            a_workload_that_cannot_be_executed_any_more_ends_with_127,
-            an_elector_that_cannot_work_ends_init_with_its_code,
             the_workload_is_told_its_term,
             a_workload_for_which_there_is_no_descriptor_is_tried_again;
         start:
@@ -63,7 +60,6 @@ fn main() -> ExitCode {
         deadlines:
             an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e,
             a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same,
-            a_lead_that_init_reads_after_s_starts_nothing,
             an_extension_that_waited_while_init_was_stopped_saves_the_workload,
             init_that_was_stopped_past_h_kills_before_it_does_anything_else;
         forks:
@@ -104,40 +100,26 @@ fn main() -> ExitCode {
             a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
             a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_standby,
             a_workload_that_does_not_handle_its_promotion_by_s_is_stopped,
-            a_workload_that_does_not_acknowledge_its_promotion_is_stopped,
             a_workload_that_floods_its_socket_is_killed_in_time_all_the_same,
-            a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,
-            a_hook_that_hangs_is_killed_at_its_timeout,
             what_a_hook_leaves_running_ends_with_it,
             a_word_from_somebody_else_acknowledges_nothing,
-            a_word_from_before_the_question_is_no_answer,
-            a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
+            a_word_from_before_the_question_is_no_answer;
         frozen:
             a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_next_one_does_too,
             a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_of_it_it_is,
-            a_signal_to_init_does_not_reach_a_frozen_workload,
             no_process_of_a_frozen_standby_runs_while_it_is_killed,
             what_somebody_leaves_in_the_container_costs_no_frozen_standby,
-            a_frozen_standby_dies_with_init_and_leaves_no_exit_code,
             a_lead_whose_init_stands_still_past_s_continues_nothing;
         standby:
-            the_standby_is_gone_as_a_whole_before_the_leader_starts_and_the_leader_before_the_standby,
-            a_standby_that_does_not_stop_is_killed_in_time_for_the_leader,
-            a_standby_that_fails_is_started_again_and_the_replica_leads_all_the_same,
-            init_ends_its_standby_with_its_stop_signal_and_without_its_exit_code;
+            the_standby_is_gone_as_a_whole_before_the_leader_starts_and_the_leader_before_the_standby;
         hooks:
             the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for,
-            a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left,
-            what_a_hook_before_a_lead_leaves_dies_by_the_deadline_of_the_term,
-            a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_starts,
-            term_runs_the_hook_before_the_stop,
             what_a_hook_prints_is_logged_line_by_line_with_its_name,
             a_hook_that_prints_without_end_waits_for_nobody_and_what_is_too_much_is_counted,
             what_a_hook_leaves_running_prints_on_and_holds_up_neither_its_end_nor_the_proof;
         page:
             a_workload_reads_what_init_enforces_and_cannot_write_it,
-            it_is_taken_back_before_the_stop_signal_is_sent,
             a_workload_that_always_runs_reads_of_one_term_after_the_other,
             nobody_else_has_it,
             hooks_read_until_when_they_may_act,

@@ -2,15 +2,8 @@
 
 use std::time::Duration;
 
-use nix::{
-    sys::{
-        ptrace::{self, Options},
-        signal::Signal,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
-    unistd::Pid,
-};
-use support::{Scratch, not_run, wait_until};
+use nix::sys::signal::Signal;
+use support::{Scratch, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, Config, WorkloadConfig},
@@ -67,39 +60,6 @@ pub(crate) fn a_workload_reads_what_init_enforces_and_cannot_write_it() {
     assert_eq!(world.line(), leader(Instant::BOOT, world.deadlines(renewed).hard, 2), "the Lease is kept for the stop");
     world.step_down(8, Reason::LostToHolder);
     assert_eq!(world.line(), leader(Instant::BOOT, Instant::BOOT, 2));
-}
-
-pub(crate) fn it_is_taken_back_before_the_stop_signal_is_sent() {
-    let (mut world, _) = World::contained(&reading());
-    let began = clock::boot();
-    world.lead(began);
-    let _ = (world.line(), world.line());
-    let init = world.init();
-    if let Err(errno) = ptrace::seize(init, Options::PTRACE_O_TRACESYSGOOD) {
-        return not_run("init that stands still before a signal", format!("it cannot be traced: {errno}"));
-    }
-    ptrace::interrupt(init).unwrap();
-
-    world.step_down(7, Reason::StepDown);
-    loop {
-        let stopped = waitpid(init, Some(WaitPidFlag::__WALL)).unwrap();
-        if sends_term(init) {
-            break;
-        }
-        let signal = if let WaitStatus::Stopped(_, signal) = stopped { Some(signal) } else { None };
-        ptrace::syscall(init, signal).unwrap();
-    }
-
-    assert_eq!(world.line(), leader(Instant::BOOT, world.deadlines(began).hard, 0));
-    ptrace::detach(init, None).unwrap();
-    assert_eq!(signalled(&mut world), leader(Instant::BOOT, world.deadlines(began).hard, 0));
-}
-
-/// Returns whether this traced process is about to send SIGTERM.
-fn sends_term(pid: Pid) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-    let mut words = call.split(' ');
-    words.next() == Some(&libc::SYS_kill.to_string()) && words.nth(1) == Some(&format!("{:#x}", libc::SIGTERM))
 }
 
 pub(crate) fn a_workload_that_always_runs_reads_of_one_term_after_the_other() {

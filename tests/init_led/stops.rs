@@ -12,7 +12,7 @@ use nix::{
     },
     unistd::Pid,
 };
-use support::{Scratch, wait_until};
+use support::wait_until;
 use tenure::{
     clock,
     config::OnExit,
@@ -91,42 +91,6 @@ pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     let (code, said) = world.exit();
     assert_eq!((code, said.lines().count()), (9, 1), "an elector that is done is nothing to warn of: {said}");
     assert!(said.ends_with("exiting with 9: tenure got SIGTERM; the program ended with exit code 9\n"), "{said}");
-}
-
-pub(crate) fn term_while_following_ends_with_0() {
-    let (world, _) = World::contained(&config("echo ready"));
-    world.tell(&ToInit::Heartbeat);
-    assert_eq!(world.hear(), ToElector::Heartbeat);
-    world.signal(Signal::SIGTERM);
-    assert_eq!(world.hear(), ToElector::Shutdown);
-    world.tell(&ToInit::Done);
-    assert_eq!(world.exit().0, 0);
-}
-
-pub(crate) fn a_workload_that_cannot_be_executed_any_more_ends_with_127() {
-    let scratch = Scratch::new();
-    let file = scratch.join("workload");
-    fs::copy("/bin/sh", &file).unwrap();
-    let mut config = config("");
-    config.workload.command = vec![file.display().to_string()];
-    let (world, _) = World::contained(&config);
-    fs::remove_file(&file).unwrap();
-    world.begin(clock::boot());
-    let stopping = world.hear();
-    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::SpawnFailed, .. }), "{stopping:?}");
-    world.step_down(7, Reason::SpawnFailed);
-    assert_eq!(world.stopped(7), Then::Exit);
-    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-    world.tell(&ToInit::Done);
-    let (code, said) = world.exit();
-    assert!(code == 127 && said.contains("cannot execute"), "{code} {said}");
-}
-
-pub(crate) fn an_elector_that_cannot_work_ends_init_with_its_code() {
-    let (world, _) = World::contained(&config("echo ready"));
-    world.tell(&ToInit::Failed { code: 78, message: "no cluster to be found".into() });
-    let (code, said) = world.exit();
-    assert!(code == 78 && said.contains("no cluster to be found"), "{code} {said}");
 }
 
 pub(crate) fn the_workload_is_told_its_term() {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    config::{self, OnExit, Signal},
+    config::{self, Acknowledge, OnExit, Runs, Signal},
     law::Deadlines,
     link::{Confirmed, Exit, Reason, TermInfo, Then, ToInit},
     role::Role,
     slot::Slot,
-    supervision::{NotSpawned, RoleInput, Scan, Target},
+    supervision::interface::{NotSpawned, RoleInput, Scan, Target},
 };
 
 mod always;
@@ -45,6 +45,14 @@ const fn tick() -> Duration {
 fn config() -> Config {
     let workload = config::WorkloadConfig { command: vec!["work".into()], ..config::WorkloadConfig::default() };
     Config { workload, ..Config::default() }
+}
+
+/// The same for a workload that runs everywhere, and is told its role by signals.
+fn told_by_signals(mut config: Config, acknowledge: Acknowledge) -> Config {
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(acknowledge);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    config
 }
 
 /// An agent, the time, and what it wanted done since the last look.
@@ -89,6 +97,16 @@ impl World {
         Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN }
     }
 
+    /// Runs as a standby, and its elector has said Hello.
+    fn standby(config: Config) -> Self {
+        let mut world = Self::of(config, true, false);
+        world.due();
+        assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
+        world.run();
+        world.greet();
+        world
+    }
+
     /// An elector starts, and says Hello.
     fn greet(&mut self) {
         self.feed(Input::ElectorStarted);
@@ -98,9 +116,7 @@ impl World {
     /// Leads from now on, and runs.
     fn leading(config: Config) -> Self {
         let mut world = Self::new(config);
-        world.lead(1);
-        world.run();
-        world.take();
+        world.leads();
         world
     }
 
@@ -128,6 +144,15 @@ impl World {
             }
         }
         self.now = self.now.max(at);
+    }
+
+    /// Orders this at `at`, and not a tick earlier.
+    #[track_caller]
+    fn only_at(&mut self, at: Instant, action: &Action) {
+        self.wake_until(at.before(tick()));
+        assert!(!self.wants(action), "{:?}", self.actions);
+        self.wake_until(at);
+        assert!(self.wants(action), "{:?}", self.actions);
     }
 
     fn due(&mut self) {
@@ -183,6 +208,33 @@ impl World {
         self.lead_by(term, sent);
     }
 
+    /// Leads from now on, and runs.
+    fn leads(&mut self) {
+        self.lead(1);
+        self.run();
+        self.take();
+    }
+
+    /// Is told by a signal to lead, and says that it does.
+    fn promoted(&mut self) {
+        self.lead(1);
+        self.feed(Input::Role(RoleInput::Signalled));
+        self.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    }
+
+    /// Was told by a signal to follow, and says that it does.
+    fn demoted(&mut self) {
+        self.feed(Input::Role(RoleInput::Signalled));
+        self.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    }
+
+    /// The reason of a stop that init has begun since the last look.
+    fn stops(&self) -> Option<Reason> {
+        let stop =
+            |action: &Action| if let Action::Tell(ToElector::Stopping { reason, .. }) = action { Some(*reason) } else { None };
+        self.actions.iter().find_map(stop)
+    }
+
     fn lead_by(&mut self, term: u64, sent: Instant) {
         self.told(ToInit::Lead { term: Term(term), info: info(), confirmed: confirmed(sent) });
     }
@@ -224,6 +276,18 @@ impl World {
     fn step_down_proved(&mut self, reason: Reason, exit: Exit) {
         self.step_down(9, reason);
         self.exit_proved(exit);
+    }
+
+    /// The elector releases the Lease, and init ends.
+    fn released_ends_with(&mut self, code: u8) {
+        self.told(ToInit::Releasing { term: Term(1), serial: 1 });
+        self.ended_ends_with(code);
+    }
+
+    /// The elector ends the term, and init ends.
+    fn ended_ends_with(&mut self, code: u8) {
+        self.told(ToInit::Ended { term: Term(1), backoff: None });
+        self.done_ends_with(code);
     }
 
     /// The elector is done, and init ends.

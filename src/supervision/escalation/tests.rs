@@ -166,25 +166,6 @@ fn what_kill_all_does_not_remove_before_h_is_reported_and_costs_no_further_elect
 }
 
 #[test]
-fn at_h_everything_is_killed_and_half_a_margin_later_init_ends_unless_proved() {
-    let mut escalation = asking(true, KillMode::Mixed);
-    escalation.hard(ms(3000), ms(3000));
-    assert_eq!(escalation.step(ms(3000)), Some(Step::KillAll));
-    escalation.scanned(left(&[7]), ms(3000));
-    let mut last = ms(3000);
-    while last < ms(3500) {
-        last = escalation.due().unwrap();
-        match escalation.step(last).unwrap() {
-            Step::KillAll => assert!(!escalation.scanned(left(&[7]), last)),
-            Step::Unproved(_) => {}
-            Step::Die => break,
-            step @ (Step::Prove | Step::Sweep) => panic!("{step:?}"),
-        }
-    }
-    assert_eq!(last, ms(3500));
-}
-
-#[test]
 fn h_waits_for_no_pause_of_a_kill_all_that_began_earlier() {
     let mut escalation = StopEscalation::killing(true, MARGIN, ms(0));
     assert!(kills_all(&mut escalation, |sweep| left(&[sweep])));
@@ -275,20 +256,6 @@ fn survivors_that_turn_out_at_h_not_to_be_killable_end_init_without_a_pause() {
     assert!(!escalation.scanned(Scan { denied: true, ..left(&[7]) }, ms(3000)));
     assert_eq!(escalation.due(), Some(ms(3000)));
     assert_eq!(escalation.step(ms(3000)), Some(Step::Die));
-}
-
-#[test]
-fn not_pid_1_there_is_neither_kill_all_nor_the_end_of_init() {
-    let mut escalation = asking(false, KillMode::Mixed);
-    escalation.hard(ms(3000), ms(3000));
-    for _ in 0..100 {
-        let now = escalation.due().unwrap();
-        match escalation.step(now).unwrap() {
-            Step::Sweep => assert!(!escalation.scanned(Scan { denied: true, ..left(&[7]) }, now)),
-            Step::Unproved(pids) => assert_eq!((pids, now), (vec![7], ms(3500))),
-            step @ (Step::Prove | Step::KillAll | Step::Die) => panic!("{step:?}"),
-        }
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Acknowledge, Hook, HookKind, OnExit, Runs},
+    config::{Hook, HookKind},
     link,
     supervision::ProgramEnv,
 };
@@ -14,12 +14,7 @@ mod standby;
 const HOOK: i32 = 200;
 
 fn always(acknowledge: Acknowledge) -> Config {
-    let mut config = config();
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(acknowledge);
-    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
-    config.signals.on_follow = Some(Signal(libc::SIGUSR2));
-    config
+    told_by_signals(config(), acknowledge)
 }
 
 fn hooked(acknowledge: Acknowledge) -> Config {
@@ -39,11 +34,7 @@ fn restarting() -> Config {
 
 /// Runs as a standby.
 fn standby(config: Config) -> World {
-    let mut world = World::of(config, true, false);
-    world.due();
-    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
-    world.run();
-    world.greet();
+    let mut world = World::standby(config);
     world.take();
     world
 }
@@ -93,9 +84,7 @@ fn a_standby_that_never_led_answers_a_step_down_as_it_is_and_that_is_no_death() 
 /// Leads, acknowledged by a notification.
 fn leader() -> World {
     let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    world.promoted();
     world.take();
     world
 }
@@ -163,14 +152,12 @@ fn a_lease_is_given_back_where_the_remains_of_a_standby_let_nothing_start() {
             world.lead(1);
         }
         world.never_proved(ms(2000).before(tick()));
-        assert!(!world.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Stopping { .. }))));
+        assert_eq!(world.stops(), None);
         world.never_proved(ms(2500));
         if !held_before {
             world.lead(1);
         }
-        let gives_back =
-            |action: &Action| matches!(action, Action::Tell(ToElector::Stopping { reason: Reason::SpawnFailed, .. }));
-        assert!(world.actions.iter().any(gives_back), "{:?}", world.actions);
+        assert_eq!(world.stops(), Some(Reason::SpawnFailed), "{:?}", world.actions);
         world.step_down(9, Reason::SpawnFailed);
         assert_eq!(world.stopped(), Some((9, Then::Follow)));
     }
@@ -220,9 +207,7 @@ fn a_restart_while_leading_is_told_so_at_its_start() {
     let mut config = always(Acknowledge::Notify);
     config.workload.on_exit = OnExit::Restart;
     let mut world = standby(config);
-    world.lead(1);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    world.promoted();
     world.exit_proved(Exit::Code(1));
     world.take();
     world.sleep_until(ms(2000));

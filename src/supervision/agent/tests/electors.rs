@@ -71,10 +71,7 @@ fn an_elector_that_is_silent_for_d_is_killed_whether_it_follows_or_leads() {
     leads.step_down(9, Reason::StepDown);
     leads.exit_proved(Exit::Code(0));
     for mut world in [World::new(config()), leads] {
-        world.wake_until(ms(16_000).before(tick()));
-        assert!(!world.wants(&Action::KillElector));
-        world.wake_until(ms(16_000));
-        assert!(world.wants(&Action::KillElector));
+        world.only_at(ms(16_000), &Action::KillElector);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Hook, HookKind, OnExit, Runs},
+    config::{Hook, HookKind},
     notification::Notification,
 };
 
@@ -18,19 +18,9 @@ fn ready_first() -> Config {
     config
 }
 
-/// Started as a standby.
-fn started(config: Config) -> World {
-    let mut world = World::of(config, true, false);
-    world.due();
-    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
-    world.run();
-    world.greet();
-    world
-}
-
 /// Frozen, and proved to be.
 fn standby() -> World {
-    let mut world = started(frozen());
+    let mut world = World::standby(frozen());
     assert!(world.wants(&Action::Freeze));
     world.looked(true);
     world.take();
@@ -62,7 +52,7 @@ impl World {
 
 #[test]
 fn a_standby_is_frozen_as_soon_as_it_is_ready() {
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     assert!(!world.wants(&Action::Freeze));
     world.feed(Input::Notified(Notification::Ready));
     assert!(world.wants(&Action::Freeze));
@@ -70,7 +60,7 @@ fn a_standby_is_frozen_as_soon_as_it_is_ready() {
 
 #[test]
 fn one_that_has_to_lead_is_frozen_first_however_ready_it_is() {
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     world.lead(1);
     assert!(world.wants(&Action::Freeze) && resume(&world).is_none() && !world.agent.leads());
     world.looked(false);
@@ -128,7 +118,7 @@ fn a_frozen_standby_gets_sigkill_and_nothing_else() {
         world.feed(Input::Signal(signal));
         assert!(!world.signals(), "{:?}", world.actions);
     }
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     world.feed(Input::Signal(libc::SIGTERM));
     world.due();
     assert!(world.wants(&Action::Sweep) && !world.signals(), "one that is not frozen yet has no Lease either");
@@ -181,7 +171,7 @@ fn one_that_somebody_else_continues_is_killed_and_another_one_frozen_after_a_whi
 
 #[test]
 fn one_that_cannot_be_stopped_is_killed_after_a_kill_margin() {
-    let mut world = started(frozen());
+    let mut world = World::standby(frozen());
     let began = world.now;
     while world.now < began + Duration::from_secs(1) {
         assert!(!world.wants(&Action::Sweep));
@@ -215,7 +205,7 @@ impl World {
 fn the_hook_before_a_lead_comes_before_it_is_continued() {
     let mut config = frozen();
     config.hooks.before_lead = Hook { command: vec!["hook".into()], ..Hook::default() };
-    let mut world = started(config);
+    let mut world = World::standby(config);
     world.looked(true);
     world.lead(1);
     assert!(resume(&world).is_none() && world.agent.leads());
@@ -229,7 +219,7 @@ fn the_hook_before_a_lead_comes_before_it_is_continued() {
 fn one_whose_hook_before_a_lead_fails_is_killed_and_not_asked() {
     let mut config = frozen();
     config.hooks.before_lead = Hook { command: vec!["hook".into()], ..Hook::default() };
-    let mut world = started(config);
+    let mut world = World::standby(config);
     world.looked(true);
     world.lead(1);
     world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
@@ -247,7 +237,7 @@ fn a_frozen_standby_that_ends_is_followed_by_another_whatever_is_to_be_done_at_t
         let mut config = frozen();
         config.workload.on_exit = on_exit;
         config.workload.restart.burst = 1;
-        let mut world = started(config);
+        let mut world = World::standby(config);
         world.looked(true);
         for _ in 0..3 {
             world.exit_proved(Exit::Signal(libc::SIGKILL));
@@ -262,7 +252,7 @@ fn a_frozen_standby_that_ends_is_followed_by_another_whatever_is_to_be_done_at_t
 
 #[test]
 fn one_that_ends_while_the_lease_waits_for_it_is_followed_by_another_at_once() {
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     world.lead(1);
     assert!(world.wants(&Action::Freeze));
     world.take();
@@ -272,7 +262,7 @@ fn one_that_ends_while_the_lease_waits_for_it_is_followed_by_another_at_once() {
 
 #[test]
 fn one_that_says_that_it_stops_and_does_not_is_killed_after_its_grace() {
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     world.feed(Input::Notified(Notification::Stopping));
     assert!(!world.agent.workload.is_stopping());
     let grace = world.agent.config.config.workload.stop.grace;
@@ -284,7 +274,7 @@ fn one_that_says_that_it_stops_and_does_not_is_killed_after_its_grace() {
 fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
     let mut config = frozen();
     config.workload.on_exit = OnExit::Follow;
-    let mut world = started(config);
+    let mut world = World::standby(config);
     world.looked(true);
     world.exit_proved(Exit::Signal(libc::SIGSEGV));
     world.take();
@@ -308,7 +298,7 @@ fn one_that_ends_just_after_it_was_continued_has_led_and_is_not_run_again() {
 
 #[test]
 fn one_that_ends_before_it_was_ever_stopped_ends_its_replica_like_any_standby() {
-    let mut world = started(ready_first());
+    let mut world = World::standby(ready_first());
     world.take();
     world.exit_proved(Exit::Code(4));
     world.wake_until(world.now + Duration::from_secs(300));
@@ -319,7 +309,7 @@ fn one_that_ends_before_it_was_ever_stopped_ends_its_replica_like_any_standby() 
 fn one_that_is_killed_while_the_hook_before_its_lead_runs_lends_nobody_its_exit_code() {
     let mut config = frozen();
     (config.hooks.before_lead.command, config.hooks.before_lead.timeout) = (vec!["hook".into()], Duration::from_secs(3));
-    let mut world = started(config);
+    let mut world = World::standby(config);
     world.looked(true);
     world.lead(1);
     world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Acknowledge, Probe, ProbeKind, Runs},
+    config::{Probe, ProbeKind},
     link::LeaseBackoff,
     notification::Notification,
 };
@@ -46,20 +46,12 @@ fn ready(by: impl FnOnce(&mut Probe)) -> Config {
 
 /// A standby that says when it follows.
 fn always(config: Config) -> Config {
-    let workload = config::WorkloadConfig { runs: Runs::Always, acknowledge: Some(Acknowledge::Notify), ..config.workload };
-    let signals = Signals { on_lead: Some(Signal(10)), on_follow: Some(Signal(12)), ..config.signals };
-    Config { workload, signals, ..config }
+    told_by_signals(config, Acknowledge::Notify)
 }
 
 /// A standby that runs, and is told by signals that it leads.
 fn signalled(config: Config) -> World {
-    let mut config = always(config);
-    config.workload.acknowledge = Some(Acknowledge::None);
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
-    world
+    World::standby(told_by_signals(config, Acknowledge::None))
 }
 
 impl World {
@@ -71,6 +63,24 @@ impl World {
             let serial = next.since(Instant::BOOT).as_secs();
             self.extend(1, serial, self.now);
         }
+    }
+
+    /// Orders this at `at`, and not a tick earlier.
+    #[track_caller]
+    fn only_at_while_it_is_renewed(&mut self, at: Instant, action: &Action) {
+        self.live_until(at.before(tick()));
+        assert!(!self.wants(action), "{:?}", self.actions);
+        self.live_until(at);
+        assert!(self.wants(action), "{:?}", self.actions);
+    }
+
+    /// Is stopped for this reason at `at`, and not a tick earlier.
+    #[track_caller]
+    fn stops_at(&mut self, at: Instant, reason: Reason) {
+        self.live_until(at.before(tick()));
+        assert_eq!(self.stops(), None);
+        self.live_until(at);
+        assert_eq!(self.stops(), Some(reason));
     }
 
     fn says(&mut self, said: Notification) {
@@ -92,13 +102,6 @@ impl World {
         for (kind, began) in self.asks() {
             self.feed(Input::Probed { kind, began, failure: failure.map(str::to_owned) });
         }
-    }
-
-    /// Why init has begun a stop since the last look.
-    fn stops(&self) -> Option<Reason> {
-        let stop =
-            |action: &Action| if let Action::Tell(ToElector::Stopping { reason, .. }) = action { Some(*reason) } else { None };
-        self.actions.iter().find_map(stop)
     }
 
     /// The last word to the elector of whether it is ready.
@@ -145,10 +148,7 @@ fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_f
     assert!(world.wants(&to_main(libc::SIGTERM)));
     assert!(world.wants(&Action::Warn("the liveness probe failed: HTTP 503".into())));
     world.step_down(9, Reason::NotLive);
-    world.live_until((ms(63_000) + GRACE).before(tick()));
-    assert!(!world.wants(&Action::Sweep), "it has its grace");
-    world.live_until(ms(63_000) + GRACE);
-    assert!(world.wants(&Action::Sweep));
+    world.only_at_while_it_is_renewed(ms(63_000) + GRACE, &Action::Sweep);
     world.exit(Exit::Signal(libc::SIGKILL));
     world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
@@ -184,10 +184,7 @@ fn a_program_that_hangs_is_killed_at_its_timeout_and_fails_again_each_period_tha
     let launch = Some(Launch { info: Some(info()), not_after: deadlines(ms(2000)).soft });
     assert!(world.wants(&Action::Probe { kind: ProbeKind::Liveness, began: ms(3000), launch }));
     world.take();
-    world.live_until(ms(4000).before(tick()));
-    assert!(!world.wants(&Action::KillProbe(ProbeKind::Liveness)));
-    world.live_until(ms(4000));
-    assert!(world.wants(&Action::KillProbe(ProbeKind::Liveness)));
+    world.only_at_while_it_is_renewed(ms(4000), &Action::KillProbe(ProbeKind::Liveness));
     world.live_until(ms(23_000).before(tick()));
     assert_eq!((world.stops(), world.asks().len()), (None, 0));
     world.live_until(ms(23_000));
@@ -214,31 +211,6 @@ fn a_program_that_could_not_be_started_has_failed() {
         world.live_until(ms(at * 1000));
         world.answers(Some("no further process can be started"));
     }
-    assert_eq!(world.stops(), Some(Reason::NotLive));
-}
-
-#[test]
-fn a_watchdog_has_its_whole_time_from_each_word_and_not_a_tick_more() {
-    let mut world = World::leading(live(notify));
-    world.live_until(ms(30_000));
-    world.says(Notification::Watchdog);
-    world.live_until(ms(60_000).before(tick()));
-    assert_eq!(world.stops(), None);
-    world.live_until(ms(60_000));
-    assert_eq!(world.stops(), Some(Reason::NotLive));
-}
-
-#[test]
-fn a_watchdog_begins_once_a_workload_that_says_so_is_ready() {
-    let mut config = ready(notify);
-    config.workload.liveness = asked(notify);
-    let mut world = World::leading(config);
-    world.live_until(ms(50_000));
-    assert_eq!(world.stops(), None);
-    world.says(Notification::Ready);
-    world.live_until(ms(82_000).before(tick()));
-    assert_eq!(world.stops(), None);
-    world.live_until(ms(82_000));
     assert_eq!(world.stops(), Some(Reason::NotLive));
 }
 
@@ -281,18 +253,45 @@ fn what_a_workload_said_is_over_with_it() {
 }
 
 #[test]
-fn a_watchdog_is_shortened_or_pulled_by_the_workload_and_means_nothing_to_one_that_is_asked_otherwise() {
-    let mut short = World::leading(live(notify));
-    short.says(Notification::WatchdogSpan(Duration::from_secs(5)));
-    short.live_until(ms(6000).before(tick()));
-    assert_eq!(short.stops(), None);
-    short.live_until(ms(6000));
-    assert_eq!(short.stops(), Some(Reason::NotLive));
-
+fn a_watchdog_is_pulled_by_the_workload_and_means_nothing_to_one_that_is_asked_otherwise() {
     for (config, stops) in [(live(notify), Some(Reason::NotLive)), (live(http), None)] {
         let mut world = World::leading(config);
         world.says(Notification::WatchdogTrigger);
         assert_eq!(world.stops(), stops);
+    }
+}
+
+/// It leads since 1 s, and says each of these words at its time.
+#[test]
+fn what_a_workload_says_decides_when_it_is_stopped_and_not_a_tick_earlier() {
+    use Notification::{ExtendTimeout, Ready, Stopping, Watchdog, WatchdogSpan};
+    let (not_live, not_ready, seconds) = (Reason::NotLive, Reason::NotReady, Duration::from_secs);
+    let begins_ready =
+        Config { workload: config::WorkloadConfig { liveness: asked(notify), ..ready(notify).workload }, ..config() };
+    for (why, config, words, end, reason) in [
+        ("a watchdog has its whole time from each word", live(notify), vec![(30, Watchdog)], 60, not_live),
+        ("a watchdog begins with READY=1", begins_ready, vec![(50, Ready)], 82, not_live),
+        ("the workload shortens its watchdog", live(notify), vec![(1, WatchdogSpan(seconds(5)))], 6, not_live),
+        ("what says that it stops has its grace, and is asked no more", live(http), vec![(1, Stopping)], 21, not_live),
+        ("a leader has its start timeout to be ready", ready(notify), vec![], 61, not_ready),
+        ("one that is ready has none", ready(notify), vec![(60, Ready), (62, Stopping)], 82, not_live),
+        (
+            "a start takes as long as the workload says, and no later word shortens that",
+            ready(notify),
+            vec![(60, ExtendTimeout(seconds(5))), (64, ExtendTimeout(Duration::from_micros(1)))],
+            65,
+            not_ready,
+        ),
+    ] {
+        let mut world = World::leading(config);
+        for (at, said) in words {
+            world.live_until(ms(at * 1000));
+            world.says(said);
+        }
+        world.live_until(ms(end * 1000).before(tick()));
+        assert_eq!((world.stops(), world.asks().len()), (None, 0), "{why}");
+        world.live_until(ms(end * 1000));
+        assert_eq!(world.stops(), Some(reason), "{why}");
     }
 }
 
@@ -307,32 +306,6 @@ fn a_watchdog_that_slept_with_init_has_its_whole_time_again() {
     assert_eq!(world.stops(), None);
     world.live_until(slept + Duration::from_secs(30));
     assert_eq!(world.stops(), Some(Reason::NotLive));
-}
-
-#[test]
-fn a_leader_has_its_start_timeout_to_say_that_it_is_ready() {
-    for is_ready in [true, false] {
-        let mut world = World::leading(ready(notify));
-        world.live_until(ms(61_000).before(tick()));
-        assert_eq!(world.stops(), None);
-        if is_ready {
-            world.says(Notification::Ready);
-        }
-        world.live_until(ms(61_000));
-        assert_eq!(world.stops(), (!is_ready).then_some(Reason::NotReady));
-    }
-}
-
-#[test]
-fn a_start_takes_as_long_as_the_workload_says() {
-    let mut world = World::leading(ready(notify));
-    world.live_until(ms(60_000));
-    world.says(Notification::ExtendTimeout(Duration::from_secs(5)));
-    world.live_until(ms(65_000).before(tick()));
-    world.says(Notification::ExtendTimeout(Duration::from_micros(1)));
-    assert_eq!(world.stops(), None);
-    world.live_until(ms(65_001));
-    assert_eq!(world.stops(), Some(Reason::NotReady));
 }
 
 #[test]
@@ -428,10 +401,7 @@ fn who_changes_its_mind_faster_than_the_elector_listens_is_told_of_once() {
 fn a_lease_waits_for_a_standby_that_is_stopped_no_longer_than_for_a_standby_command() {
     let mut config = always(live(notify));
     config.workload.on_exit = OnExit::Restart;
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = World::standby(config);
     world.says(Notification::WatchdogTrigger);
     assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
     world.take();
@@ -444,16 +414,6 @@ fn a_lease_waits_for_a_standby_that_is_stopped_no_longer_than_for_a_standby_comm
     }
 
     assert!(world.wants(&Action::Sweep), "{:?}", world.actions);
-}
-
-#[test]
-fn what_says_that_it_stops_is_asked_no_more_and_has_the_grace_to_end() {
-    let mut world = World::leading(live(http));
-    world.says(Notification::Stopping);
-    world.live_until((ms(1000) + GRACE).before(tick()));
-    assert_eq!((world.stops(), world.asks().len()), (None, 0));
-    world.live_until(ms(1000) + GRACE);
-    assert_eq!(world.stops(), Some(Reason::NotLive));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Hook, HookKind, OnExit, OnHookFailure, Runs},
+    config::{Hook, HookKind, OnHookFailure},
     notification::Notification,
 };
 
@@ -52,13 +52,6 @@ impl World {
     fn told_started(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Started { .. })))
     }
-
-    fn stops_for(&self) -> Option<Reason> {
-        self.actions.iter().find_map(|action| {
-            let Action::Tell(ToElector::Stopping { reason, .. }) = action else { return None };
-            Some(*reason)
-        })
-    }
 }
 
 #[test]
@@ -90,7 +83,7 @@ fn a_hook_before_a_lead_that_fails_hands_over_once_what_it_left_is_proved_gone()
                 world.hook_ends(exit);
             }
         }
-        assert_eq!(world.stops_for(), Some(Reason::HookFailed));
+        assert_eq!(world.stops(), Some(Reason::HookFailed));
         assert!(!world.starts() && world.agent.leads(), "its remains may be a leader's");
         world.step_down(9, Reason::HookFailed);
         assert_eq!(world.stopped(), None);
@@ -119,9 +112,9 @@ fn a_hook_that_hangs_is_killed_at_its_timeout_and_given_up_a_kill_margin_later()
     world.hook_runs(HookKind::BeforeLead);
 
     world.wake_until(began + Duration::from_secs(3));
-    assert!(world.wants(&Action::KillHook { pid: HOOK }) && world.stops_for().is_none());
+    assert!(world.wants(&Action::KillHook { pid: HOOK }) && world.stops().is_none());
     world.wake_until(began + Duration::from_secs(4));
-    assert_eq!(world.stops_for(), Some(Reason::HookFailed));
+    assert_eq!(world.stops(), Some(Reason::HookFailed));
 }
 
 #[test]
@@ -209,10 +202,7 @@ fn the_hook_before_a_planned_stop_comes_before_the_stop_signal_and_within_its_gr
         world.hook_ends(Exit::Code(u8::from(by_signal)));
 
         assert!(world.wants(&to_main(libc::SIGTERM)), "the stop goes on, whatever came of the hook");
-        world.wake_until((began + Duration::from_secs(8)).before(tick()));
-        assert!(!world.wants(&Action::Sweep), "{:?}", world.actions);
-        world.wake_until(began + Duration::from_secs(8));
-        assert!(world.wants(&Action::Sweep), "the grace began with the hook");
+        world.only_at(began + Duration::from_secs(8), &Action::Sweep);
     }
 }
 
@@ -325,7 +315,7 @@ fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_
     config.workload.liveness.notify = true;
     let mut world = World::leading(config);
     world.feed(Input::Notified(Notification::WatchdogTrigger));
-    assert_eq!(world.stops_for(), Some(Reason::NotLive));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
     assert_eq!(world.hook().map(|(kind, reason, ..)| (kind, reason)), Some((HookKind::BeforeFollow, Some(Reason::NotLive))));
     assert!(!world.wants(&to_main(libc::SIGTERM)));
     let warned = |world: &World| world.actions.iter().filter(|action| matches!(action, Action::Warn(_))).count();
@@ -339,14 +329,7 @@ fn a_leader_that_hangs_has_its_hook_before_the_stop_like_any_that_is_stopped_as_
 
 #[test]
 fn a_hook_after_a_stop_that_the_next_lead_calls_off_has_not_failed() {
-    let mut config = with(&[HookKind::AfterFollow]);
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(config::Acknowledge::None);
-    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = World::standby(told_by_signals(with(&[HookKind::AfterFollow]), Acknowledge::None));
     world.lead(1);
     world.feed(Input::Role(RoleInput::Signalled));
     world.step_down(9, Reason::StepDown);
@@ -395,14 +378,7 @@ fn a_step_down_while_the_hook_after_a_stop_runs_is_answered_at_once() {
 
 #[test]
 fn a_standby_is_told_to_lead_after_the_hook_before_that() {
-    let mut config = with(&[HookKind::BeforeLead, HookKind::AfterFollow]);
-    config.workload.runs = Runs::Always;
-    config.workload.acknowledge = Some(config::Acknowledge::None);
-    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = World::standby(told_by_signals(with(&[HookKind::BeforeLead, HookKind::AfterFollow]), Acknowledge::None));
     world.take();
 
     world.lead(1);
@@ -444,10 +420,7 @@ fn the_hook_after_a_lead_may_begin_for_as_long_as_the_latest_renewal_allows() {
     started.feed(Input::Forked { pid: MAIN });
     let mut frozen = with(&[HookKind::AfterLead]);
     frozen.workload.runs = Runs::Frozen;
-    let mut continued = World::of(frozen, true, false);
-    continued.due();
-    continued.run();
-    continued.greet();
+    let mut continued = World::standby(frozen);
     continued.feed(Input::Role(RoleInput::Looked { frozen: true }));
     continued.lead(1);
     for (mut world, done) in [(started, Input::Spawned), (continued, Input::Role(RoleInput::Signalled))] {

@@ -1,7 +1,7 @@
 //! Law 7, 8 and the restarts within a term (`runs: leading`).
 
 use super::*;
-use crate::config::{OnExit, OnLoss, Restart, RestartPolicy};
+use crate::config::{OnLoss, Restart, RestartPolicy};
 
 fn restarting() -> Config {
     let mut config = config();
@@ -199,8 +199,7 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
     world.step_down(9, Reason::SpawnFailed);
     world.prove();
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(126);
+    world.ended_ends_with(126);
 }
 
 #[test]
@@ -244,11 +243,7 @@ fn a_command_that_is_not_executed_within_the_duration_is_killed_and_has_ended() 
     }
     world.take();
 
-    world.wake_until(late.before(tick()));
-    assert!(!world.wants(&to_main(libc::SIGKILL)));
-    world.wake_until(late);
-
-    assert!(world.wants(&to_main(libc::SIGKILL)), "{:?}", world.actions);
+    world.only_at(late, &to_main(libc::SIGKILL));
     world.exit(Exit::Signal(libc::SIGKILL));
     assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: world.now })));
 }
@@ -281,8 +276,7 @@ fn a_loss_with_on_loss_exit_ends_with_76() {
     let mut world = World::leading(config);
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(76);
+    world.ended_ends_with(76);
 }
 
 #[test]

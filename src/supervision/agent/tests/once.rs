@@ -44,8 +44,7 @@ fn a_signal_before_it_ran_is_never_taken_for_a_success() {
         world.step_down(9, Reason::Signal);
         world.prove();
         assert_eq!(world.stopped(), Some((9, Then::Exit)));
-        world.told(ToInit::Ended { term: Term(1), backoff: None });
-        world.done_ends_with(code);
+        world.ended_ends_with(code);
     }
 }
 
@@ -64,8 +63,7 @@ fn whoever_asks_it_to_step_down_it_does_not_run_again() {
             world.step_down_proved(reason, Exit::Code(0));
         }
         assert_eq!(world.stopped(), Some((9, Then::Exit)), "{reason:?}");
-        world.told(ToInit::Ended { term: Term(1), backoff: None });
-        world.done_ends_with(code);
+        world.ended_ends_with(code);
     }
 }
 
@@ -101,8 +99,7 @@ fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
     world.lead(1);
     world.run();
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(76);
+    world.ended_ends_with(76);
     let words = "the Lease  was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
     assert!(world.wants(&Action::TerminationMessage(words.into())), "{:?}", world.take());
 }
@@ -110,9 +107,7 @@ fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
 #[test]
 fn a_hang_up_ends_a_wait_and_reaches_a_command_that_runs() {
     let mut world = waiting();
-    world.lead(1);
-    world.run();
-    world.take();
+    world.leads();
     world.feed(Input::Signal(libc::SIGHUP));
     assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
 

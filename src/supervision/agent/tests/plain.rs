@@ -1,7 +1,6 @@
 //! Without a Lease: a plain init.
 
 use super::*;
-use crate::config::Runs;
 
 fn plain(pid1: bool) -> World {
     let mut config = config();

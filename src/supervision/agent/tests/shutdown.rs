@@ -41,9 +41,7 @@ fn term_while_leading_is_a_planned_stop_then_a_release_then_the_workloads_code()
     assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT), Action::Tell(stopping)]);
     world.step_down_proved(Reason::Signal, Exit::Signal(libc::SIGTERM));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(143);
+    world.released_ends_with(143);
 }
 
 #[test]
@@ -95,10 +93,7 @@ fn a_second_term_leaves_the_grace_of_a_loss_and_a_third_none() {
     world.take();
     let kill_at = world.now + Duration::from_secs(4);
     let mut third = world.clone();
-    world.wake_until(kill_at.before(tick()));
-    assert!(!world.wants(&Action::Sweep));
-    world.wake_until(kill_at);
-    assert!(world.wants(&Action::Sweep));
+    world.only_at(kill_at, &Action::Sweep);
     third.feed(TERM);
     third.due();
     assert!(third.wants(&Action::Sweep));
@@ -135,9 +130,7 @@ fn a_third_term_waits_for_the_release_and_a_fourth_does_not() {
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
     let mut fourth = world.clone();
 
-    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(137);
+    world.released_ends_with(137);
 
     fourth.feed(TERM);
     assert_eq!(fourth.actions.last(), Some(&Action::Exit(137)));
@@ -152,9 +145,7 @@ fn other_signals_are_passed_on_rewritten_while_leading_and_dropped_while_followi
     let signals = [libc::SIGWINCH, libc::SIGHUP, libc::SIGUSR2];
     signals.into_iter().for_each(|signal| world.feed(Input::Signal(signal)));
     assert_eq!(world.take(), []);
-    world.lead(1);
-    world.run();
-    world.take();
+    world.leads();
     signals.into_iter().for_each(|signal| world.feed(Input::Signal(signal)));
     assert_eq!(world.take(), [to_main(libc::SIGUSR1), to_main(libc::SIGUSR2)]);
 }
@@ -265,9 +256,7 @@ fn ctrl_c_on_a_terminal_that_was_handed_over_is_a_stop_and_no_restart() {
     let mut world = World::of(config, true, true);
     world.due();
     world.greet();
-    world.lead(1);
-    world.run();
-    world.take();
+    world.leads();
     let mut crashed = world.clone();
     crashed.exit(Exit::Code(3));
     assert!(matches!(crashed.tells().first(), Some(ToElector::Restarting { .. })), "no key ended it");

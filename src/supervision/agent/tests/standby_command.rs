@@ -14,11 +14,7 @@ fn following() -> Config {
 
 /// The standby runs.
 fn standby(config: Config) -> World {
-    let mut world = World::of(config, true, false);
-    world.due();
-    assert_eq!(world.spawns(), STANDBY);
-    world.run();
-    world.greet();
+    let mut world = World::standby(config);
     world.take();
     world
 }
@@ -55,10 +51,7 @@ fn a_standby_that_does_not_stop_is_killed_after_the_grace_of_a_loss_and_a_kill_m
             world.sleep_until(ms(6000));
         }
         world.lead_by(1, sent);
-        world.wake_until(kill_at.before(tick()));
-        assert!(!world.wants(&Action::Sweep));
-        world.wake_until(kill_at);
-        assert!(world.wants(&Action::Sweep), "{sent:?}");
+        world.only_at(kill_at, &Action::Sweep);
     }
 }
 
@@ -189,9 +182,7 @@ fn a_standby_that_is_done_rests_until_the_next_term_is_over_unless_any_end_is_to
     }
     let mut world = standby(following());
     world.exit_proved(Exit::Code(0));
-    world.lead(1);
-    world.run();
-    world.take();
+    world.leads();
     world.step_down_proved(Reason::StepDown, Exit::Code(0));
     assert_eq!(world.spawns(), STANDBY);
 }

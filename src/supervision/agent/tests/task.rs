@@ -32,9 +32,7 @@ fn waiting(once: bool) -> World {
 /// It leads and runs since a second after the boot.
 fn running(once: bool) -> World {
     let mut world = waiting(once);
-    world.lead(1);
-    world.run();
-    world.take();
+    world.leads();
     world
 }
 
@@ -62,8 +60,7 @@ fn a_single_run_that_was_cut_off_at_its_limit_never_looks_like_a_success() {
     world.wake_until(ms(3000));
     world.step_down_proved(Reason::Limit, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1), backoff: None });
-    world.done_ends_with(143);
+    world.ended_ends_with(143);
 }
 
 #[test]
@@ -78,10 +75,7 @@ fn the_next_run_has_a_limit_of_its_own() {
     world.run();
     world.take();
 
-    world.wake_until(ms(4500).before(tick()));
-    assert!(!world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
-    world.wake_until(ms(4500));
-    assert!(world.wants(&to_main(libc::SIGTERM)));
+    world.only_at(ms(4500), &to_main(libc::SIGTERM));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Law 3, 7: what the workload may read of its term, and when it is taken back.
 
 use super::*;
-use crate::{config::Runs, supervision::TermStatus};
+use crate::supervision::TermStatus;
 
 /// When the term's write was sent.
 const A: Instant = Instant::from_nanos(1_000_000_000);
@@ -60,14 +60,7 @@ fn at_s_it_is_asked_to_stop_and_has_until_h() {
 
 #[test]
 fn a_standby_reads_of_no_term_until_it_is_promoted() {
-    let mut config = config();
-    config.workload.runs = Runs::Always;
-    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
-    config.signals.on_follow = Some(Signal(libc::SIGUSR2));
-    let mut world = World::of(config, true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = World::standby(told_by_signals(config(), Acknowledge::None));
     assert_eq!(world.agent.term_status(), TermStatus::NONE);
     world.lead(1);
     assert_eq!(world.agent.term_status(), leader(deadlines(A).soft, deadlines(A).hard, 0));

@@ -54,12 +54,7 @@ fn the_wait_is_bounded() {
         let mut world = published();
         ask(&mut world);
         let end = world.now + WITHDRAWAL;
-        world.wake_until(end.before(tick()));
-        assert!(!world.wants(&to_main(libc::SIGTERM)));
-
-        world.wake_until(end);
-
-        assert!(world.wants(&to_main(libc::SIGTERM)));
+        world.only_at(end, &to_main(libc::SIGTERM));
     }
 }
 

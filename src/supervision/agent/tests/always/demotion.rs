@@ -74,10 +74,7 @@ fn s_demotes_and_h_kills() {
     world.wake_until(deadlines(ms(1000)).soft);
     assert!(world.wants(&demotion()));
     world.take();
-    world.wake_until(deadlines(ms(1000)).hard.before(tick()));
-    assert!(!world.wants(&Action::KillAll));
-    world.wake_until(deadlines(ms(1000)).hard);
-    assert!(world.wants(&Action::KillAll));
+    world.only_at(deadlines(ms(1000)).hard, &Action::KillAll);
 }
 
 #[test]
@@ -124,10 +121,7 @@ fn term_during_a_demotion_leaves_no_more_time_than_the_demotion_had() {
 
     world.feed(Input::Signal(libc::SIGTERM));
 
-    world.wake_until(kill_at.before(tick()));
-    assert!(!world.wants(&Action::Sweep));
-    world.wake_until(kill_at);
-    assert!(world.wants(&Action::Sweep));
+    world.only_at(kill_at, &Action::Sweep);
 }
 
 #[test]

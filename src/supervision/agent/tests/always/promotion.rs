@@ -132,10 +132,7 @@ fn a_promotion_that_was_not_told_or_whose_hook_fails_is_a_stop_and_a_fresh_stand
         (
             &hook_runs,
             &|world| {
-                world.wake_until(ms(4000).before(tick()));
-                assert!(!world.wants(&Action::KillHook { pid: HOOK }));
-                world.wake_until(ms(4000));
-                assert!(world.wants(&Action::KillHook { pid: HOOK }));
+                world.only_at(ms(4000), &Action::KillHook { pid: HOOK });
                 fails(Exit::Signal(libc::SIGKILL))(world);
             },
             Reason::HookFailed,

@@ -200,10 +200,7 @@ fn more_time_for_a_start_is_none_for_an_end() {
     world.live_until(ms(3000));
     world.answers(None);
     world.says(Notification::Stopping);
-    world.live_until((ms(3000) + GRACE).before(tick()));
-    assert_eq!(world.stops(), None);
-    world.live_until(ms(3000) + GRACE);
-    assert_eq!(world.stops(), Some(Reason::NotLive));
+    world.stops_at(ms(3000) + GRACE, Reason::NotLive);
 }
 
 #[test]
@@ -231,8 +228,5 @@ fn what_ends_while_it_is_promoted_has_its_grace_and_not_the_time_of_a_start() {
     let until = world.now + GRACE;
     world.says(Notification::Stopping);
     world.feed(Input::Role(RoleInput::Signalled));
-    world.live_until(until.before(tick()));
-    assert_eq!(world.stops(), None);
-    world.live_until(until);
-    assert_eq!(world.stops(), Some(Reason::NotLive));
+    world.stops_at(until, Reason::NotLive);
 }

@@ -4,13 +4,8 @@ use super::*;
 
 /// Leads, and a program asks it.
 fn asked_leader() -> World {
-    let mut world = World::of(always(live(exec)), true, false);
-    world.due();
-    world.run();
-    world.greet();
-    world.lead(1);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    let mut world = World::standby(always(live(exec)));
+    world.promoted();
     world.live_until(ms(3000));
     world
 }
@@ -20,8 +15,7 @@ fn a_demotion_counts_once_no_probe_of_the_term_runs() {
     let mut world = asked_leader();
     world.step_down(9, Reason::StepDown);
     assert!(world.wants(&Action::KillProbe(ProbeKind::Liveness)));
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    world.demoted();
     assert_eq!(world.agent.hard(), Some(deadlines(ms(3000)).hard), "its probe may be a leader's");
     world.answers(Some("killed by SIGKILL"));
     assert_eq!(world.agent.hard(), None);
@@ -31,8 +25,7 @@ fn a_demotion_counts_once_no_probe_of_the_term_runs() {
 fn a_demotion_whose_probe_does_not_die_is_a_kill() {
     let mut world = asked_leader();
     world.step_down(9, Reason::StepDown);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    world.demoted();
     world.live_until((ms(3000) + GRACE).before(tick()));
     assert!(!world.wants(&Action::Sweep));
     world.live_until(ms(3000) + GRACE);
@@ -50,10 +43,7 @@ fn nothing_is_asked_while_a_workload_is_told_that_it_follows() {
 
 #[test]
 fn a_standby_that_is_not_live_is_stopped_and_started_again_after_the_delay_of_a_crash() {
-    let mut world = World::of(always(live(exec)), true, false);
-    world.due();
-    world.run();
-    world.greet();
+    let mut world = World::standby(always(live(exec)));
     world.take();
     for at in [3, 13, 23] {
         world.wake_until(ms(at * 1000));
@@ -84,18 +74,12 @@ fn a_leader_that_hangs_is_stopped_and_not_asked_to_follow() {
 
 #[test]
 fn a_leader_that_is_never_ready_follows_and_is_not_given_up_again() {
-    let mut world = World::of(always(ready(notify)), true, false);
-    world.due();
-    world.run();
-    world.greet();
-    world.lead(1);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    let mut world = World::standby(always(ready(notify)));
+    world.promoted();
     world.live_until(ms(61_000));
     assert_eq!(world.stops(), Some(Reason::NotReady));
     world.step_down(9, Reason::NotReady);
-    world.feed(Input::Role(RoleInput::Signalled));
-    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    world.demoted();
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
     world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.wake_until(ms(300_000));
