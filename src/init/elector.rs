@@ -170,7 +170,7 @@ impl Elector {
         }
     }
 
-    /// Tells whether messages are queued.
+    /// Returns true if messages are queued.
     fn is_clogged(&self) -> bool {
         self.link.is_clogged() && self.broken.is_none()
     }

@@ -132,7 +132,7 @@ impl Fuses {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Tells whether a fuse has fired since the last call. Asks all, so that none reports it in the next term.
+    /// Returns true if a fuse has fired since the last call. Asks all, so that none reports it in the next term.
     pub(super) fn take_fired(&self) -> bool {
         self.armed.iter().filter(|fuse| fuse.take_fired()).count() > 0
     }

@@ -192,14 +192,14 @@ impl Programs {
     }
 }
 
-/// Tells whether tenure was started by the workload that leads under the same Lease.
+/// Returns true if tenure was started by the workload that leads under the same Lease.
 pub(super) fn leads_already(config: &Config, variable: impl Fn(&str) -> Option<String>) -> bool {
     let told = [(ROLE, Role::Leader.as_str()), (NAMESPACE, &config.lease.namespace), (LEASE, &config.lease.name)];
     // With several slots another one may be free.
     config.lease.slots == 1 && told.into_iter().all(|(name, value)| variable(name).as_deref() == Some(value))
 }
 
-/// Tells whether a variable of this name is replaced. TRACESTATE belongs to TRACEPARENT, so both are.
+/// Returns true if a variable of this name is replaced. TRACESTATE belongs to TRACEPARENT, so both are.
 fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
     told.contains_key(name) || name == TRACESTATE && told.contains_key(TRACEPARENT)
 }

@@ -111,13 +111,13 @@ impl Agent {
         }
     }
 
-    /// Tells whether anything of a leader may run: from its start to the proof of its death.
+    /// Returns true if anything of a leader may run: from its start to the proof of its death.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.workload.leads()
     }
 
-    /// Tells whether the workload may get no signal but SIGKILL, because it is or will be frozen.
+    /// Returns true if the workload may get no signal but SIGKILL, because it is or will be frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.workload.is_frozen()
@@ -342,7 +342,7 @@ impl Agent {
         !self.config.config.lease.enabled
     }
 
-    /// Tells whether the workload was never started, nor asked to be.
+    /// Returns true if the workload was never started, nor asked to be.
     fn is_new(&self) -> bool {
         self.workload.leads_until().is_none()
             && self.workload.exit().is_none()

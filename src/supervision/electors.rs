@@ -55,12 +55,12 @@ impl Electors {
         self.generation
     }
 
-    /// Tells whether an elector runs that messages can be sent to.
+    /// Returns true if an elector runs that messages can be sent to.
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.state, State::Alive { .. })
     }
 
-    /// Tells whether an elector runs that has said Hello.
+    /// Returns true if an elector runs that has said Hello.
     pub(crate) fn is_greeted(&self) -> bool {
         matches!(self.state, State::Alive { greeted: true, .. })
     }

@@ -111,7 +111,7 @@ impl StopEscalation {
         self.killed
     }
 
-    /// Tells whether kill(-1) is being repeated: an elector that is started now would die of it.
+    /// Returns true if kill(-1) is being repeated: an elector that is started now would die of it.
     pub(crate) fn kills_everything(&self) -> bool {
         matches!(self.phase, Phase::Everything { .. })
     }

@@ -142,7 +142,7 @@ impl HealthChecks {
         (!self.readiness.good).then_some(&self.readiness.failure)
     }
 
-    /// Tells whether an exec probe may be running (law 8).
+    /// Returns true if an exec probe may be running (law 8).
     pub(crate) fn is_asking(&self) -> bool {
         [&self.readiness, &self.liveness].iter().any(|check| check.asks_by_process() && check.attempt.is_some())
     }

@@ -86,7 +86,7 @@ impl HookRun {
         self.kill(out);
     }
 
-    /// Tells whether the change of role goes on after this end. `exit` is none if the hook never began.
+    /// Returns true if the change of role goes on after this end. `exit` is none if the hook never began.
     pub(crate) fn succeeds(&self, exit: Option<Exit>, policy: &Policy, out: &mut VecDeque<Action>) -> bool {
         let name = self.kind.as_str();
         let how = match exit {

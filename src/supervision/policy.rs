@@ -49,12 +49,12 @@ impl Policy {
         self.config.lease.duration
     }
 
-    /// Tells whether a change of role needs a notification.
+    /// Returns true if a change of role needs a notification.
     pub(crate) fn asks_for_word(&self) -> bool {
         self.config.workload.acknowledge == Some(Acknowledge::Notify)
     }
 
-    /// Tells whether something runs while this replica follows.
+    /// Returns true if something runs while this replica follows.
     pub(crate) fn has_standby(&self) -> bool {
         self.always || self.frozen || self.standby
     }

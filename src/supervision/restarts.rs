@@ -27,7 +27,7 @@ impl Restarts {
         self.streak = 0;
     }
 
-    /// Tells whether the policy restarts after this exit.
+    /// Returns true if the policy restarts after this exit.
     pub(crate) fn covers(&self, exit: Exit) -> bool {
         match self.policy.policy {
             RestartPolicy::Always => true,

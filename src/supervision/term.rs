@@ -92,7 +92,7 @@ impl ActiveTerm {
         TermStatus { role: Role::Leader, transitions, token, soft, hard, renewals: self.renewals }
     }
 
-    /// Tells whether a leader may be started, apart from the deadlines.
+    /// Returns true if a leader may be started, apart from the deadlines.
     pub(crate) fn is_live(&self) -> bool {
         self.ending.is_none()
     }
@@ -111,12 +111,12 @@ impl ActiveTerm {
         }
     }
 
-    /// Tells whether the current elector has asked for the proof and got it.
+    /// Returns true if the current elector has asked for the proof and got it.
     pub(crate) fn is_answered(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.proof == Proof::Answered)
     }
 
-    /// Tells whether a fresh standby may run. Not once H has passed: the elector's guard may then kill anything until the elector
+    /// Returns true if a fresh standby may run. Not once H has passed: the elector's guard may then kill anything until the elector
     /// says Ended.
     pub(crate) fn frees_standby(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.proof == Proof::Answered && ending.validity != Validity::Spent)
@@ -177,7 +177,7 @@ impl ActiveTerm {
         true
     }
 
-    /// Tells whether a release was announced.
+    /// Returns true if a release was announced.
     pub(crate) fn is_void(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.validity == Validity::Void)
     }
@@ -223,7 +223,7 @@ impl ActiveTerm {
     }
 }
 
-/// Tells whether these can be the deadlines of a write. `latest` are those of a write sent now.
+/// Returns true if these can be the deadlines of a write. `latest` are those of a write sent now.
 fn is_plausible(deadlines: Deadlines, latest: Deadlines) -> bool {
     deadlines.soft <= deadlines.hard && deadlines.hard <= deadlines.end && deadlines.max(latest) == latest
 }

@@ -163,13 +163,13 @@ impl Turn {
         self.agent.next_action()
     }
 
-    /// Tells whether a turn has begun and is not over.
+    /// Returns true if a turn has begun and is not over.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.progress != Progress::NONE || self.next_action().is_some()
     }
 
-    /// Returns whether the link was drained, and the deadlines come next.
+    /// Returns true if the link was drained, and the deadlines come next.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.progress.stage() == Some(Stage::Deadlines)
@@ -189,14 +189,14 @@ impl Turn {
         [self.agent.poll_timeout(), again, self.more_to_reap.then_some(now)].into_iter().flatten().min()
     }
 
-    /// Tells whether to read NOTIFY_SOCKET. Not while a child still tells the workload its role: an answer could be read before
+    /// Returns true if NOTIFY_SOCKET is to be read. Not while a child still tells the workload its role: an answer could be read before
     /// it is known that the question was asked.
     #[must_use]
     pub const fn listens(&self) -> bool {
         self.main.is_some() && (self.teller.is_none() || self.is_unmarked || !self.answers)
     }
 
-    /// Tells whether this hook, or a process that it left in its group, still runs.
+    /// Returns true if this hook, or a process that it left in its group, still runs.
     #[must_use]
     pub fn runs(&self, hook: HookKind) -> bool {
         self.helpers.iter().any(|helper| helper.kind == HelperKind::Hook(hook))
@@ -289,7 +289,7 @@ impl Turn {
         if is_taken { Taken::Last } else { Taken::Nothing }
     }
 
-    /// Tells whether this stage, which has just read an input, may read another in this turn.
+    /// Returns true if this stage, which has just read an input, may read another in this turn.
     fn may_take_more(&self, stage: Stage, c: &impl Container) -> bool {
         if stage == Stage::Notifications {
             return !self.notifications.is_empty() || c.now() < self.progress.since + MAX_TIME;

@@ -146,64 +146,64 @@ impl Workload {
         }
     }
 
-    /// Tells whether anything of a leader may run. S and H are enforced while it may (law 3).
+    /// Returns true if anything of a leader may run. S and H are enforced while it may (law 3).
     pub(crate) fn leads(&self) -> bool {
         self.leads
     }
 
-    /// Tells whether nothing runs, by proof.
+    /// Returns true if nothing runs, by proof.
     pub(crate) fn is_down(&self) -> bool {
         matches!(self.state, State::Down | State::Waiting { .. })
     }
 
-    /// Tells whether a stop is under way.
+    /// Returns true if a stop is under way.
     pub(crate) fn is_stopping(&self) -> bool {
         self.escalation().is_some()
     }
 
-    /// Tells whether the workload is or will be frozen: any signal but SIGKILL could then run a leader's code without a Lease
+    /// Returns true if the workload is or will be frozen: any signal but SIGKILL could then run a leader's code without a Lease
     /// (law 8).
     pub(crate) fn is_frozen(&self) -> bool {
         self.policy.frozen && (!self.leads || self.is_to_be_resumed())
     }
 
-    /// Tells whether the current process is `standby.command`, which never leads.
+    /// Returns true if the current process is `standby.command`, which never leads.
     pub(crate) fn is_standby_command(&self) -> bool {
         self.policy.standby && !self.leads
     }
 
-    /// Tells whether beforeFollow prepares the workload for its stop.
+    /// Returns true if beforeFollow prepares the workload for its stop.
     pub(crate) fn is_yielding(&self) -> bool {
         !self.policy.always && matches!(self.state, State::Demoting(_))
     }
 
-    /// Tells whether beforeFollow must run before a planned stop.
+    /// Returns true if beforeFollow must run before a planned stop.
     pub(crate) fn prepares_to_follow(&self) -> bool {
         let hook = self.policy.hook(HookKind::BeforeFollow);
         !self.policy.always && hook.is_some() && self.leads && self.runs()
     }
 
-    /// Tells whether a standby or afterFollow runs while this replica follows.
+    /// Returns true if a standby or afterFollow runs while this replica follows.
     pub(crate) fn stands_by(&self) -> bool {
         self.policy.has_standby() || self.policy.hook(HookKind::AfterFollow).is_some()
     }
 
-    /// Tells whether the main process is gone, and only the rest is being killed.
+    /// Returns true if the main process is gone, and only the rest is being killed.
     pub(crate) fn is_being_swept(&self) -> bool {
         self.main.is_none() && self.is_being_killed()
     }
 
-    /// Tells whether the workload is being killed, no longer asked to stop.
+    /// Returns true if the workload is being killed, no longer asked to stop.
     pub(crate) fn is_being_killed(&self) -> bool {
         self.escalation().is_some_and(|escalation| !escalation.asks())
     }
 
-    /// Tells whether [`WorkloadEvent::Unproved`] was reported for this stop.
+    /// Returns true if [`WorkloadEvent::Unproved`] was reported for this stop.
     pub(crate) fn is_stuck(&self) -> bool {
         self.escalation().is_some_and(StopEscalation::is_stuck)
     }
 
-    /// Tells whether kill(-1) is being repeated.
+    /// Returns true if kill(-1) is being repeated.
     pub(crate) fn kills_everything(&self) -> bool {
         self.escalation().is_some_and(StopEscalation::kills_everything)
     }
@@ -217,12 +217,12 @@ impl Workload {
         self.main
     }
 
-    /// Tells whether the main process has done its execve, and no stop has begun.
+    /// Returns true if the main process has done its execve, and no stop has begun.
     fn runs(&self) -> bool {
         self.main.is_some() && !matches!(self.state, State::Starting { .. } | State::Stopping { .. })
     }
 
-    /// Tells whether the workload leads, and no stop or demotion has begun.
+    /// Returns true if the workload leads, and no stop or demotion has begun.
     pub(crate) fn is_leading(&self) -> bool {
         matches!(self.state, State::Leading)
     }

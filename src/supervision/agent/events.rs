@@ -83,7 +83,7 @@ impl Agent {
         self.term.as_ref().filter(|term| term.is_live()).map(|term| term.term)
     }
 
-    /// Tells whether a live term is past its S.
+    /// Returns true if a live term is past its S.
     fn is_past_soft(&self, now: Instant) -> bool {
         self.term.as_ref().is_some_and(|term| term.is_live() && now >= term.deadlines().soft)
     }

@@ -60,7 +60,7 @@ impl Shutdown {
         }
     }
 
-    /// Tells whether a second signal has asked for the end.
+    /// Returns true if a second signal has asked for the end.
     pub(super) const fn is_urgent(&self) -> bool {
         self.signals > 1
     }
@@ -69,7 +69,7 @@ impl Shutdown {
         self.elector = Informed::Done;
     }
 
-    /// Tells whether to replace an elector that ends now: only if a term is to be released.
+    /// Returns true if an elector that ends now is replaced: only if a term is to be released.
     pub(super) fn wants_elector(&self, term: Option<&ActiveTerm>) -> bool {
         self.elector != Informed::Done && term.is_some()
     }
@@ -112,7 +112,7 @@ impl Agent {
         Some(if why.is_empty() { format!("exiting with {code}") } else { format!("exiting with {code}: {}", why.join("; ")) })
     }
 
-    /// Tells whether the wait for the rest has a limit: nothing of a leader runs, and everything else is being killed.
+    /// Returns true if the wait for the rest has a limit: nothing of a leader runs, and everything else is being killed.
     pub(super) fn waits_to_end(&self) -> bool {
         self.workload.is_down() || !self.workload.leads() && self.workload.is_being_killed()
     }
@@ -156,7 +156,7 @@ impl Agent {
         }
     }
 
-    /// Tells whether a plain init leaves the rest to the kernel. Nobody waits for the proof, and the rest ends with PID 1 or never.
+    /// Returns true if a plain init leaves the rest to the kernel. Nobody waits for the proof, and the rest ends with PID 1 or never.
     fn is_left_to_the_kernel(&self) -> bool {
         let is_stuck = self.workload.is_stuck();
         let is_impatient = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.signals > 2);

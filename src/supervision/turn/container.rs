@@ -15,7 +15,7 @@ use crate::{
 pub trait Container {
     /// CLOCK_BOOTTIME.
     fn now(&self) -> Instant;
-    /// Tells whether a kernel fuse has fired since the last call.
+    /// Returns true if a kernel fuse has fired since the last call.
     fn fuse_fired(&mut self) -> bool;
     /// The next message from the elector, if one waits.
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>>;
@@ -27,7 +27,7 @@ pub trait Container {
     fn reap(&mut self, pid: i32) -> Option<Ended>;
     /// Tells once whether the workload's execve succeeded; none while that is not known.
     fn started(&mut self) -> Option<Started>;
-    /// Tells whether this process group is empty.
+    /// Returns true if this process group is empty.
     fn is_group_gone(&mut self, group: i32) -> bool;
     /// The next datagram on NOTIFY_SOCKET.
     fn heard(&mut self) -> Option<Heard>;
@@ -56,7 +56,7 @@ pub trait Container {
     fn kill(&mut self, target: Target, signal: Signal) -> bool;
     /// Sends SIGCONT, if the process is stopped.
     fn wake(&mut self, target: Target);
-    /// Tells whether every process of a frozen workload is stopped and was never continued. With `stop`, stops the others.
+    /// Returns true if every process of a frozen workload is stopped and was never continued. With `stop`, stops the others.
     fn frozen(&mut self, stop: bool) -> bool;
     /// Scans for processes of the workload. With `kill`, kills them.
     fn scan(&mut self, kill: bool) -> Scan;

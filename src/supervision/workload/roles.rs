@@ -59,17 +59,17 @@ impl Workload {
         if let State::Promoting(change) | State::Demoting(change) = &mut self.state { Some(change) } else { None }
     }
 
-    /// Tells whether the promotion's SIGCONT is still to come (`runs: frozen`).
+    /// Returns true if the promotion's SIGCONT is still to come (`runs: frozen`).
     pub(super) fn is_to_be_resumed(&self) -> bool {
         self.waits_for_before_lead() || matches!(self.state, State::Promoting(Change { step: Step::Signal, .. }))
     }
 
-    /// Tells whether beforeLead runs beside a standby.
+    /// Returns true if beforeLead runs beside a standby.
     fn waits_for_before_lead(&self) -> bool {
         self.main.is_some() && matches!(self.state, State::BeforeLead)
     }
 
-    /// Tells whether SIGSTOP has stopped the workload. If it ends now, somebody has killed it.
+    /// Returns true if SIGSTOP has stopped the workload. If it ends now, somebody has killed it.
     pub(super) fn stands_still(&self) -> bool {
         let is_frozen = matches!(self.state, State::Freezing { .. } | State::Frozen { .. });
         is_frozen || self.policy.frozen && self.waits_for_before_lead()

@@ -25,7 +25,7 @@ impl Workload {
         }
     }
 
-    /// Tells whether only a change of role may send this signal (law 8, 15).
+    /// Returns true if only a change of role may send this signal (law 8, 15).
     pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
         let signals = &self.policy.config.signals;
         self.policy.always && [signals.on_lead, signals.on_follow].contains(&Some(signal))

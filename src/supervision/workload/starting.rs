@@ -157,7 +157,7 @@ impl Workload {
     }
 }
 
-/// Tells whether a key of the terminal ended a process: by the signal itself, or by a shell's exit code for it.
+/// Returns true if a key of the terminal ended a process: by the signal itself, or by a shell's exit code for it.
 fn from_terminal(exit: Exit) -> bool {
     [libc::SIGINT, libc::SIGQUIT].into_iter().any(|signal| exit.code() == Exit::Signal(signal).code())
 }
