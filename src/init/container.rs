@@ -166,7 +166,7 @@ impl Container for EventLoop {
         };
         if is_stopped {
             // An error means that it is gone.
-            drop(send(target, kill::SIGCONT));
+            let _ = send(target, kill::SIGCONT);
         }
     }
 
@@ -193,7 +193,7 @@ impl Container for EventLoop {
                 false
             }
         };
-        let Some(main) = self.processes.main().filter(|_| hard.is_some()) else { return };
+        let (Some(main), Some(_)) = (self.processes.main(), hard) else { return };
         let electors = self.electors.pids();
         let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
         match covered {

@@ -61,7 +61,8 @@ impl EventLoop {
                 self.foreground.take_back();
             }
             // After the deadlines, because it may continue the workload of a leader (law 15).
-            if let Some(line) = self.foreground.resume(self.processes.main().filter(|_| !turn.agent().is_frozen())) {
+            let continued = if turn.agent().is_frozen() { None } else { self.processes.main() };
+            if let Some(line) = self.foreground.resume(continued) {
                 self.warn(line.into());
             }
             self.electors.flush();
@@ -112,7 +113,7 @@ impl EventLoop {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         fds.push(readable(self.signals.as_fd()));
         fds.extend(self.electors.poll_fd());
-        let notify = self.notifications.socket().filter(|_| turn.listens());
+        let notify = if turn.listens() { self.notifications.socket() } else { None };
         let others = [Some(self.timer.as_fd()), notify.map(AsFd::as_fd), self.processes.starting_fd()];
         let hook_output = self.processes.hook_output.iter().map(HookOutput::reader);
         fds.extend(others.into_iter().flatten().chain(hook_output).map(readable));

@@ -42,7 +42,7 @@ impl Foreground {
             libc::SIGTTIN | libc::SIGTTOU if received.from_kernel => return Ok(None),
             // Ctrl-Z in a terminal that was not handed over.
             libc::SIGTSTP if received.from_kernel && !self.suspends => return Err(UNSUSPENDED),
-            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.told_to_stop = Some(received).filter(|_| self.suspends),
+            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.told_to_stop = self.suspends.then_some(received),
             libc::SIGCONT => {
                 self.told_to_stop = None;
                 self.hand_over(main);
@@ -58,7 +58,10 @@ impl Foreground {
     ///
     /// Returns a line for the log. Under a Lease a workload stays stopped if it needs a terminal and there is none.
     pub(super) fn resume(&mut self, main: Option<Pid>) -> Option<&'static str> {
-        let main = main.filter(|_| std::mem::take(&mut self.changed))?;
+        let main = main?;
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
         let (in_foreground, by_terminal) = match reap::stopped_by(main)? {
             Signal(libc::SIGTSTP) if self.terminal.is_some() => (true, true),
             stop @ Signal(libc::SIGTSTP) => {
@@ -108,7 +111,7 @@ impl Foreground {
     pub(super) fn take_back(&self) {
         if let Some(terminal) = self.terminal {
             // An error means that the terminal is gone.
-            drop(terminal.take_back());
+            let _ = terminal.take_back();
         }
     }
 }

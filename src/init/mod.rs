@@ -171,7 +171,7 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         identity = identity::full(&config, pod_name).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         inherited.raise_descriptors(fuses::DESCRIPTORS);
         // Refused by older kernels and some containers; it only makes late wake-ups rarer.
-        drop(slice::shorten());
+        let _ = slice::shorten();
     }
     let notify = (guards && config.workload.notifies())
         .then(|| NotifySocket::open(config.workload.notify_access))

@@ -159,7 +159,10 @@ impl Programs {
     }
 
     fn program(&self, role: Option<Role>) -> &Program {
-        self.standby.as_ref().filter(|_| role == Some(Role::Standby)).unwrap_or(&self.workload)
+        match &self.standby {
+            Some(standby) if role == Some(Role::Standby) => standby,
+            Some(_) | None => &self.workload,
+        }
     }
 
     fn command<'a>(
@@ -180,11 +183,10 @@ impl Programs {
         if let Some(reason) = reason {
             told.insert(REASON.into(), reason.as_str().into());
         }
-        match exit {
-            Some(Exit::Code(code)) => drop(told.insert(EXIT_CODE.into(), code.to_string())),
-            Some(Exit::Signal(signal)) => drop(told.insert(EXIT_SIGNAL.into(), Signal(*signal).name())),
-            None => {}
-        }
+        told.extend(exit.map(|exit| match exit {
+            Exit::Code(code) => (EXIT_CODE.into(), code.to_string()),
+            Exit::Signal(signal) => (EXIT_SIGNAL.into(), Signal(signal).name()),
+        }));
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
         let kept = kept.chain(more).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));

@@ -28,7 +28,7 @@ impl Timer {
         }
         if self.armed <= now {
             // An expiry that was not read would end every poll at once.
-            drop(self.alarm.wait());
+            let _ = self.alarm.wait();
             self.armed = Instant::NEVER;
         }
         if self.armed != until {

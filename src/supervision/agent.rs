@@ -137,7 +137,7 @@ impl Agent {
 
     /// The term, while its deadlines are enforced. The proof of death disarms them (law 3).
     fn leading(&self) -> Option<&ActiveTerm> {
-        self.term.as_ref().filter(|_| self.workload.leads())
+        if self.workload.leads() { self.term.as_ref() } else { None }
     }
 
     /// Handles an input that was read at `now`. Never acts on a deadline: only [`Self::handle_timeout`] does (law 9).
@@ -228,7 +228,8 @@ impl Agent {
             return None;
         }
         let deadline = self.leading().and_then(ActiveTerm::due);
-        let end = self.shutdown.as_ref().filter(|_| self.waits_to_end()).and_then(|shutdown| shutdown.due(self.term.as_ref()));
+        let ending = if self.waits_to_end() { self.shutdown.as_ref() } else { None };
+        let end = ending.and_then(|shutdown| shutdown.due(self.term.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
         let withdrawn = self.withdrawal.as_ref().map(|withdrawal| withdrawal.until);

@@ -78,7 +78,7 @@ impl HealthChecks {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
         let check = |kind: ProbeKind| {
             let probe = kind.of(&policy.config.workload).clone();
-            let handler = probe.handler().filter(|_| !policy.plain);
+            let handler = if policy.plain { None } else { probe.handler() };
             let good = kind == ProbeKind::Liveness || handler.is_none();
             let (failure, watchdog) = ("no answer yet".into(), probe.watchdog());
             Check {
@@ -126,8 +126,8 @@ impl HealthChecks {
 
     /// Starts `startTimeout` for a leader that is not ready; ends it for a standby.
     pub(crate) fn leads(&mut self, leads: bool, now: Instant) {
-        let timeout =
-            self.policy.config.workload.start_timeout.filter(|_| leads && !self.readiness.good && self.ends_by.is_none());
+        let is_limited = leads && !self.readiness.good && self.ends_by.is_none();
+        let timeout = if is_limited { self.policy.config.workload.start_timeout } else { None };
         self.ready_by = timeout.map(|timeout| (now + timeout).max(self.extended));
         if !leads {
             self.extended = Instant::BOOT;

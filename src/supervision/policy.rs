@@ -41,7 +41,7 @@ impl Policy {
 
     /// Returns the hook, if it is configured. Without a Lease no hook runs.
     pub(crate) fn hook(&self, kind: HookKind) -> Option<&Hook> {
-        kind.of(&self.config.hooks).filter(|_| !self.plain)
+        if self.plain { None } else { kind.of(&self.config.hooks) }
     }
 
     /// Limit on the time of an execve under a Lease: D, the time for which a crash would leave the Lease without a leader.

@@ -196,7 +196,7 @@ impl ActiveTerm {
 
     /// Returns the time at which the run reaches this limit.
     pub(crate) fn spent(&self, limit: Option<Duration>) -> Option<Instant> {
-        Some(self.runs_since.filter(|_| self.is_live())? + limit?)
+        if self.is_live() { Some(self.runs_since? + limit?) } else { None }
     }
 
     /// The message about a start that no elector knows of. The caller sends it.
@@ -217,7 +217,7 @@ impl ActiveTerm {
             stopping: self.stopping(),
             traceparent: self.ending.as_ref().map(|ending| ending.traceparent.clone()).unwrap_or_default(),
             released: self.is_void(),
-            main: main.filter(|_| leads),
+            main: if leads { main } else { None },
             told: self.told,
         }
     }

@@ -347,13 +347,13 @@ impl Workload {
         let hook = self.control.as_ref();
         let own = match &self.state {
             State::Waiting { until } => Some(*until).filter(|until| self.may_start(*until)),
-            State::Starting { late, .. } => late.filter(|_| self.main.is_some()),
+            State::Starting { late, .. } if self.main.is_some() => *late,
             State::BeforeLead | State::AfterFollow => hook.map(HookRun::due),
             State::Freezing { next, .. } => *next,
             State::Frozen { look } => Some(*look),
             State::Promoting(change) | State::Demoting(change) => Some(change.until.or_earlier(hook.and_then(HookRun::kill_due))),
             State::Stopping { escalation, .. } => escalation.due(),
-            State::Down | State::Standby | State::BeforeFreeze | State::Leading => None,
+            State::Down | State::Starting { .. } | State::Standby | State::BeforeFreeze | State::Leading => None,
         };
         // The health of a workload that is prepared for its stop does not matter.
         let health = if self.runs() && !self.is_yielding() { self.health.due() } else { None };
@@ -398,7 +398,7 @@ impl Workload {
                 self.main = None;
                 // The exit code counts only if the workload was asked to stop: a frozen one can only be killed, and nobody asked a
                 // standby for its exit code.
-                self.report.end = Some((now, exit)).filter(|_| is_own);
+                self.report.end = is_own.then_some((now, exit));
                 escalation.main_ended(now);
             } else {
                 let since = if self.is_starting() { now } else { self.since };

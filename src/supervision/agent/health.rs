@@ -50,7 +50,8 @@ impl Agent {
     pub(super) fn tell_health(&mut self, has_spoken: bool) {
         let config = &self.config.config.workload;
         let is_idle = config.runs == Runs::Leading && self.term.is_none();
-        let unready = self.workload.unready().filter(|_| !is_idle && config.readiness.handler().is_some()).map(str::to_owned);
+        let is_asked = !is_idle && config.readiness.handler().is_some();
+        let unready = if is_asked { self.workload.unready().map(str::to_owned) } else { None };
         let ToldHealth { ready, status, is_heard } = &self.told_health;
         let changes = unready.is_none() != *ready;
         if self.electors.is_alive() && *is_heard && (changes || has_spoken && self.status != *status) {

@@ -240,7 +240,9 @@ impl Workload {
             HookKind::AfterFollow => self.followed(now),
             HookKind::AfterLead | HookKind::BeforeFollow if !succeeds => self.not_acknowledged(Reason::HookFailed, now),
             HookKind::AfterLead | HookKind::BeforeFollow => {
-                self.change().into_iter().for_each(|change| change.step = Step::Answer);
+                if let Some(change) = self.change() {
+                    change.step = Step::Answer;
+                }
                 self.settle(now);
             }
         }

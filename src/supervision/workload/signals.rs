@@ -52,7 +52,7 @@ impl Workload {
     /// Pid of a main process that may get other signals than SIGKILL. A frozen one may not (law 8); nor one that is being killed,
     /// which may be frozen.
     fn reachable(&self) -> Option<i32> {
-        self.main.filter(|_| !self.is_frozen() && !self.is_being_killed())
+        if self.is_frozen() || self.is_being_killed() { None } else { self.main }
     }
 
     /// Returns the signal that the workload gets for this one; none if it gets nothing.

@@ -128,7 +128,9 @@ impl Workload {
             return;
         }
         self.report.killed = self.report.killed.or_else(|| escalation.killed());
-        if let Some(led) = self.led.as_mut().filter(|_| self.leads) {
+        if self.leads
+            && let Some(led) = &mut self.led
+        {
             led.exit = self.report.end.map(|(_, exit)| exit);
         }
         self.state = again_at.map_or(State::Down, |until| State::Waiting { until });
