@@ -47,34 +47,30 @@ fn started_by_hand_it_says_who_starts_it() {
 
 #[test]
 fn it_takes_no_other_context_than_the_one_that_init_found() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-
     let another = context().map(|context| KubeContext { name: "another".into(), ..context });
-    elector.receives(InitialState { context: another, ..initial_state() });
-
-    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    assert!(message.contains("no longer has the context another"), "{message}");
-    assert_eq!(elector.child.wait().unwrap().code(), Some(78));
+    refuses(another, "no longer has the context another");
 }
 
 #[test]
 fn it_goes_to_no_other_cluster_than_the_one_that_init_found() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-
     let began = context().map(|context| KubeContext { server: "http://127.0.0.1:2/".into(), ..context });
-    elector.receives(InitialState { context: began, ..initial_state() });
+    refuses(began, "another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)");
+}
+
+/// An elector whose init found this context ends with this message.
+fn refuses(context: Option<KubeContext>, words: &str) {
+    let mut elector = Elector::start("exec \"$0\" elector");
+
+    elector.receives(InitialState { context, ..initial_state() });
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    assert!(message.contains("another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)"), "{message}");
+    assert!(message.contains(words), "{message}");
     assert_eq!(elector.child.wait().unwrap().code(), Some(78));
 }
 
 #[test]
 fn signals_of_a_terminal_do_not_end_it() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let elector = Elector::start("exec \"$0\" elector");
     elector.receives(initial_state());
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
@@ -92,16 +88,8 @@ fn signals_of_a_terminal_do_not_end_it() {
 
 #[test]
 fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
-    let scratch = Scratch::new();
-    let seen = scratch.join("seen");
-    let script = format!("grep -E '^Sig(Blk|Ign)' /proc/self/status >{0}.new; mv {0}.new {0}", seen.display());
-    let kubeconfig = Kubeconfig::of_plugin(&script);
-    let elector = Elector::start("trap '' QUIT; exec \"$0\" elector", Some(&kubeconfig));
+    let masks = seen_by_a_plugin("trap '' QUIT; exec \"$0\" elector", "grep -E '^Sig(Blk|Ign)' /proc/self/status");
 
-    elector.receives(initial_state());
-
-    wait_until("the plugin ran", || seen.exists());
-    let masks = fs::read_to_string(&seen).unwrap();
     for line in masks.lines() {
         let (_, mask) = line.split_once('\t').unwrap();
         // Only signals that have a name: a C library reserves some of the others.
@@ -111,26 +99,28 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
 
 #[test]
 fn a_credential_plugin_has_no_descriptor_of_the_link() {
-    let scratch = Scratch::new();
-    let seen = scratch.join("seen");
     // The shell finds the descriptors, and readlink has the same.
-    let script = format!("readlink /proc/self/fd/* >{0}.new; mv {0}.new {0}", seen.display());
-    let kubeconfig = Kubeconfig::of_plugin(&script);
-    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let descriptors = seen_by_a_plugin("exec \"$0\" elector", "readlink /proc/self/fd/*");
 
-    elector.receives(initial_state());
-
-    wait_until("the plugin ran", || seen.exists());
-    let descriptors = fs::read_to_string(&seen).unwrap();
     assert!(descriptors.lines().count() >= 3, "{descriptors}");
     assert!(!descriptors.contains("socket:"), "{descriptors}");
 }
 
+/// What a credential plugin prints that is this command, of an elector that is started by this script.
+fn seen_by_a_plugin(script: &str, command: &str) -> String {
+    let scratch = Scratch::new();
+    let seen = scratch.join("seen");
+    let plugin = Kubeconfig::of_plugin(&format!("{command} >{0}.new; mv {0}.new {0}", seen.display()));
+    let elector = Elector::start_by(Command::new("env"), script, plugin);
+    elector.receives(initial_state());
+    wait_until("the plugin ran", || seen.exists());
+    fs::read_to_string(&seen).unwrap()
+}
+
 #[test]
 fn after_its_init_died_it_kills_what_the_workload_left() {
-    let kubeconfig = Kubeconfig::of_nobody();
     let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
-    let mut elector = Elector::start(script, Some(&kubeconfig));
+    let mut elector = Elector::start(script);
     elector.receives(initial_state());
     let left = elector.pid();
     assert_eq!(elector.hears(), ToInit::Heartbeat);
@@ -143,40 +133,33 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
 
 #[test]
 fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=always", "--set=workload.acknowledge=none"]);
-    command.args(["--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"]);
-    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", kubeconfig.path());
-    let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
-    let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
-
-    init.kill().unwrap();
-    init.wait().unwrap();
-
-    for pid in [left, elector] {
-        wait_until("nobody is left", || is_dead(pid));
-    }
+    let signals = ["--set=workload.acknowledge=none", "--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"];
+    let workload = ["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"];
+    dies_with_its_init(&[&["--set=workload.runs=always"], &signals[..], &workload].concat(), |_| ());
 }
 
 #[test]
 fn a_frozen_standby_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
-    let kubeconfig = Kubeconfig::of_nobody();
     let scratch = Scratch::new();
-    let ready = scratch.join("ready");
+    let ready = scratch.join("ready").display().to_string();
+    let probe = format!("--set=workload.readiness.exec.command=[test, -e, '{ready}']");
+    let settings = ["--set=workload.runs=frozen", "--set=workload.readiness.period=1s", &probe];
+    let workload = ["--", "sh", "-c", "setsid sleep 600 & echo $!; touch \"$0\"; wait", &ready];
+    let frozen = |left| wait_until("it is frozen", || procfs::state(left) == Some('T'));
+    dies_with_its_init(&[&settings[..], &workload].concat(), frozen);
+}
+
+/// A process whose pid the workload of this line prints, and the elector, end with an init that is killed then.
+fn dies_with_its_init(line: &[&str], then: impl Fn(Pid)) {
+    let kubeconfig = Kubeconfig::of_nobody();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=frozen", "--set=workload.readiness.period=1s"]);
-    command.arg(format!("--set=workload.readiness.exec.command=[test, -e, '{}']", ready.display()));
-    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; touch \"$0\"; wait"]).arg(&ready);
-    command.env("KUBECONFIG", kubeconfig.path());
-    let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    command.args(["--lease=writer", "--namespace=billing"]).args(line).env("KUBECONFIG", kubeconfig.path());
+    let mut init = Kept(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
     let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
-    wait_until("it is frozen", || procfs::state(left) == Some('T'));
+    then(left);
 
-    init.kill().unwrap();
-    init.wait().unwrap();
+    init.end();
 
     for pid in [left, elector] {
         wait_until("nobody is left", || is_dead(pid));
@@ -188,8 +171,7 @@ const ANONYMOUS: &str = "\"$0\" elector & (setsid env -i sleep 60 & echo $!); wa
 
 #[test]
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let (mut elector, group) = Elector::of_a_term(&kubeconfig);
+    let (mut elector, group) = Elector::of_a_term();
     while elector.hears() != ToInit::Heartbeat {}
 
     elector.child.end();
@@ -200,8 +182,7 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
 
 #[test]
 fn an_elector_that_saw_the_group_start_kills_it() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
+    let mut elector = Elector::start(ANONYMOUS);
     let group = elector.pid();
     elector.receives(initial_state());
     assert_eq!(elector.hears(), ToInit::Heartbeat);
@@ -215,8 +196,7 @@ fn an_elector_that_saw_the_group_start_kills_it() {
 
 #[test]
 fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait", Some(&kubeconfig));
+    let mut elector = Elector::start("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait");
     let left = elector.pid();
     elector.receives(initial_state());
     assert_eq!(elector.hears(), ToInit::Heartbeat);
@@ -232,8 +212,7 @@ fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
 
 #[test]
 fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let (elector, group) = Elector::of_a_term(&kubeconfig);
+    let (elector, group) = Elector::of_a_term();
     while elector.hears() != ToInit::Heartbeat {}
     let pid = wait_for("the elector", || elector_of(&elector.child));
 
@@ -246,13 +225,12 @@ fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
 
 #[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
-    let kubeconfig = Kubeconfig::of_nobody();
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
     for gone in [
         ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow },
         ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: clock::boot() },
     ] {
-        let (mut elector, group) = Elector::of_a_term(&kubeconfig);
+        let (mut elector, group) = Elector::of_a_term();
         elector.tell(&gone);
         elector.tell(&ToElector::Heartbeat);
         while elector.hears() != ToInit::Heartbeat {}
@@ -269,10 +247,9 @@ fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
 
 #[test]
 fn a_successor_serves_the_probes_once_the_port_is_free_again() {
-    let kubeconfig = Kubeconfig::of_nobody();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let elector = Elector::start("exec \"$0\" elector");
     let mut initial = InitialState { generation: 2, ..initial_state() };
     initial.config.http.listen = Some(address);
     elector.receives(initial);
@@ -285,8 +262,7 @@ fn a_successor_serves_the_probes_once_the_port_is_free_again() {
 
 #[test]
 fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
+    let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?");
     let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
     let resume = resume(sent, None);
     let hard = resume.confirmed.deadlines.hard;
@@ -303,8 +279,8 @@ fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
     if slept::flags().is_empty() {
         return;
     }
-    let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start_by(slept::command(), "\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
+    let script = "\"$0\" elector & sleep 60; echo $?";
+    let mut elector = Elector::start_by(slept::command(), script, Kubeconfig::of_nobody());
     let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
     let resume = resume(sent + slept::ASLEEP, None);
     let hard = resume.confirmed.deadlines.hard;
@@ -357,31 +333,30 @@ struct Elector {
     child: Kept,
     link: OwnedFd,
     lines: Lines<ChildStdout>,
+    kubeconfig: Kubeconfig,
 }
 
 impl Elector {
     /// `$0` is the binary; the link is on the descriptor where it expects it.
-    fn start(script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
-        Self::start_by(Command::new("env"), script, kubeconfig)
+    fn start(script: &str) -> Self {
+        Self::start_by(Command::new("env"), script, Kubeconfig::of_nobody())
     }
 
     /// The same by a command that executes its arguments.
-    fn start_by(mut command: Command, script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
+    fn start_by(mut command: Command, script: &str, kubeconfig: Kubeconfig) -> Self {
         let (link, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(30)).unwrap();
         command.args(["/bin/sh", "-c", &format!("exec 3<&0 0</dev/null; {script}"), env!("CARGO_BIN_EXE_tenure")]);
-        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG").env("HOME", "/nonexistent");
-        if let Some(kubeconfig) = kubeconfig {
-            command.env("KUBECONFIG", kubeconfig.path());
-        }
+        command.env_remove("KUBERNETES_SERVICE_HOST").env("HOME", "/nonexistent");
+        command.env("KUBECONFIG", kubeconfig.path());
         let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
-        Self { child: Kept(child), link, lines }
+        Self { child: Kept(child), link, lines, kubeconfig }
     }
 
     /// Starts an elector that resumes a term; returns it and the group of its leader, which is [`ANONYMOUS`].
-    fn of_a_term(kubeconfig: &Kubeconfig) -> (Self, Pid) {
-        let mut elector = Self::start(ANONYMOUS, Some(kubeconfig));
+    fn of_a_term() -> (Self, Pid) {
+        let mut elector = Self::start(ANONYMOUS);
         let group = elector.pid();
         elector.receives(InitialState { resume: Some(resume(clock::boot(), Some(group))), ..initial_state() });
         (elector, group)
@@ -469,7 +444,7 @@ fn a_successor_waits_for_its_kubeconfig() {
     let kubeconfig = Kubeconfig::new(&format!("{exec}, args: [{}]}}", seen.display()));
     let whole = fs::read(kubeconfig.path()).unwrap();
     fs::write(kubeconfig.path(), "{").unwrap();
-    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let elector = Elector::start_by(Command::new("env"), "exec \"$0\" elector", kubeconfig);
     let mut successor = InitialState { generation: 2, ..initial_state() };
     successor.config.lease.renew_period = Duration::from_secs(1);
 
@@ -477,16 +452,15 @@ fn a_successor_waits_for_its_kubeconfig() {
     for _ in 0..2 {
         assert_eq!(elector.hears(), ToInit::Heartbeat);
     }
-    fs::write(kubeconfig.path(), whole).unwrap();
+    fs::write(elector.kubeconfig.path(), whole).unwrap();
 
     wait_until("the credential plugin ran", || seen.exists());
 }
 
 #[test]
 fn probes_that_cannot_be_served_end_the_start() {
-    let kubeconfig = Kubeconfig::of_nobody();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let mut elector = Elector::start("exec \"$0\" elector");
     let mut first = initial_state();
     first.config.http.listen = Some(taken.local_addr().unwrap());
 

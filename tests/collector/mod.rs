@@ -187,7 +187,6 @@ impl Collector {
     }
 
     /// The names of the metrics that have arrived by now. They are taken at once, whatever the manner.
-    #[allow(dead_code, reason = "not every test that collects looks at metrics")]
     pub fn metrics(&self) -> BTreeSet<String> {
         self.metrics.lock().unwrap().clone()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::{
     Behaviour, Case, Exchange, Fault, LEASE, Prepared, Replica, Stage, Times, Valve, Verb, cases,
-    spec::{CALM, assert_acquires, assert_nobody, assert_on_version, calm, held, released, soft, time, wait},
+    spec::{CALM, assert_acquires, assert_nobody, assert_on_version, calm, held, released, soft, time, wait, with},
     timing,
 };
 use tenure::clock;
@@ -13,19 +13,11 @@ use tenure::clock;
 use super::{assert_dead_by, takeover, vacated};
 
 pub fn all() -> Vec<Case> {
-    cases![
+    let mut cases = cases![
         case_1_an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait,
         case_2_a_creation_that_comes_second_observes,
-        case_3_an_empty_spec_is_held_by_nobody_first,
-        case_3_a_null_spec_is_held_by_nobody_first,
         case_4_a_released_lease_is_taken_and_run_on_at_once,
-        case_5_a_null_holder_is_held_by_nobody_first,
-        case_5_a_cleared_holder_is_held_by_nobody_first,
         case_5_a_mark_beside_a_name_is_held_by_nobody_first,
-        case_6_a_renewal_time_long_past_gives_no_right,
-        case_7_a_renewal_time_in_the_future_defers_nothing,
-        case_8_a_silent_holder_is_replaced_by_exactly_one_write,
-        case_9_a_longer_duration_in_the_record_is_waited_out,
         case_10_a_shorter_duration_in_the_record_is_enough,
         case_11_a_renewing_holder_is_left_alone_and_quietly_observed,
         case_13_a_new_holder_starts_the_wait_anew,
@@ -34,9 +26,22 @@ pub fn all() -> Vec<Case> {
         case_21_its_end_counts_from_the_send_of_that_takeover,
         case_22_a_takeover_that_was_lost_is_repeated,
         case_24_a_takeover_confirmed_after_the_soft_deadline_is_written_again,
-        case_25_the_own_name_with_another_nonce_is_foreign,
         case_27_a_lease_under_deletion_is_left_alone,
-    ]
+    ];
+    cases.extend(cases![each held_by_nobody_and_taken_later:
+        case_3_an_empty_spec_is_held_by_nobody_first(json!({}), 1);
+        case_3_a_null_spec_is_held_by_nobody_first(Value::Null, 1);
+        case_5_a_null_holder_is_held_by_nobody_first(with(released(), "holderIdentity", Value::Null), 4);
+        case_5_a_cleared_holder_is_held_by_nobody_first(held("", 4), 4);
+    ]);
+    cases.extend(cases![each taken_after_silence:
+        case_6_a_renewal_time_long_past_gives_no_right(with(held("x_1", 4), "renewTime", time(-3600)), 4.0, 4);
+        case_7_a_renewal_time_in_the_future_defers_nothing(with(held("x_1", 4), "renewTime", time(3600)), 4.0, 4);
+        case_8_a_silent_holder_is_replaced_by_exactly_one_write(held("x_1", 4), 4.0, 4);
+        case_9_a_longer_duration_in_the_record_is_waited_out(held("x_1", 8), 8.0, 4);
+        case_25_the_own_name_with_another_nonce_is_foreign(held("me_0123456789abcdef0123456789abcdef", 4), 4.0, 4);
+    ]);
+    cases
 }
 
 async fn case_1_an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait(stage: Stage) {
@@ -106,14 +111,6 @@ async fn held_by_nobody_and_taken_later(stage: Stage, spec: Value, transitions: 
     assert_eq!(start.variable("TENURE_TERM"), transitions.to_string());
 }
 
-async fn case_3_an_empty_spec_is_held_by_nobody_first(stage: Stage) {
-    held_by_nobody_and_taken_later(stage, json!({}), 1).await;
-}
-
-async fn case_3_a_null_spec_is_held_by_nobody_first(stage: Stage) {
-    held_by_nobody_and_taken_later(stage, Value::Null, 1).await;
-}
-
 async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
     let since = clock::boot();
     let object = stage.lease.create(released()).await;
@@ -127,16 +124,6 @@ async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
     assert_taken_at_once(&me, &taken).await;
     assert_ne!(taken.request.spec()["acquireTime"], object["spec"]["acquireTime"]);
     assert!(start.at() < taken.answered_at() + wait(4.0), "no wait");
-}
-
-async fn case_5_a_null_holder_is_held_by_nobody_first(stage: Stage) {
-    let mut spec = released();
-    spec["holderIdentity"] = Value::Null;
-    held_by_nobody_and_taken_later(stage, spec, 4).await;
-}
-
-async fn case_5_a_cleared_holder_is_held_by_nobody_first(stage: Stage) {
-    held_by_nobody_and_taken_later(stage, held("", 4), 4).await;
 }
 
 async fn case_5_a_mark_beside_a_name_is_held_by_nobody_first(stage: Stage) {
@@ -168,26 +155,6 @@ pub async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transi
     let first_renewal = taken.request.at + timing::RENEW_PERIOD;
     let before = me.proxy.log.writes().into_iter().filter(|e| e.request.at <= start.at().min(first_renewal)).count();
     assert_eq!(before, 1, "one write, then the workload");
-}
-
-async fn case_6_a_renewal_time_long_past_gives_no_right(stage: Stage) {
-    let mut spec = held("x_1", 4);
-    spec["renewTime"] = json!(time(-3600));
-    taken_after_silence(stage, spec, 4.0, 4).await;
-}
-
-async fn case_7_a_renewal_time_in_the_future_defers_nothing(stage: Stage) {
-    let mut spec = held("x_1", 4);
-    spec["renewTime"] = json!(time(3600));
-    taken_after_silence(stage, spec, 4.0, 4).await;
-}
-
-async fn case_8_a_silent_holder_is_replaced_by_exactly_one_write(stage: Stage) {
-    taken_after_silence(stage, held("x_1", 4), 4.0, 4).await;
-}
-
-async fn case_9_a_longer_duration_in_the_record_is_waited_out(stage: Stage) {
-    taken_after_silence(stage, held("x_1", 8), 8.0, 4).await;
 }
 
 async fn case_10_a_shorter_duration_in_the_record_is_enough(stage: Stage) {
@@ -332,10 +299,6 @@ async fn case_24_a_takeover_confirmed_after_the_soft_deadline_is_written_again(s
     for kept in ["holderIdentity", "acquireTime", "leaseTransitions"] {
         assert_eq!(again.request.spec()[kept], taken.request.spec()[kept]);
     }
-}
-
-async fn case_25_the_own_name_with_another_nonce_is_foreign(stage: Stage) {
-    taken_after_silence(stage, held("me_0123456789abcdef0123456789abcdef", 4), 4.0, 4).await;
 }
 
 async fn case_27_a_lease_under_deletion_is_left_alone(stage: Stage) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::{
     Case, Fault, Stage, Times, Verb, cases,
-    spec::{assert_acquires, assert_on_version, held, wait},
+    spec::{assert_acquires, assert_on_version, held, wait, with},
     timing,
 };
 use tenure::clock;
@@ -13,21 +13,18 @@ use tenure::clock;
 use super::{acquire::taken_after_silence, said, takeover};
 
 pub fn all() -> Vec<Case> {
-    cases![
-        case_14_a_duration_of_null_is_the_own_one,
+    let mut cases = cases![
         case_14_after_a_longer_one_a_duration_of_null_is_that_one,
         case_15_a_duration_below_one_is_the_own_one,
         case_16_the_longest_duration_is_no_overflow,
-        case_17_transitions_saturate,
-        case_18_null_transitions_count_as_none,
         case_18_negative_transitions_count_as_none,
-    ]
-}
-
-async fn case_14_a_duration_of_null_is_the_own_one(stage: Stage) {
-    let mut spec = held("x_1", 4);
-    spec["leaseDurationSeconds"] = Value::Null;
-    taken_after_silence(stage, spec, 4.0, 4).await;
+    ];
+    cases.extend(cases![each taken_after_silence:
+        case_14_a_duration_of_null_is_the_own_one(with(held("x_1", 4), "leaseDurationSeconds", Value::Null), 4.0, 4);
+        case_17_transitions_saturate(with(held("x_1", 2), "leaseTransitions", i32::MAX), 2.0, i64::from(i32::MAX));
+        case_18_null_transitions_count_as_none(with(held("x_1", 2), "leaseTransitions", Value::Null), 2.0, 1);
+    ]);
+    cases
 }
 
 async fn case_14_after_a_longer_one_a_duration_of_null_is_that_one(stage: Stage) {
@@ -87,18 +84,6 @@ async fn case_16_the_longest_duration_is_no_overflow(stage: Stage) {
     assert!(me.runs());
     let requests = me.proxy.log.all().len();
     assert!(requests <= quietly(clock::boot().since(since)), "{requests} requests");
-}
-
-async fn case_17_transitions_saturate(stage: Stage) {
-    let mut spec = held("x_1", 2);
-    spec["leaseTransitions"] = json!(i32::MAX);
-    taken_after_silence(stage, spec, 2.0, i64::from(i32::MAX)).await;
-}
-
-async fn case_18_null_transitions_count_as_none(stage: Stage) {
-    let mut spec = held("x_1", 2);
-    spec["leaseTransitions"] = Value::Null;
-    taken_after_silence(stage, spec, 2.0, 1).await;
 }
 
 async fn case_18_negative_transitions_count_as_none(stage: Stage) {

@@ -96,9 +96,7 @@ async fn case_50_every_write_on_a_lease_keeps_its_strategy(stage: Stage) {
         .first("a renewal of it", |e| e.request.is_held() && e.succeeded() && base(&e.request.body) >= base(&object))
         .await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     let release = me.proxy.log.first("the release", |e| e.request.is_release() && e.succeeded()).await;
     assert!(base(&release.request.body) >= base(&object));
     assert_strategy_kept(&me, &object);

@@ -62,9 +62,7 @@ async fn case_77_a_stop_while_nobody_holds_writes_nothing_and_the_next_waits_fro
     let me = stage.prepare("me").await.unhurried().start();
     vacated(&me).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     assert_eq!((me.proxy.log.writes().len(), stage.witness.starts("me")), (1, 0));
     stage.lease.edit(|lease| lease["spec"]["leaseDurationSeconds"] = json!(4)).await;
     let x = stage.start("x").await;

@@ -46,9 +46,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
     let prepared = stage.prepare("me").await.unhurried().workload(&linger).set("workload.stop.grace", "10s");
     let (me, _) = stage.lead(prepared.set("lease.labels", json!({ "team": "a" }))).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     let writes = me.proxy.log.writes();
     let (release, before) = writes.split_last().expect("writes");
     let last = &before.last().expect("a renewal");
@@ -72,9 +70,7 @@ async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
     let prepared = stage.prepare_with("me", &verbs).await.unhurried().set("lease.release", "delete");
     let (me, _) = stage.lead(prepared).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     let writes = me.proxy.log.writes();
     let [.., clear, delete] = &writes[..] else { panic!("two writes") };
     assert!(is_done_release(clear) && delete.request.verb == Verb::Delete && delete.succeeded());
@@ -89,9 +85,7 @@ async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
 async fn case_56_a_lease_can_be_kept_instead(stage: Stage) {
     let (me, _) = stage.lead(stage.prepare("me").await.set("lease.release", "keep")).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     assert!(is_held_by(&stage.lease.read().await.expect("a Lease")["spec"], "me"));
 }
 
@@ -237,9 +231,7 @@ async fn case_64_a_follower_stops_without_a_write(stage: Stage) {
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
 
     let asked = clock::boot();
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     assert!(clock::boot() < asked + SOON);
     assert!(me.proxy.log.writes().is_empty());
 }
@@ -251,9 +243,7 @@ async fn case_65_a_stop_while_a_takeover_is_unanswered_gives_the_lease_back(stag
     let me = prepared.start();
     me.proxy.log.first("a takeover done", |e| e.request.is_held() && e.succeeded()).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     assert_eq!(stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"], "");
 }
 
@@ -263,9 +253,7 @@ async fn case_65_a_stop_while_a_creation_is_unanswered_writes_nothing_more(stage
     let me = prepared.start();
     me.proxy.log.first("a creation done", |e| e.request.verb == Verb::Create && e.succeeded()).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     assert_eq!(me.proxy.log.writes().len(), 1);
     assert_eq!(stage.witness.starts("me"), 0);
 }
@@ -274,9 +262,7 @@ async fn case_94_between_the_last_process_and_the_free_lease_is_one_request(stag
     let (me, _) = stage.lead(stage.prepare("me").await.unhurried()).await;
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
 
-    me.signal(Signal::SIGTERM).await;
-
-    assert_eq!(me.exit().await, 0);
+    assert_eq!(me.stop().await, 0);
     let since = me.proxy.log.since(stage.witness.last_alive("me"));
     let verbs: Vec<_> = since.iter().map(|e| (e.request.verb, e.request.is_release())).collect();
     assert_eq!(verbs, [(Verb::Update, true)]);

@@ -12,6 +12,7 @@ use nix::{
 use serde_json::{Value, json};
 use support::{
     Case, Fault, Stage, Times, Verb, Verbs, cases, not_run,
+    procfs::status,
     spec::{held, released, time, wait},
     timing,
 };
@@ -227,7 +228,7 @@ async fn what_guards_is_locked_into_memory(stage: Stage) {
 /// Returns whether a process that is started here may lock all of its memory: only root may without a limit.
 fn may_lock() -> bool {
     const CAP_IPC_LOCK: u64 = 14;
-    let set = field(Pid::this(), "CapEff").map(|set| u64::from_str_radix(&set, 16).expect("a set"));
+    let set = status(Pid::this(), "CapEff").map(|set| u64::from_str_radix(&set, 16).expect("a set"));
     let is_capable = set.is_some_and(|set| set >> CAP_IPC_LOCK & 1 == 1);
     // In a user namespace of its own root has no such power.
     let is_real = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.trim_end().ends_with(" 4294967295"));
@@ -236,11 +237,5 @@ fn may_lock() -> bool {
 }
 
 fn is_locked(pid: Pid) -> bool {
-    field(pid, "VmLck").expect("it lives") != "0 kB"
-}
-
-fn field(pid: Pid, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(value.trim().to_owned())
+    status(pid, "VmLck").expect("it lives") != "0 kB"
 }

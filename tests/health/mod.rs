@@ -157,9 +157,7 @@ async fn a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is(stage: S
     fs::write(ready("a"), "").unwrap();
     a.said("the program is ready").await;
     assert_eq!(pool.probe(address, "/readyz").await, 200);
-    b.signal(Signal::SIGTERM).await;
-
-    assert_eq!(b.exit().await, 0);
+    assert_eq!(b.stop().await, 0);
     pool.lease.wait("a has it", |lease| lease.is_some_and(|lease| is_held_by(&lease["spec"], "a"))).await;
     pool.witness.signal("a", "SIGHUP").await;
 }

@@ -34,9 +34,7 @@ pub async fn two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_g
 
     let leader = replicas.iter().position(|replica| replica.name == first.replica).expect("it is one of them");
     let leader = replicas.remove(leader);
-    leader.signal(Signal::SIGTERM).await;
-
-    assert_eq!(leader.exit().await, 0);
+    assert_eq!(leader.stop().await, 0);
     let third = pool
         .witness
         .first("the third starts", |event| event.what == "start" && ![&first.replica, &second.replica].contains(&&event.replica))
@@ -65,9 +63,7 @@ pub async fn a_lease_without_its_label_still_has_its_holder(stage: Stage) {
             .wait("its label", |lease| lease.is_some_and(|lease| lease["metadata"]["labels"]["tenure.dev/slots"] == LEASE))
             .await;
     }
-    third.signal(Signal::SIGTERM).await;
-
-    assert_eq!(third.exit().await, 0);
+    assert_eq!(third.stop().await, 0);
     assert_eq!((pool.witness.starts("c"), pool.witness.starts("a"), pool.witness.starts("b")), (0, 1, 1));
     drop(holders);
 }

@@ -16,6 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
+use support::procfs::{self, children, command_line, is_dead, parent};
 
 use crate::{
     node::{NAMESPACE, PATIENCE, Pod, await_some},
@@ -77,7 +78,7 @@ impl Show<'_> {
         });
         self.follows(SOON, "init and elector frozen, not live", |leader| {
             let init = self.init(leader);
-            let elector = children(init).into_iter().find(|pid| arguments(*pid).get(1).is_some_and(|word| word == "elector"));
+            let elector = children(init).into_iter().find(|pid| command_line(*pid).get(1).is_some_and(|word| word == "elector"));
             signal(init, Signal::SIGSTOP);
             signal(elector.expect("an elector"), Signal::SIGSTOP);
         });
@@ -163,13 +164,13 @@ impl Show<'_> {
         for id in ids.iter().filter(|_| is_state_lost) {
             fs::remove_dir_all(format!("/run/containerd/runc/k8s.io/{id}")).unwrap();
         }
-        signal(parent(init), Signal::SIGKILL);
+        signal(parent(init).expect("it lives"), Signal::SIGKILL);
         await_some("a second container of the pod", PATIENCE, || {
             let pods = self.node.pods(PODS);
             let pod = pods.into_iter().find(|pod| pod.uid() == leader.uid() && pod.container_id() != leader.container_id());
             pod.filter(Pod::is_ready)
         });
-        assert_eq!(is_alive(init), is_state_lost, "whether the first container lives on");
+        assert_eq!(!is_dead(init), is_state_lost, "whether the first container lives on");
         let (_, after) = self.settled(before.token + 1);
         let lives: Vec<_> = self.lives().into_iter().filter(|(token, _)| *token >= before.token).collect();
         assert!(lives.windows(2).all(|pair| pair[0].1.1 < pair[1].1.0), "two at once: {lives:?}");
@@ -290,7 +291,7 @@ impl Stopped {
         command.current_dir(directory).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         command.process_group(0);
         signal(pid, Signal::SIGKILL);
-        await_some("its end", PATIENCE, || (!is_alive(pid)).then_some(()));
+        await_some("its end", PATIENCE, || is_dead(pid).then_some(()));
         Self(command)
     }
 
@@ -305,33 +306,6 @@ fn signal(pid: Pid, signal: Signal) {
 }
 
 fn pid_of(name: &str) -> Pid {
-    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    let is_named =
-        |pid: &Pid| arguments(*pid).first().is_some_and(|word| word.rsplit('/').next() == Some(name)) && is_alive(*pid);
-    all.map(Pid::from_raw).find(is_named).expect("it runs")
-}
-
-fn arguments(pid: Pid) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-}
-
-/// State and parent.
-fn stat(pid: Pid) -> Option<(String, Pid)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.to_owned(), Pid::from_raw(fields.next()?.parse().ok()?)))
-}
-
-fn is_alive(pid: Pid) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
-}
-
-fn parent(pid: Pid) -> Pid {
-    stat(pid).expect("it lives").1
-}
-
-fn children(pid: Pid) -> Vec<Pid> {
-    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    all.map(Pid::from_raw).filter(|child| stat(*child).is_some_and(|(_, of)| of == pid)).collect()
+    let is_named = |pid: &Pid| command_line(*pid)[0].rsplit('/').next() == Some(name) && !is_dead(*pid);
+    procfs::all().find(is_named).expect("it runs")
 }

@@ -80,35 +80,41 @@ impl Api {
 
     /// The same for a service account of this name, which its Role and RoleBinding share.
     pub async fn minimal_account(&self, account: &str, namespace: &str, name: &str, verbs: &Verbs) -> String {
-        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
         let core = format!("/api/v1/namespaces/{namespace}");
         self.create(&format!("{core}/serviceaccounts"), &json!({ "metadata": { "name": account } })).await;
-        self.create(&format!("{rbac}/roles"), &json!({ "metadata": { "name": account }, "rules": verbs.rules(name) })).await;
+        self.grant(namespace, account, &verbs.rules(name)).await;
+        let request = json!({ "spec": { "expirationSeconds": 3600 } });
+        let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
+        let get =
+            json!({ "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name });
+        self.decides(namespace, account, &get, true).await;
+        token["status"]["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Gives a service account a Role with these rules, which has its name.
+    pub async fn grant(&self, namespace: &str, account: &str, rules: &Value) {
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+        self.create(&format!("{rbac}/roles"), &json!({ "metadata": { "name": account }, "rules": rules })).await;
         let binding = json!({
             "metadata": { "name": account },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account },
             "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": namespace }],
         });
         self.create(&format!("{rbac}/rolebindings"), &binding).await;
-        let request = json!({ "spec": { "expirationSeconds": 3600 } });
-        let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
-        let review = |attributes: Value| {
+    }
+
+    /// Waits until a service account may do this, or may not: the authorizer learns of bindings through its own watch.
+    pub async fn decides(&self, namespace: &str, account: &str, attributes: &Value, allowed: bool) {
+        // A young server has no roles of its own yet.
+        let ask = json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" });
+        for (attributes, allowed) in [(attributes, allowed), (&ask, true)] {
             let user = format!("system:serviceaccount:{namespace}:{account}");
             let groups = ["system:serviceaccounts", "system:authenticated"];
-            json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } })
-        };
-        let rights = [
-            json!({ "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name }),
-            // A young server has no roles of its own yet.
-            json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }),
-        ];
-        // The authorizer learns of bindings through its own watch.
-        for right in rights.map(review) {
-            let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let allowed = async || self.create(reviews, &right).await["status"]["allowed"] == true;
-            until("the role bindings are in force", allowed).await;
+            let review = json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } });
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            until("the role bindings are in force", async || self.create(path, &review).await["status"]["allowed"] == allowed)
+                .await;
         }
-        token["status"]["token"].as_str().expect("a token").to_owned()
     }
 
     /// Replaces what the account of [`Self::minimal_account`] may.

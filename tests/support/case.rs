@@ -38,9 +38,17 @@ pub const EMBEDDED: &[Kind] = &[Kind::Embedded];
 pub const REAL: &[Kind] = &[Kind::Real];
 
 /// Cases of async functions that take a [`Stage`], each on the real server: `cases![a, b]`. Others: `cases![BOTH: a, b]`,
-/// functions that block and take a `&Stage`: `cases![blocking: a, b]`, or a `&Namespace`: `cases![restricted: a, b]`.
+/// functions that block and take a `&Stage`: `cases![blocking: a, b]`, or a `&Namespace`: `cases![restricted: a, b]`. Cases that
+/// differ only in values: `cases![each f: a(1); b(2);]`, for a function that takes a Stage and these.
 #[macro_export]
 macro_rules! cases {
+    (each $function:ident: $($name:ident($($argument:expr),* $(,)?);)*) => {
+        vec![$($crate::Case {
+            name: stringify!($name),
+            on: $crate::REAL,
+            body: |stage| Box::pin($function(stage, $($argument),*)),
+        }),*]
+    };
     (blocking: $($name:ident),* $(,)?) => {
         vec![$($crate::Case {
             name: stringify!($name),

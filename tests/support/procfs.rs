@@ -18,9 +18,14 @@ pub fn children(parent: Pid) -> Vec<Pid> {
 
 /// Its pid in its own namespace.
 pub fn own_id(pid: Pid) -> Option<u32> {
+    status(pid, "NSpid")?.split_whitespace().last()?.parse().ok()
+}
+
+/// A field of its status; none if it is gone.
+pub fn status(pid: Pid, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    ids.split_whitespace().last()?.parse().ok()
+    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
 }
 
 /// The words of its command line.

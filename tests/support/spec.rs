@@ -20,6 +20,12 @@ pub fn held(holder: &str, seconds: i64) -> Value {
     })
 }
 
+/// A spec with another value.
+pub fn with(mut spec: Value, key: &str, value: impl Into<Value>) -> Value {
+    spec[key] = value.into();
+    spec
+}
+
 /// A released Lease's spec.
 pub fn released() -> Value {
     let now = time(0);

@@ -20,7 +20,7 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, cases};
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -66,40 +66,20 @@ impl<'a> Shop<'a> {
 
     /// The account of the example, which may do what that needs.
     async fn releaser(&self) {
-        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", self.stage.namespace);
         let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
-        let rules = [
+        let rules = json!([
             rule("", "configmaps", &["get", "patch"]),
             rule("apps", "deployments", &["get", "patch"]),
             rule("", "secrets", &["get", "delete", "create", "patch"]),
-        ];
-        let role = json!({ "metadata": { "name": "releaser" }, "rules": rules });
-        self.stage.api.create(&format!("{rbac}/roles"), &role).await;
-        let binding = json!({
-            "metadata": { "name": "releaser" },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "releaser" },
-            "subjects": [{ "kind": "ServiceAccount", "name": "releaser", "namespace": self.stage.namespace }],
-        });
-        self.stage.api.create(&format!("{rbac}/rolebindings"), &binding).await;
+        ]);
+        self.stage.api.grant(&self.stage.namespace, "releaser", &rules).await;
         self.releaser_may("create", true).await;
     }
 
-    /// Waits until the account of the example may do this to Secrets, or may not: the authorizer learns of it through its own watch.
+    /// Waits until the account of the example may do this to Secrets, or may not.
     async fn releaser_may(&self, verb: &str, allowed: bool) {
-        let namespace = &self.stage.namespace;
-        let review = |attributes: Value| {
-            json!({ "spec": {
-                "user": format!("system:serviceaccount:{namespace}:releaser"), "groups": ["system:authenticated"], "resourceAttributes": attributes,
-            }})
-        };
-        let secrets = review(json!({ "namespace": namespace, "verb": verb, "resource": "secrets" }));
-        // A server that has just started makes this right a little later.
-        let ask = review(json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" }));
-        for (review, allowed) in [(&secrets, allowed), (&ask, true)] {
-            let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let is_so = async || self.stage.api.create(reviews, review).await["status"]["allowed"] == allowed;
-            until("the role is in force", is_so).await;
-        }
+        let secrets = json!({ "namespace": self.stage.namespace, "verb": verb, "resource": "secrets" });
+        self.stage.api.decides(&self.stage.namespace, "releaser", &secrets, allowed).await;
     }
 
     /// Makes the objects anew, and forgets all transactions.

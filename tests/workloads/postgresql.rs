@@ -26,23 +26,11 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
     let Some(debian) = Debian::package("postgresql-15") else { return };
     stage.lease.create(released()).await;
     let data = stage.directory().join("pgdata");
-    fs::create_dir(&data).expect("a directory");
-    // To itself it is not root, and yet may read what root has unpacked.
-    let user = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
-    let made =
-        debian.command(user[0]).args(&user[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D"]).arg(&data).output();
-    let made = made.expect("initdb");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let settings = format!("\nlisten_addresses = ''\nunix_socket_directories = '{}'\n", data.display());
-    fs::OpenOptions::new()
-        .append(true)
-        .open(data.join("postgresql.conf"))
-        .expect("it")
-        .write_all(settings.as_bytes())
-        .expect("room");
+    initdb(&debian, &data.to_string_lossy(), &settings);
 
     let prepare = async |name: &str| {
-        let prepared = debian.prepare(&stage, name, "postgresql", &user, &[]).await;
+        let prepared = debian.prepare(&stage, name, "postgresql", &USER, &[]).await;
         prepared
             .set(
                 "workload.env",
@@ -50,57 +38,35 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
             )
             .set("lease.identity", name)
     };
-    let socket = data.to_string_lossy().into_owned();
-    let (path, libraries) = (debian.path.clone(), debian.libraries.clone());
-    let psql = move |statement: &str| {
-        let mut psql = Command::new("env");
-        psql.args([
-            format!("PATH={path}"),
-            format!("LD_LIBRARY_PATH={libraries}"),
-            format!("PGHOST={socket}"),
-            "PGUSER=postgres".into(),
-        ]);
-        psql.args(["PGCONNECT_TIMEOUT=2", "psql", "-XqtA", "-d", "postgres", "-c", statement]).stdin(Stdio::null());
-        let output = psql.output().expect("env");
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
+    let psql = Psql::of(&debian, format!("host={} user=postgres connect_timeout=2 dbname=postgres", data.display()));
     let a = prepare("a").await.start();
-    until("a serves", async || psql("CREATE TABLE IF NOT EXISTS t (n bigint)").is_some()).await;
+    until("a serves", async || psql.ask("CREATE TABLE IF NOT EXISTS t (n bigint)").is_some()).await;
     let b = prepare("b").await.start();
     b.said("another replica leads").await;
 
-    let write = psql.clone();
-    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({number})")).is_some());
-    let grows = async |what: &str| {
-        let before = psql("SELECT count(*) FROM t");
-        until(what, async || psql("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
-    };
-    grows("rows by a").await;
+    let client = psql.inserts_from(0);
+    psql.grows("rows by a").await;
     let since = Moment::now();
     assert_eq!(a.stop().await, 0);
     b.said("leading").await;
-    grows("rows by b").await;
+    psql.grows("rows by b").await;
     let (mut rows, gap) = client.end();
     debian.tell("postgresql, hand-over", Change::HandOver, since, &gap).await;
 
     let c = prepare("c").await.start();
     c.said("another replica leads").await;
-    let write = psql.clone();
-    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
-    grows("more rows by b").await;
+    let client = psql.inserts_from(MORE);
+    psql.grows("more rows by b").await;
     let since = Moment::now();
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
     b.exit().await;
     c.said("leading").await;
-    grows("rows by c").await;
+    psql.grows("rows by c").await;
     let (more, gap) = client.end();
     debian.tell("postgresql, crash", Change::Crash, since, &gap).await;
-    rows.extend(more.into_iter().map(|number| 1_000_000 + number));
+    rows.extend(more.into_iter().map(|number| MORE + number));
 
-    let kept = psql("SELECT n FROM t").expect("c serves");
-    let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
-    let lost: Vec<_> = rows.difference(&kept).collect();
-    assert!(lost.is_empty(), "committed, and gone: {lost:?}");
+    psql.assert_keeps(&rows);
     assert_eq!(c.stop().await, 0);
 }
 
@@ -108,13 +74,7 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
     let Some(debian) = Debian::package("postgresql-15") else { return };
     stage.lease.create(released()).await;
     let data = |name: &str| stage.directory().join(format!("pg-{name}")).to_string_lossy().into_owned();
-    let user = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
-    let made =
-        debian.command(user[0]).args(&user[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D", &data("a")]).output();
-    assert!(made.is_ok_and(|made| made.status.success()), "initdb");
-    let settings = "\nlisten_addresses = ''\nwal_log_hints = on\nsynchronous_standby_names = '*'\n";
-    let file = fs::OpenOptions::new().append(true).open(format!("{}/postgresql.conf", data("a")));
-    file.expect("it").write_all(settings.as_bytes()).expect("room");
+    initdb(&debian, &data("a"), "\nlisten_addresses = ''\nwal_log_hints = on\nsynchronous_standby_names = '*'\n");
     // Not in the data directory: a clone of that would begin with the lock of the other's socket.
     let socket = |name: &str| stage.directory().join(format!("socket-{name}"));
     for name in ["a", "b"] {
@@ -127,63 +87,50 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
     // Its clients ask b first: a is stopped for a moment.
     let conninfo = format!("{} dbname=postgres", primary_at(&format!("{b},{a}")));
     let prepare = async |name: &str, of: &str| {
-        let prepared = debian.prepare(&stage, name, "postgresql-streaming", &user, &[]).await;
+        let prepared = debian.prepare(&stage, name, "postgresql-streaming", &USER, &[]).await;
         let env = json!({
             "PGDATA": data(of), "PGHOST": socket(of), "PGUSER": "postgres", "PRIMARY": primary,
             "OPTIONS": format!("-c unix_socket_directories={}", socket(of).display()),
         });
         prepared.set("workload.env", env)
     };
-    let (path, libraries) = (debian.path.clone(), debian.libraries.clone());
-    let psql = move |statement: &str| {
-        let mut psql = Command::new("env");
-        psql.args([format!("PATH={path}"), format!("LD_LIBRARY_PATH={libraries}")]);
-        psql.args(["psql", "-XqtA", "-d", &conninfo, "-c", statement]).stdin(Stdio::null()).stderr(Stdio::null());
-        let output = psql.output().expect("env");
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
+    let psql = Psql::of(&debian, conninfo);
     let streams = async |what: &str| {
         until(what, async || {
-            psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND application_name = 'walreceiver'")
+            psql.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND application_name = 'walreceiver'")
                 .is_some_and(|n| n == "1")
         })
         .await;
     };
     let a = prepare("a", "a").await.start();
-    until("a is the primary", async || psql("SELECT 1").is_some()).await;
+    until("a is the primary", async || psql.ask("SELECT 1").is_some()).await;
     let b = prepare("b", "b").await.start();
     streams("b is cloned, and streams").await;
     // It waits for the standby, and this thread has the proxies.
     let create = psql.clone();
-    let created = tokio::task::spawn_blocking(move || create("CREATE TABLE t (n bigint)").is_some());
+    let created = tokio::task::spawn_blocking(move || create.ask("CREATE TABLE t (n bigint)").is_some());
     assert!(created.await.expect("no panic"));
     b.said("another replica leads").await;
 
-    let write = psql.clone();
-    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({number})")).is_some());
-    let grows = async |what: &str| {
-        let before = psql("SELECT count(*) FROM t");
-        until(what, async || psql("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
-    };
-    grows("rows by a").await;
+    let client = psql.inserts_from(0);
+    psql.grows("rows by a").await;
     let since = Moment::now();
     stage.lease.ask_to_step_down().await;
     b.said("leading").await;
     streams("a streams from b").await;
-    grows("rows by b").await;
+    psql.grows("rows by b").await;
     let (mut rows, gap) = client.end();
     debian.tell("postgresql streaming, hand-over until another standby has each row", Change::HandOver, since, &gap).await;
 
-    let write = psql.clone();
-    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
-    grows("more rows by b").await;
+    let client = psql.inserts_from(MORE);
+    psql.grows("more rows by b").await;
     // A row that b has and a has not, so that b must be rewound. What is stopped starts no other receiver.
     let receiver = processes(a.init().await).find(|pid| command_line(*pid).concat().contains("walreceiver")).expect("it streams");
     let postmaster = parent(receiver).expect("its parent");
     kill(postmaster, Signal::SIGSTOP).expect("it lives");
     kill(receiver, Signal::SIGTERM).expect("it lives");
     until("a write waits for a standby", async || {
-        psql(
+        psql.ask(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND NOT EXISTS (SELECT FROM pg_stat_replication)",
         )
         .is_some_and(|n| n == "1")
@@ -195,16 +142,71 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
     b.exit().await;
     let again = prepare("b-again", "b").await.start();
     streams("b streams from a").await;
-    grows("rows by a").await;
+    psql.grows("rows by a").await;
     let (more, gap) = client.end();
     debian.tell("postgresql streaming, crash until another standby has each row", Change::Crash, since, &gap).await;
-    rows.extend(more.into_iter().map(|number| 1_000_000 + number));
+    rows.extend(more.into_iter().map(|number| MORE + number));
 
-    let kept = psql("SELECT n FROM t").expect("a serves");
-    let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
-    let lost: Vec<_> = rows.difference(&kept).collect();
-    assert!(lost.is_empty(), "committed, and gone: {lost:?}");
+    psql.assert_keeps(&rows);
     for me in [again, a] {
         me.stop().await;
+    }
+}
+
+/// To itself the database is not root, and yet may read what root has unpacked.
+const USER: [&str; 5] = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
+
+/// The first row of a second client.
+const MORE: u64 = 1_000_000;
+
+/// Makes a database with these settings in a new directory.
+fn initdb(debian: &Debian, data: &str, settings: &str) {
+    let made = debian.command(USER[0]).args(&USER[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D", data]).output();
+    let made = made.expect("initdb");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let file = fs::OpenOptions::new().append(true).open(format!("{data}/postgresql.conf"));
+    file.expect("it").write_all(settings.as_bytes()).expect("room");
+}
+
+/// A client of the database.
+#[derive(Clone)]
+struct Psql {
+    path: String,
+    libraries: String,
+    conninfo: String,
+}
+
+impl Psql {
+    fn of(debian: &Debian, conninfo: String) -> Self {
+        Self { path: debian.path.clone(), libraries: debian.libraries.clone(), conninfo }
+    }
+
+    /// The output of a statement; none if it fails.
+    fn ask(&self, statement: &str) -> Option<String> {
+        let mut psql = Command::new("env");
+        psql.args([format!("PATH={}", self.path), format!("LD_LIBRARY_PATH={}", self.libraries)]);
+        psql.args(["psql", "-XqtA", "-d", &self.conninfo, "-c", statement]).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = psql.output().expect("env");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Inserts one row after the other, from this one on.
+    fn inserts_from(&self, first: u64) -> Client {
+        let psql = self.clone();
+        Client::start(move |number| psql.ask(&format!("INSERT INTO t VALUES ({})", first + number)).is_some())
+    }
+
+    async fn grows(&self, what: &str) {
+        let before = self.ask("SELECT count(*) FROM t");
+        until(what, async || self.ask("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
+    }
+
+    /// # Panics
+    /// If one of these rows is gone, or nobody serves.
+    fn assert_keeps(&self, rows: &BTreeSet<u64>) {
+        let kept = self.ask("SELECT n FROM t").expect("somebody serves");
+        let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
+        let lost: Vec<_> = rows.difference(&kept).collect();
+        assert!(lost.is_empty(), "committed, and gone: {lost:?}");
     }
 }
