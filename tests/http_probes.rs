@@ -11,11 +11,12 @@ use std::{
 use tenure::{
     clock,
     config::Config,
-    election::{Event, LeaderView, View},
+    election::{LeaderView, View},
     http::{Health, serve},
     law::Deadlines,
     link::{InitialState, LeaseBackoff, Term, ToElector},
     slot::Slot,
+    telemetry::transition::Recorded,
     words::one_line,
 };
 use tokio::{
@@ -218,7 +219,8 @@ async fn events_tell_the_status_and_again_when_it_changes() {
     read_until(&mut stream, &mut said, "\"holder\":null").await;
 
     let (slot, holder, before) = (Slot(0), Some("b_2".to_owned()), None);
-    health.event(&Event::HolderChanged { slot, holder, term: 7, at: 1_800_000_000_000_000, before });
+    let nobody = None;
+    health.recorded(&Recorded::HolderChanged { slot, holder, term: 7, at: 1_800_000_000_000_000, before, nobody });
 
     read_until(&mut stream, &mut said, "\"holder\":\"b_2\",\"identity\"").await;
     health.heard(&ToElector::Health { unready: None, status: "half done".into() }, clock::boot());

@@ -148,7 +148,7 @@ fn reference() -> String {
 }
 
 const ELECTION: &str = include_str!("../../src/election/mod.rs");
-const TRANSITION: &str = include_str!("../../src/election/transition.rs");
+const TRANSITION: &str = include_str!("../../src/telemetry/transition.rs");
 const NAMES: &str = include_str!("../../src/telemetry/names.rs");
 
 const REASONS: &str = "

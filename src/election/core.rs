@@ -17,7 +17,6 @@ use super::{
     observation::Observation,
     random::Random,
     record::LeaseRecord,
-    recorder::Recorder,
     trace::TraceContext,
     wait_limit::WaitLimit,
     writes::{LeaseWriter, Stamps},
@@ -66,8 +65,8 @@ pub(crate) struct Core {
     pub(crate) lease_backoff: LeaseBackoff,
     watch: Watch,
     reports: Reports,
-    pub(crate) recorder: Recorder,
     actions: VecDeque<Action>,
+    events: VecDeque<Event>,
     step_downs: u64,
     stamps: Stamps,
     random: Random,
@@ -81,10 +80,6 @@ impl Core {
         let (identity, timing) = (initial.identity.clone(), config.timing());
         let trigger = initial.preset.task().map(|task| task.trigger.clone());
         let is_workload_ready = config.workload.readiness.handler().is_none();
-        let mut recorder = Recorder::new(initial.resume.as_ref(), is_workload_ready, now);
-        if initial.preset.is_once() {
-            recorder.waits();
-        }
         Self {
             slot,
             may_write: true,
@@ -106,8 +101,8 @@ impl Core {
             lease_backoff: initial.backoff.unwrap_or_default(),
             watch: Watch::new(),
             reports: Reports::default(),
-            recorder,
             actions: VecDeque::new(),
+            events: VecDeque::new(),
             step_downs: 0,
             stamps: Stamps::new(initial.generation),
             random: Random::of(seed),
@@ -124,17 +119,16 @@ impl Core {
         self.actions.pop_front()
     }
 
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     pub(crate) fn tell(&mut self, message: ToInit) {
         self.act(Action::Tell(message));
     }
 
     pub(crate) fn report(&mut self, event: Event) {
-        self.act(Action::Report(event));
-    }
-
-    /// Tells the recorder `what`, and reports the event that it returns.
-    pub(crate) fn report_recorded(&mut self, what: impl FnOnce(&mut Recorder) -> Option<Event>) {
-        what(&mut self.recorder).into_iter().for_each(|event| self.report(event));
+        self.events.push_back(event);
     }
 
     fn act(&mut self, action: Action) {
@@ -196,7 +190,7 @@ impl Core {
         self.lease_backoff.until = self.lease_backoff.until.max(until.unwrap_or_default());
         let backoff = Some(self.lease_backoff).filter(|backoff| *backoff != LeaseBackoff::default());
         self.tell(ToInit::Ended { term, backoff });
-        self.report_recorded(Recorder::ended);
+        self.report(Event::Ended);
         match then {
             Then::Follow => Next::Follow,
             Then::Exit => Next::Finish,

@@ -1,7 +1,7 @@
 //! The election of one replica: a state machine without clock or IO.
 
 use super::{
-    Action, Input,
+    Action, Event, Input,
     core::Core,
     following::{Candidacy, Following},
     leading::Leading,
@@ -95,7 +95,6 @@ impl Elector {
     /// Takes in an input that arrived at `now`. A message of init is only noted, because more may wait in the link, such as the
     /// proof that disarms S and H. Once the link is drained, [`Self::handle_timeout`] acts (law 9).
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.core.recorder.turn(now);
         match input {
             Input::Told(message) => return self.told(message, now),
             Input::Watched(watched) => match &mut self.phase {
@@ -126,13 +125,17 @@ impl Elector {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.core.recorder.turn(now);
         self.tick(now);
     }
 
     /// Returns the next action, in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.core.next_action()
+    }
+
+    /// Returns the next event, in order. It happened at the time of the call that it follows.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.next_event()
     }
 
     /// Returns when [`Elector::handle_timeout`] is due. An instant in the past means at once.
@@ -240,7 +243,6 @@ impl Elector {
     }
 
     fn told(&mut self, message: ToElector, now: Now) {
-        self.core.report_recorded(|recorder| recorder.heard(&message));
         if message == ToElector::Shutdown {
             self.core.shutdown = true;
         }

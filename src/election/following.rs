@@ -13,7 +13,6 @@ use super::{
     leading::Leading,
     observation::Eligibility,
     record::LeaseRecord,
-    recorder::Recorder,
     trace::TraceContext,
     wait_limit::WaitLimit,
     writes::{STEP_DOWN_TO, TRACEPARENT},
@@ -85,7 +84,7 @@ impl Following {
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         if core.shutdown && !self.may_hold(core) {
             let context = core.next_context(None);
-            core.report_recorded(|recorder| recorder.waited_in_vain(context));
+            core.report(Event::WaitedInVain { context });
             return Some(Next::Finish);
         }
         core.tick_watch(now);
@@ -279,8 +278,7 @@ impl Following {
             }
             let other = from.annotation(TRACEPARENT).and_then(TraceContext::parse);
             let context = core.next_campaign(other.filter(|_| why == AcquireReason::Released), now);
-            core.recorder.campaigning(why, context, other);
-            core.report(Event::Campaigning { why, context, other });
+            core.report(Event::Campaigning { slot: core.slot, why, context, other });
             Campaign { context, changes: 0, is_unsettled: true, outdated: None }
         });
         (campaign.changes, campaign.is_unsettled) = (core.observation.changes(), true);
@@ -337,7 +335,7 @@ impl Following {
         let shows_own = core.observation.record().is_some_and(|record| core.requests.may_be(record));
         if !shows_own && self.campaign.take().is_some() {
             self.writes = Paced::default();
-            core.report_recorded(Recorder::lost);
+            core.report(Event::CampaignLost { slot: core.slot });
         }
     }
 }

@@ -113,7 +113,7 @@ impl Leading {
             traceparent: context.to_string(),
         };
         let deadlines = core.timing.deadlines(sent);
-        core.recorder.acquired(&info, sent, deadlines.end);
+        core.report(Event::Acquired { info: info.clone(), sent, deadlines });
         let leading = Self {
             term: core.last_term,
             info,

@@ -16,16 +16,15 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    link::{LeaseBackoff, Reason, ToElector, ToInit},
+    law::Deadlines,
+    link::{LeaseBackoff, Reason, Stop, TermInfo, ToElector, ToInit},
     request::{Answer, Operation, RequestError, Watched},
     slot::Slot,
+    time::Instant,
     words::worded,
 };
 
-use self::{
-    trace::TraceContext,
-    transition::{Anchor, LostCampaign, Margin, Phase, TermPhase, Transition},
-};
+use self::{record::LeaseRecord, trace::TraceContext};
 
 pub(crate) use self::core::warning;
 pub use self::elector::{Elector, LeaderView, View};
@@ -42,11 +41,9 @@ mod observation;
 pub mod publication;
 mod random;
 pub mod record;
-mod recorder;
 mod releasing;
 mod slots;
 pub mod trace;
-pub mod transition;
 pub mod turn;
 mod wait_limit;
 pub mod writes;
@@ -74,8 +71,6 @@ pub enum Action {
     },
     /// Tell init.
     Tell(ToInit),
-    /// Report an event to people and telemetry.
-    Report(Event),
 }
 
 /// A request for the Lease.
@@ -128,7 +123,7 @@ pub enum Input {
     Told(ToElector),
 }
 
-/// An event for people and telemetry. Nothing waits for its report, so it makes no difference between two states.
+/// A fact for people and telemetry. Nothing waits for its report, so it makes no difference between two states.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The first read has succeeded: the replica is ready.
@@ -140,22 +135,19 @@ pub enum Event {
         /// The identity of the holder.
         holder: String,
     },
-    /// The Lease names another term than before, or none: the history that `/` shows.
-    HolderChanged {
+    /// A reply or the watch has shown the Lease.
+    Observed {
         /// Which Lease.
         slot: Slot,
-        /// The new holder; none: nobody has taken it.
-        holder: Option<String>,
-        /// leaseTransitions.
-        term: i32,
-        /// When the term began by the holder's wall clock, in microseconds. Without a holder, when that was observed by this wall
-        /// clock.
-        at: i64,
-        /// The end of the last term, if there was one.
-        before: Option<TermEnd>,
+        /// The Lease; none: it does not exist.
+        record: Option<LeaseRecord>,
+        /// How long it is waited for, if it is held by nobody (law 14).
+        nobody: Option<Duration>,
     },
     /// A campaign began: the Lease may be taken.
     Campaigning {
+        /// Which Lease.
+        slot: Slot,
         /// Why the Lease is free.
         why: AcquireReason,
         /// The transition's own span.
@@ -165,23 +157,37 @@ pub enum Event {
         other: Option<TraceContext>,
     },
     /// Another client took or changed the Lease first.
-    CampaignLost(Box<LostCampaign>),
-    /// The Lease was not given back, is now held by nobody, and is waited for (law 14). Reported once.
-    HeldByNobody {
-        /// The time that it is waited for.
-        wait: Duration,
+    CampaignLost {
+        /// Which Lease.
+        slot: Slot,
+    },
+    /// A term begins.
+    Acquired {
+        /// The term.
+        info: TermInfo,
+        /// When the acquiring write was sent.
+        sent: Instant,
+        /// S, H and E.
+        deadlines: Deadlines,
     },
     /// A renewal was confirmed.
     Renewed {
-        /// The time from the send to the answer.
-        latency: Duration,
-        /// The time that was left before S.
-        margin: Margin,
+        /// When it was sent.
+        sent: Instant,
+        /// S, as it was until then.
+        soft: Instant,
+    },
+    /// The deadlines of the term have moved on.
+    Extended {
+        /// S, H and E.
+        deadlines: Deadlines,
     },
     /// A request failed. For metrics, and for one log line per state.
     Failed {
         /// The operation.
         operation: Operation,
+        /// When it was sent.
+        sent: Instant,
         /// Why.
         message: RequestError,
     },
@@ -190,13 +196,19 @@ pub enum Event {
         /// The operation. Others may still be failing.
         operation: Operation,
     },
-    /// The term ends.
+    /// The term ends. A later one replaces the reason.
     Stopping {
         /// Why.
         reason: Reason,
         /// The transition's own span.
         context: TraceContext,
     },
+    /// The workload is proved gone.
+    Proved(Stop),
+    /// The release is over.
+    Released(ReleaseResult),
+    /// The term is over.
+    Ended,
     /// A term of this replica failed, and it leaves the Lease to the others for a while.
     BacksOff(LeaseBackoff),
     /// This replica asks a holder of a lower priority to hand over.
@@ -204,18 +216,10 @@ pub enum Event {
         /// The identity of the holder.
         holder: String,
     },
-    /// This replica leads, or stands by again.
-    Transitioned(Box<Transition>),
-    /// A part of a term, outside its transitions, is over.
-    WithinTerm(Box<TermPhase>),
-    /// A lock or a task with `--once` waits for the Lease no longer.
+    /// The replica stops waiting for the Lease, without it.
     WaitedInVain {
         /// The span of the wait.
         context: TraceContext,
-        /// The clocks at its end.
-        anchor: Anchor,
-        /// The wait, with the holder that it was for.
-        wait: Phase,
     },
     /// A warning about the Lease, reported once per state.
     Odd {
@@ -226,25 +230,6 @@ pub enum Event {
 
 impl Hash for Event {
     fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-worded! {
-    /// How a term ended, as far as the Lease shows it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum TermEnd {
-        /// The holder gave it back.
-        Released = "released",
-        /// Its holder died, and the witness gave it back (law 20).
-        Died = "died",
-        /// Its duration was over when the next term began.
-        Expired = "expired",
-        /// The next term began before its duration was over. The change between them was not observed.
-        Replaced = "replaced",
-        /// The Lease was emptied.
-        Cleared = "cleared",
-        /// The Lease was deleted.
-        Deleted = "deleted",
-    }
 }
 
 worded! {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    ReleaseResult,
+    Event, ReleaseResult,
     asked::{Asked, NOT_WHAT_WAS_SENT, Verdict},
     core::Core,
     elector::Next,
@@ -224,7 +224,7 @@ impl Releasing {
     }
 
     fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
-        core.recorder.released(how);
+        core.report(Event::Released(how));
         let backoff = match (self.next_run, how) {
             (None, _) => Some(core.timing.takeable(now.boot, core.timing.duration)),
             // A replica that has done its run need not let the others go first.

@@ -46,6 +46,7 @@ pub struct Slots {
     sent: u64,
     in_flight: Option<(RequestId, Flight)>,
     actions: VecDeque<Action>,
+    events: VecDeque<Event>,
     said: Said,
 }
 
@@ -128,6 +129,7 @@ impl Slots {
             sent: 0,
             in_flight: None,
             actions: VecDeque::new(),
+            events: VecDeque::new(),
             said: Said::default(),
         };
         if slots.electors.len() > 1 {
@@ -175,6 +177,12 @@ impl Slots {
         }
     }
 
+    /// Returns the next event, in order. It happened at the time of the call that it follows.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.gather();
+        self.events.pop_front()
+    }
+
     /// Returns when [`Slots::handle_timeout`] is due. An instant in the past means at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -199,6 +207,22 @@ impl Slots {
             leading: views().find_map(|view| view.leading),
             backoff: views().map(|view| view.backoff).max_by_key(|backoff| backoff.until).unwrap_or_default(),
             next_fire: views().find_map(|view| view.next_fire),
+        }
+    }
+
+    fn report(&mut self, event: Event) {
+        self.gather();
+        self.events.push_back(event);
+    }
+
+    /// Takes the events of all electors over.
+    fn gather(&mut self) {
+        for elector in &mut self.electors {
+            while let Some(event) = elector.poll_event() {
+                if event != Event::Ready || !std::mem::replace(&mut self.said.ready, true) {
+                    self.events.push_back(event);
+                }
+            }
         }
     }
 
@@ -287,8 +311,7 @@ impl Slots {
                             self.actions.push_back(action);
                         }
                     }
-                    Action::Report(Event::Ready) if std::mem::replace(&mut self.said.ready, true) => {}
-                    Action::Tell(_) | Action::Report(_) => self.actions.push_back(action),
+                    Action::Tell(_) => self.actions.push_back(action),
                 }
             }
         }
@@ -340,7 +363,7 @@ impl Slots {
             (Flight::List, Answer::Refused { refusal: Refusal::Forbidden, message }) => {
                 self.reads.list_at = now.boot + LIST_AGAIN;
                 if !std::mem::replace(&mut self.said.list_forbidden, true) {
-                    self.actions.push_back(Action::Report(Event::Failed { operation: Operation::List, message }));
+                    self.report(Event::Failed { operation: Operation::List, sent: now.boot, message });
                 }
             }
             (Flight::List, answer @ (Answer::Refused { .. } | Answer::Unknown { .. })) => self.read_in_vain(&answer, now),
@@ -355,7 +378,7 @@ impl Slots {
 
     fn listed(&mut self, objects: &[Arc<Value>], resource_version: String, now: Now) {
         if std::mem::take(&mut self.said.list_forbidden) {
-            self.actions.push_back(Action::Report(Event::Recovered { operation: Operation::List }));
+            self.report(Event::Recovered { operation: Operation::List });
         }
         self.reads.failures = 0;
         let doubted = self.reads.doubted;
@@ -452,7 +475,7 @@ impl Slots {
         };
         if objects.iter().any(is_beyond) && !std::mem::replace(&mut self.said.more_slots, true) {
             let message = format!("somebody holds a slot of {} beyond the {count} of this replica's lease.slots", self.base);
-            self.actions.push_back(Action::Report(Event::Odd { message }));
+            self.report(Event::Odd { message });
         }
     }
 }

@@ -23,11 +23,11 @@ pub trait Process {
 
     /// Reads both clocks.
     fn now(&self) -> Now;
-    /// Takes the next message off the link, and tells it to the second guard at once.
+    /// Takes the next message off the link at `now`, and tells it to the second guard at once.
     ///
     /// # Errors
     /// The link has ended.
-    fn receive(&mut self) -> Result<Option<ToElector>, Self::End>;
+    fn receive(&mut self, now: Now) -> Result<Option<ToElector>, Self::End>;
     /// Takes the next item of the inbox.
     fn arrived(&mut self) -> Option<Arrived>;
     /// Sends a request. The answer will be in the inbox.
@@ -45,8 +45,8 @@ pub trait Process {
     fn is_clogged(&self) -> bool;
     /// Finishes telemetry and other requests, and then puts `Done` for init into the inbox.
     fn finish(&mut self);
-    /// Reports an event to logs, metrics and pages.
-    fn report(&mut self, event: Event);
+    /// Takes a fact for logs, metrics and pages, which happened at `now`. Nothing of that may delay this turn.
+    fn report(&mut self, event: Event, now: Now);
 }
 
 /// An item of the inbox.
@@ -144,8 +144,11 @@ impl Turn {
             self.at = At::Link(process.now());
         }
         if let At::Link(now) = self.at {
-            if let Some(message) = process.receive()? {
+            // Those of a new elector come before all that init says.
+            self.report(process, now);
+            if let Some(message) = process.receive(now)? {
                 self.told(message, now);
+                self.report(process, now);
                 return Ok(true);
             }
             // A step of its own: the elector may be stopped between its look at the link and its look at the deadlines.
@@ -159,6 +162,7 @@ impl Turn {
             if let Some(input) = self.late.take() {
                 self.election.handle(input, now);
             }
+            self.report(process, now);
             if is_due {
                 return Ok(true);
             }
@@ -173,6 +177,7 @@ impl Turn {
                         return Ok(true);
                     }
                     self.election.handle(input, now);
+                    self.report(process, now);
                 }
                 Some(Arrived::ForInit(message)) => self.send(&message, process)?,
                 None => self.at = At::Actions,
@@ -181,10 +186,9 @@ impl Turn {
                 return Ok(true);
             }
         }
-        while let Some(action) = self.election.poll_action() {
-            if self.carry_out(action, process)? {
-                return Ok(true);
-            }
+        if let Some(action) = self.election.poll_action() {
+            self.carry_out(action, process)?;
+            return Ok(true);
         }
         self.at = At::Start;
         self.beat(process)?;
@@ -205,8 +209,14 @@ impl Turn {
         self.election.handle(Input::Told(message), now);
     }
 
-    /// Carries out an action. Returns false if it was a report, which counts as no step.
-    fn carry_out<P: Process>(&mut self, action: Action, process: &mut P) -> Result<bool, P::End> {
+    /// Hands on what the election has just reported: no step of its own, and nothing that stays in it.
+    fn report<P: Process>(&mut self, process: &mut P, now: Now) {
+        while let Some(event) = self.election.poll_event() {
+            process.report(event, now);
+        }
+    }
+
+    fn carry_out<P: Process>(&mut self, action: Action, process: &mut P) -> Result<(), P::End> {
         match action {
             Action::Request { slot, id, request } => process.request(slot, id, request),
             Action::Watch { resource_version } => process.watch(resource_version),
@@ -215,12 +225,8 @@ impl Turn {
                 process.telling(&mut message);
                 self.send(&message, process)?;
             }
-            Action::Report(event) => {
-                process.report(event);
-                return Ok(false);
-            }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Sends a heartbeat, if one is due.

@@ -33,7 +33,7 @@ use crate::{
     process::memory,
     request::{Answer, Operation, Watched},
     slot::Slot,
-    telemetry::Telemetry,
+    telemetry::{Telemetry, recorder::Recorder, transition::Recorded},
     time::{Instant, Now},
     wire::Broken,
     words::bounded,
@@ -49,6 +49,7 @@ pub(super) struct Edges {
     pub(super) guard: Guard,
     pub(super) init: Init,
     pub(super) health: Health,
+    pub(super) recorder: Recorder,
     pub(super) telemetry: Telemetry,
     pub(super) traffic: Option<Traffic>,
     pub(super) events: Option<Events>,
@@ -77,6 +78,14 @@ struct Running {
     /// The probes.
     workload: WorkloadConfig,
     start: ProgramStart,
+    /// Reported once the actions of the turn are carried out, with the times at which they happened.
+    reports: Vec<(Report, Instant)>,
+}
+
+/// A fact for people and telemetry.
+enum Report {
+    Event(Event),
+    Recorded(Recorded),
 }
 
 /// A message of a task to the loop.
@@ -124,6 +133,7 @@ impl EventLoop {
                 watches: 0,
                 workload: initial.config.workload.clone(),
                 start: ProgramStart::default(),
+                reports: Vec::new(),
             },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
@@ -152,7 +162,9 @@ impl EventLoop {
     }
 
     fn turn(&mut self) -> Result<(), Broken> {
-        self.turn.run(&mut self.process)?;
+        let ran = self.turn.run(&mut self.process);
+        self.process.report_all();
+        ran?;
         let edges = &mut self.process.edges;
         edges.link.get_mut().flush()?;
         let view = self.turn.election().view();
@@ -191,7 +203,7 @@ impl Process for Running {
         clock::now()
     }
 
-    fn receive(&mut self) -> Result<Option<ToElector>, Broken> {
+    fn receive(&mut self, now: Now) -> Result<Option<ToElector>, Broken> {
         let Some(message) = self.edges.link.get_mut().receive()? else { return Ok(None) };
         self.edges.init.told(&message);
         self.edges.guard.told(&message);
@@ -199,6 +211,7 @@ impl Process for Running {
         self.edges.telemetry.heard(&message);
         self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.edges.events.iter_mut().for_each(|events| events.heard(&message));
+        self.reports.extend(self.edges.recorder.told(&message, now).map(|recorded| (Report::Recorded(recorded), now.boot)));
         if let ToElector::Probe { kind, began, since } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             let since = self.start.wall(since, clock::now());
@@ -271,6 +284,7 @@ impl Process for Running {
     /// Sends telemetry that is left, and finishes a withdrawal that is under way, before init is told `Done`: this process ends
     /// with init.
     fn finish(&mut self) {
+        self.report_all();
         let flushed = self.edges.telemetry.finish();
         let under_way = [self.edges.traffic.take().map(Traffic::finish), self.edges.events.take().map(Events::finish)];
         let arrive = self.arrive.clone();
@@ -285,19 +299,40 @@ impl Process for Running {
         });
     }
 
-    fn report(&mut self, event: Event) {
-        if event == Event::Ready {
-            // Memory that only the start needed (configuration, certificates, the first handshake) is given back.
-            memory::forget_start();
-            memory::keep_what_is_used();
-        }
-        self.edges.health.event(&event);
-        self.edges.telemetry.report(&event, clock::boot());
-        self.edges.events.iter_mut().for_each(|events| events.event(&event));
+    fn report(&mut self, event: Event, now: Now) {
+        let recorded = self.edges.recorder.event(&event, now).map(Report::Recorded);
+        self.reports.extend(recorded.into_iter().chain([Report::Event(event)]).map(|report| (report, now.boot)));
     }
 }
 
 impl Running {
+    fn report_all(&mut self) {
+        let Edges { health, telemetry, events, .. } = &mut self.edges;
+        for (report, at) in self.reports.drain(..) {
+            match report {
+                Report::Event(event) => {
+                    if event == Event::Ready {
+                        // Memory that only the start needed (configuration, certificates, the first handshake) is given back.
+                        memory::forget_start();
+                        memory::keep_what_is_used();
+                    }
+                    health.event(&event);
+                    telemetry.report(&event, at);
+                    if let Some(events) = events {
+                        events.event(&event);
+                    }
+                }
+                Report::Recorded(recorded) => {
+                    health.recorded(&recorded);
+                    telemetry.recorded(&recorded, at);
+                    if let Some(events) = events {
+                        events.recorded(&recorded);
+                    }
+                }
+            }
+        }
+    }
+
     fn take_in(&mut self, handed: Handed) -> Option<Arrived> {
         match handed {
             Handed::Answer(id, operation, answer, took) => {

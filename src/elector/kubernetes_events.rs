@@ -17,11 +17,11 @@ use crate::{
     clock,
     election::{
         Event,
-        transition::{Outcome, Transition, TransitionReason},
         writes::{API_VERSION, KIND},
     },
     link::{InitialState, ToElector, ToInit},
     role::Role,
+    telemetry::transition::{Outcome, Recorded, Transition, TransitionReason},
     time::Instant,
     words::bounded,
 };
@@ -93,12 +93,16 @@ impl Events {
 
     /// Takes in an event of the election.
     pub(super) fn event(&mut self, event: &Event) {
-        if let Event::Transitioned(transition) = event {
-            self.transitioned(transition);
-        }
         if let (true, Event::Stopping { reason, .. }) = (self.leads, event) {
             self.stops = true;
             self.tell("Stopping", !reason.is_asked_for(), format!("{} stops its workload: {}", self.identity, reason.as_str()));
+        }
+    }
+
+    /// Takes in a part of a term that is over.
+    pub(super) fn recorded(&mut self, recorded: &Recorded) {
+        if let Recorded::Transitioned(transition) = recorded {
+            self.transitioned(transition);
         }
     }
 
@@ -203,12 +207,12 @@ mod tests {
         (events, stub)
     }
 
-    fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Event {
-        use crate::election::{
-            trace::TraceContext,
-            transition::{Anchor, Origin},
+    fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Recorded {
+        use crate::{
+            election::trace::TraceContext,
+            telemetry::transition::{Anchor, Origin},
         };
-        Event::Transitioned(Box::new(Transition {
+        Recorded::Transitioned(Box::new(Transition {
             to,
             reason,
             slot: Slot(1),
@@ -238,15 +242,15 @@ mod tests {
 
         events.heard(&unready("HTTP 503"));
         events.event(&stopping);
-        events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
+        events.recorded(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
         events.heard(&unready("it was written 31.2s ago"));
         events.heard(&unready("it was written 30.7s ago"));
         // What init says in one turn is heard before the election speaks.
         events.heard(&ToElector::Stopping { term: Term(7), reason: Reason::NotLive, at: Instant::BOOT });
         events.heard(&unready("it is being stopped"));
         events.event(&stopping);
-        events.event(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
-        events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
+        events.recorded(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
+        events.recorded(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
         events.heard(&unready("HTTP 503"));
         events.finish().await.unwrap();
 

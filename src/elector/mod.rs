@@ -51,7 +51,7 @@ use crate::{
     http::{Health, HttpError, serve},
     link::{FD, InitialState, ToElector, ToInit},
     stderr::StderrLog,
-    telemetry::{Telemetry, log},
+    telemetry::{Telemetry, log, recorder::Recorder},
     wire::Broken,
     words::one_line,
 };
@@ -257,7 +257,8 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let page = initial.config.http.listen.map(|_| health.metrics().clone());
     let telemetry = Telemetry::start(&initial, page, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
-    let edges = Edges { link, lease, guard, init, health, telemetry, traffic, events };
+    let recorder = Recorder::new(&initial, clock::now());
+    let edges = Edges { link, lease, guard, init, health, recorder, telemetry, traffic, events };
     let start = |initial| Turn::new(initial, seed, clock::now(), Turn::BEATS);
     let drive = EventLoop::new(edges, initial, start).map_err(Failure::Start)?;
     let (ended, init) = drive.run().await;

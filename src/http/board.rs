@@ -8,14 +8,11 @@ use serde_json::{Value, json};
 use super::health::Vital;
 use crate::{
     config::Runs,
-    election::{
-        Event, TermEnd,
-        transition::{Anchor, Outcome, Transition},
-        writes::NOBODY,
-    },
+    election::writes::NOBODY,
     link::{InitialState, Resume, TermInfo, ToElector},
     role::Role,
     slot::Slot,
+    telemetry::transition::{Anchor, Outcome, Recorded, TermEnd, Transition},
     time::Instant,
     words::bounded,
 };
@@ -131,10 +128,10 @@ impl Board {
         true
     }
 
-    /// Takes in what the election reported; whether that changed anything.
-    pub(super) fn event(&mut self, event: &Event) -> bool {
-        match event {
-            Event::HolderChanged { slot, holder, term, at, before } => {
+    /// Takes in a part of a term that is over. Returns true if that changed anything.
+    pub(super) fn recorded(&mut self, recorded: &Recorded) -> bool {
+        match recorded {
+            Recorded::HolderChanged { slot, holder, term, at, before, .. } => {
                 let at = wall(*at);
                 if let Some(last) = self.terms.iter_mut().find(|term| term.slot == slot.0) {
                     match &mut last.until {
@@ -157,25 +154,14 @@ impl Board {
                     self.terms.push_front(Seen { slot: slot.0, holder, term, since: at, until: None, ended: None });
                 }
             }
-            Event::Transitioned(transition) => {
+            Recorded::Transitioned(transition) => {
                 self.end_or_resume(transition);
                 let Transition { to, slot, term, token, .. } = &**transition;
                 self.own = (*to == Role::Leader).then(|| Own { slot: *slot, term: *term, token: token.clone() });
                 self.transitions.truncate(REMEMBERED - 1);
                 self.transitions.push_front(past(transition));
             }
-            Event::Ready | Event::Renewed { .. } | Event::Stopping { .. } => {}
-            Event::NewLeader { .. }
-            | Event::HeldByNobody { .. }
-            | Event::BacksOff(_)
-            | Event::Preempts { .. }
-            | Event::Campaigning { .. }
-            | Event::CampaignLost(_)
-            | Event::Failed { .. }
-            | Event::Recovered { .. }
-            | Event::WithinTerm(_)
-            | Event::WaitedInVain { .. }
-            | Event::Odd { .. } => return false,
+            Recorded::CampaignLost(_) | Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => return false,
         }
         true
     }

@@ -10,6 +10,7 @@ use crate::{
     election::{Event, View},
     link::{InitialState, LeaseBackoff, ToElector},
     request::Operation,
+    telemetry::transition::Recorded,
     time::Instant,
 };
 
@@ -72,7 +73,7 @@ impl Health {
 
     /// The election reported this.
     pub fn event(&self, event: &Event) {
-        if let Event::Failed { operation: Operation::Update, message } = event
+        if let Event::Failed { operation: Operation::Update, message, .. } = event
             && message.is_forbidden()
         {
             self.permitted(false);
@@ -80,7 +81,11 @@ impl Health {
         if *event == (Event::Recovered { operation: Operation::Update }) {
             self.permitted(true);
         }
-        self.board.send_if_modified(|board| board.event(event));
+    }
+
+    /// A part of a term is over.
+    pub fn recorded(&self, recorded: &Recorded) {
+        self.board.send_if_modified(|board| board.recorded(recorded));
     }
 
     /// Returns the value that was last written.

@@ -11,13 +11,10 @@ use std::{
 
 use tracing::{debug, error, info, warn};
 
+use super::transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason};
 use crate::{
     config::{HookKind, Preset, Runs},
-    election::{
-        AcquireReason, Event, ReleaseResult,
-        trace::TraceContext,
-        transition::{LostCampaign, Outcome, PhaseKind, Transition, TransitionReason},
-    },
+    election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
     link::{Exit, Reason, Resume, ToElector},
     request::{Operation, RequestError},
     role::Role,
@@ -134,37 +131,18 @@ impl EventLog {
                 }
                 self.waits = true;
             }
-            Event::HeldByNobody { wait: Duration::ZERO } => {}
-            Event::HeldByNobody { wait } => {
-                let (held, gets) = (nouns.lease, if nouns.is_run { "leads" } else { "gets it" });
-                let seconds = wait.as_secs_f64();
-                info!(
-                    lease,
-                    wait = readable(seconds),
-                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder has not stopped"
-                );
-                self.waits = true;
-            }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
                 debug!(reason = why.as_str(), trace_id, span_id, "campaigning");
             }
-            Event::CampaignLost(campaign) => {
-                let LostCampaign { reason, context, .. } = **campaign;
-                let ((trace_id, span_id), reason) = (ids(context), reason.as_str());
-                debug!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
-            }
-            Event::Renewed { latency, margin } => {
+            Event::Renewed { sent, soft } => {
                 self.confirmed = Some(now);
-                debug!(latency = readable(latency.as_secs_f64()), margin = readable(margin.0), "renewed");
+                let (latency, margin) = (now.since(*sent).as_secs_f64(), Margin::until(*soft, now).0);
+                debug!(latency = readable(latency), margin = readable(margin), "renewed");
             }
             Event::Failed { operation, message, .. } => self.failed(*operation, message, now),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
-            Event::Transitioned(transition) => {
-                (self.confirmed, self.waits) = (Some(now), false);
-                self.transitioned(transition);
-            }
             Event::BacksOff(backoff) => warn!(
                 lease,
                 failures = backoff.failures,
@@ -179,8 +157,43 @@ impl EventLog {
                     "asking the holder, whose priority is lower, to hand over to this replica"
                 );
             }
-            Event::HolderChanged { .. } | Event::WithinTerm(_) | Event::WaitedInVain { .. } => {}
             Event::Odd { message } => warn!(lease, "{}", bounded(message)),
+            Event::Observed { .. }
+            | Event::CampaignLost { .. }
+            | Event::Acquired { .. }
+            | Event::Extended { .. }
+            | Event::Proved(_)
+            | Event::Released(_)
+            | Event::Ended
+            | Event::WaitedInVain { .. } => {}
+        }
+    }
+
+    /// Writes the line for a part of a term that is over since `now`, if it is worth one.
+    pub(super) fn recorded(&mut self, recorded: &Recorded, now: Instant) {
+        let Self { lease, nouns, .. } = &*self;
+        match recorded {
+            Recorded::HolderChanged { nobody: None | Some(Duration::ZERO), .. } => {}
+            Recorded::HolderChanged { nobody: Some(wait), .. } => {
+                let (held, gets) = (nouns.lease, if nouns.is_run { "leads" } else { "gets it" });
+                let seconds = wait.as_secs_f64();
+                info!(
+                    lease,
+                    wait = readable(seconds),
+                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder has not stopped"
+                );
+                self.waits = true;
+            }
+            Recorded::CampaignLost(campaign) => {
+                let LostCampaign { reason, context, .. } = **campaign;
+                let ((trace_id, span_id), reason) = (ids(context), reason.as_str());
+                debug!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
+            }
+            Recorded::Transitioned(transition) => {
+                (self.confirmed, self.waits) = (Some(now), false);
+                self.transitioned(transition);
+            }
+            Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => {}
         }
     }
 

@@ -25,14 +25,12 @@ use tracing::warn;
 use super::{
     export::{self, OtlpConfig},
     names::{self, Metric, RequestOutcome},
+    transition::{Margin, Outcome, Phase, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
     clock,
     config::Signal,
-    election::{
-        AcquireReason, Event,
-        transition::{Outcome, Phase, PhaseKind, Transition, TransitionReason},
-    },
+    election::{AcquireReason, Event},
     link::{Exit, FLUSH, InitialState, Reason, ToElector},
     request::{Answer, Operation},
     role::Role,
@@ -136,28 +134,27 @@ impl Metrics {
         self.soft.store(soft.map_or(0, Instant::as_nanos), Ordering::Relaxed);
     }
 
-    /// Counts an event of the election.
-    pub(super) fn event(&self, event: &Event) {
-        match event {
-            Event::BacksOff(backoff) => self.backoff.store(backoff.until.as_nanos(), Ordering::Relaxed),
-            Event::Transitioned(transition) => self.transitioned(transition),
-            Event::Renewed { margin, .. } => self.margin.record(margin.0.max(0.0), &[]),
-            Event::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
+    /// Counts what the election reported at `now`.
+    pub(super) fn event(&self, event: &Event, now: Instant) {
+        if let Event::BacksOff(backoff) = event {
+            self.backoff.store(backoff.until.as_nanos(), Ordering::Relaxed);
+        }
+        if let Event::Renewed { soft, .. } = event {
+            self.margin.record(Margin::until(*soft, now).0.max(0.0), &[]);
+        }
+    }
+
+    /// Counts a part of a term that is over.
+    pub(super) fn recorded(&self, recorded: &Recorded) {
+        match recorded {
+            Recorded::Transitioned(transition) => self.transitioned(transition),
+            Recorded::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
                 self.took(Role::Leader, &within.phase);
             }
-            Event::Ready
-            | Event::NewLeader { .. }
-            | Event::HeldByNobody { .. }
-            | Event::Preempts { .. }
-            | Event::HolderChanged { .. }
-            | Event::Campaigning { .. }
-            | Event::CampaignLost(_)
-            | Event::Failed { .. }
-            | Event::Recovered { .. }
-            | Event::Stopping { .. }
-            | Event::WithinTerm(_)
-            | Event::WaitedInVain { .. }
-            | Event::Odd { .. } => {}
+            Recorded::WithinTerm(_)
+            | Recorded::HolderChanged { .. }
+            | Recorded::CampaignLost(_)
+            | Recorded::WaitedInVain { .. } => {}
         }
     }
 
@@ -285,14 +282,14 @@ mod tests {
     use super::*;
     use crate::{
         config::Config,
-        election::{
-            trace::TraceContext,
-            transition::{Anchor, Margin, Origin, TermPhase},
-        },
+        election::trace::TraceContext,
         law::Deadlines,
         link::{Confirmed, Resume, Term, TermInfo},
         slot::Slot,
-        telemetry::spans,
+        telemetry::{
+            spans,
+            transition::{Anchor, Origin, TermPhase},
+        },
         time::Now,
     };
 
@@ -347,13 +344,13 @@ mod tests {
 
     /// One of everything.
     fn everything(metrics: &Metrics) {
-        metrics.event(&Event::Renewed { latency: Duration::from_millis(3), margin: Margin(8.1) });
-        let Event::Transitioned(mut ended) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
+        metrics.event(&Event::Renewed { sent: ms(0), soft: ms(8_103) }, ms(3));
+        let Recorded::Transitioned(mut ended) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
         ended.phases.push(Phase { kind: PhaseKind::WorkloadKill, from: ms(10), until: ms(20) });
-        metrics.event(&Event::Transitioned(ended));
+        metrics.recorded(&Recorded::Transitioned(ended));
         let phase = Phase { kind: PhaseKind::WorkloadReady, from: ms(0), until: ms(3_000) };
         let (context, anchor) = (TraceContext::UNKNOWN, Anchor(Now { boot: ms(0), wall: 0 }));
-        metrics.event(&Event::WithinTerm(Box::new(TermPhase { context, term: 7, anchor, phase })));
+        metrics.recorded(&Recorded::WithinTerm(Box::new(TermPhase { context, term: 7, anchor, phase })));
         metrics.heard(&ToElector::Restarting { term: Term(1), exit: Exit::Signal(9), at: ms(0) });
         metrics.requested(Operation::Update, &Answer::Conflict, Duration::from_millis(7));
         metrics.watched(Ok(()), Duration::from_millis(7));

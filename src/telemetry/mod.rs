@@ -4,8 +4,9 @@
 //! thread, and never waits there: log lines that do not fit are dropped, and spans go to a bounded queue of the SDK.
 //!
 //! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's first message, then [`Telemetry::report`] for
-//! whatever the election reports, [`Telemetry::heard`] for each message from init, and [`Telemetry::amend`] before a Lead. Before
-//! it sends Done it awaits the future of [`Telemetry::finish`], and keeps running meanwhile.
+//! whatever the election reports, [`Telemetry::recorded`] for what the [`recorder`] makes of that, [`Telemetry::heard`] for each
+//! message from init, and [`Telemetry::amend`] before a Lead. Before it sends Done it awaits the future of [`Telemetry::finish`],
+//! and keeps running meanwhile.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use self::{
     export::{Export, OtlpConfig, Signal},
     metrics::Metrics,
     spans::Spans,
+    transition::Recorded,
 };
 pub(crate) use self::{metrics::WITNESSED, transaction::Observer};
 use crate::{
@@ -33,8 +35,10 @@ mod grpc;
 pub mod log;
 mod metrics;
 pub mod names;
+pub(crate) mod recorder;
 mod spans;
 mod transaction;
+pub mod transition;
 
 /// The elector's output to people and collectors.
 #[derive(Debug)]
@@ -90,10 +94,20 @@ impl Telemetry {
     /// Logs and exports what the election reported at `now`; never waits.
     pub fn report(&mut self, event: &Event, now: Instant) {
         self.log.event(event, now);
-        if let Some(export) = &self.export {
-            self.spans.of(event).into_iter().for_each(|span| export.queue(span));
+        if let Some(metrics) = &self.metrics {
+            metrics.event(event, now);
         }
-        self.metrics.iter().for_each(|metrics| metrics.event(event));
+    }
+
+    /// Logs and exports a part of a term that is over since `now`; never waits.
+    pub fn recorded(&mut self, recorded: &Recorded, now: Instant) {
+        self.log.recorded(recorded, now);
+        if let Some(export) = &self.export {
+            self.spans.of(recorded).into_iter().for_each(|span| export.queue(span));
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.recorded(recorded);
+        }
     }
 
     /// Logs and counts what init said.

@@ -11,19 +11,18 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::names;
+use super::{
+    names,
+    transition::{Anchor, Earlier, LostCampaign, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition},
+};
 use crate::{
-    election::{
-        Event, ReleaseResult,
-        trace::TraceContext,
-        transition::{Anchor, Earlier, LostCampaign, Origin, Outcome, Phase, PhaseKind, TermPhase, Transition},
-    },
+    election::{ReleaseResult, trace::TraceContext},
     link::Exit,
     time::Instant,
     words::bounded,
 };
 
-/// Makes spans of events.
+/// Makes spans of what is recorded.
 #[derive(Debug)]
 pub(super) struct Spans {
     pub(super) lease: [KeyValue; 2],
@@ -39,37 +38,26 @@ impl Spans {
         Self { lease, scope, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The spans of `event`, parents first.
-    pub(super) fn of(&mut self, event: &Event) -> Vec<SpanData> {
-        match event {
-            Event::Transitioned(transition) => self.transition(transition),
-            Event::CampaignLost(campaign) => vec![self.lost(campaign)],
-            Event::WithinTerm(within) => {
+    /// The spans of a part of a term, parents first.
+    pub(super) fn of(&mut self, recorded: &Recorded) -> Vec<SpanData> {
+        match recorded {
+            Recorded::Transitioned(transition) => self.transition(transition),
+            Recorded::CampaignLost(campaign) => vec![self.lost(campaign)],
+            Recorded::WithinTerm(within) => {
                 let TermPhase { context, term, anchor, phase } = &**within;
                 let mut span = self.child(*context, *anchor, phase);
                 span.attributes.push(KeyValue::new(names::TERM, i64::from(*term)));
                 span.attributes.extend(self.lease.clone());
                 vec![span]
             }
-            Event::WaitedInVain { context, anchor, wait } => {
+            Recorded::WaitedInVain { context, anchor, wait } => {
                 let mut span = self.child(*context, *anchor, wait);
                 span.parent_span_id = SpanId::INVALID;
                 span.attributes.push(KeyValue::new(names::OUTCOME, "lost"));
                 span.attributes.extend(self.lease.clone());
                 vec![span]
             }
-            Event::Ready
-            | Event::NewLeader { .. }
-            | Event::HeldByNobody { .. }
-            | Event::BacksOff(_)
-            | Event::Preempts { .. }
-            | Event::HolderChanged { .. }
-            | Event::Campaigning { .. }
-            | Event::Renewed { .. }
-            | Event::Failed { .. }
-            | Event::Recovered { .. }
-            | Event::Stopping { .. }
-            | Event::Odd { .. } => Vec::new(),
+            Recorded::HolderChanged { .. } => Vec::new(),
         }
     }
 

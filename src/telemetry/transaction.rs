@@ -13,10 +13,11 @@ use super::{
     export::{Export, OtlpConfig, Signal},
     metrics, names,
     spans::Spans,
+    transition::Anchor,
 };
 use crate::{
     clock,
-    election::{trace::TraceContext, transition::Anchor},
+    election::trace::TraceContext,
     environment::TRACEPARENT,
     time::Instant,
     transaction::{Event, Fate, Outcome, Place},

@@ -256,7 +256,7 @@ impl Process for Running<'_> {
         self.now
     }
 
-    fn receive(&mut self) -> Result<Option<ToElector>, Infallible> {
+    fn receive(&mut self, _: Now) -> Result<Option<ToElector>, Infallible> {
         let message = self.elector.to_elector.pop_front();
         if let Some(message) = &message {
             self.elector.did = true;
@@ -314,5 +314,5 @@ impl Process for Running<'_> {
         self.elector.to_init.push_back(ToInit::Done);
     }
 
-    fn report(&mut self, _: Event) {}
+    fn report(&mut self, _: Event, _: Now) {}
 }

@@ -24,8 +24,7 @@ pub(super) struct Reports {
 impl Core {
     pub(crate) fn report_failure(&mut self, operation: Operation, sent: Instant, message: RequestError) {
         self.reports.failing.insert(operation, message.clone());
-        self.report_recorded(|recorder| recorder.failed(operation, sent, &message));
-        self.report(Event::Failed { operation, message });
+        self.report(Event::Failed { operation, sent, message });
     }
 
     /// Counts `operation` as succeeding until a failure is reported. Returns whether it was failing.
@@ -56,16 +55,16 @@ impl Core {
         self.reports.warning = odd;
     }
 
-    /// Reports a change of the holder, after the Lease was read or found absent.
+    /// Reports the Lease as it was read, or found absent.
     pub(super) fn report_observed(&mut self, record: Option<&LeaseRecord>) {
-        let change = self.recorder.observed(self.slot, record);
-        let nobody = record.filter(|record| change.is_some() && record.state() == LeaseState::Nobody);
-        change.into_iter().for_each(|event| self.report(event));
-        if let Some(record) = nobody {
+        let nobody = record.filter(|record| record.state() == LeaseState::Nobody).map(|record| {
             let wait = self.observation.wait_for_nobody(record.duration().unwrap_or_default());
-            self.report(Event::HeldByNobody { wait: self.timing.takeable(Instant::BOOT, wait).since(Instant::BOOT) });
+            self.timing.takeable(Instant::BOOT, wait).since(Instant::BOOT)
+        });
+        self.report(Event::Observed { slot: self.slot, record: record.cloned(), nobody });
+        if let Some(record) = record {
+            self.report_holder(record);
         }
-        record.into_iter().for_each(|record| self.report_holder(record));
     }
 
     fn report_holder(&mut self, record: &LeaseRecord) {
@@ -79,7 +78,6 @@ impl Core {
         }
         let holder = holder.to_owned();
         self.reports.holder = Some(holder.clone());
-        self.recorder.led_by(&holder);
         self.report(Event::NewLeader { slot: self.slot, holder });
     }
 }

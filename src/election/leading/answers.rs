@@ -9,7 +9,6 @@ use crate::{
         asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
         core::Core,
         record::{LeaseRecord, LeaseState, later},
-        transition::Margin,
         writes::{STEP_DOWN, micros},
     },
     link::{Reason, ToInit},
@@ -23,8 +22,7 @@ impl Leading {
         match asked.judge(answer) {
             Verdict::Read(record) => self.read(core, record, now),
             Verdict::Proved(record, attempt) if self.is_mine(core, &record) => {
-                let margin = Margin::until(self.deadlines.soft, now.boot);
-                core.report(Event::Renewed { latency: now.boot.since(attempt.sent), margin });
+                core.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
                 self.prove(core, record, attempt.sent, now);
             }
             Verdict::Proved(record, attempt) | Verdict::Other(record, attempt) => {
@@ -101,7 +99,7 @@ impl Leading {
         self.base = Some(record);
         if now.boot < self.deadlines.soft && self.may_renew() {
             self.deadlines = self.deadlines.max(core.timing.deadlines(sent));
-            core.recorder.extended(self.deadlines.end);
+            core.report(Event::Extended { deadlines: self.deadlines });
             self.serial += 1;
             self.is_acknowledged = false;
             core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });

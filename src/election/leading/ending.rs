@@ -47,7 +47,6 @@ impl Leading {
         let request = core.next_step_down();
         self.stage = Stage::Stopping(Ending { reason, request, context, was_released });
         core.tell(ToInit::StepDown { term: self.term, request, reason, traceparent: context.to_string() });
-        core.report_recorded(|recorder| recorder.stopping(reason, context));
         core.report(Event::Stopping { reason, context });
     }
 
@@ -66,7 +65,7 @@ impl Leading {
             }
             self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });
             self.deadlines = Deadlines::NEVER;
-            core.recorder.proved(stop);
+            core.report(Event::Proved(stop));
         }
     }
 
@@ -100,7 +99,7 @@ impl Leading {
             return Some(core.leave(self.term, proof.then, None));
         }
         if core.config.lease.release == Release::Keep && !proof.rests {
-            core.recorder.released(ReleaseResult::Keep);
+            core.report(Event::Released(ReleaseResult::Keep));
             // Other replicas take the Lease once it has expired. They go first for one more D, as after a release.
             let backoff = core.timing.takeable(now.boot, core.timing.duration.saturating_mul(2));
             return Some(core.leave(self.term, proof.then, Some(backoff)));

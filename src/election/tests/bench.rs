@@ -226,6 +226,7 @@ impl Bench {
     }
 
     fn drain(&mut self) {
+        self.events.extend(std::iter::from_fn(|| self.elector.poll_event()));
         while let Some(action) = self.elector.poll_action() {
             match action {
                 Action::Request { id, request, .. } => {
@@ -245,7 +246,6 @@ impl Bench {
                         self.elector.handle_timeout(self.now);
                     }
                 }
-                Action::Report(event) => self.events.push(event),
             }
         }
     }

@@ -112,7 +112,7 @@ fn a_takeover_that_is_written_again_is_over_once_the_lease_says_something_else()
         bench.run_answered(seconds(15));
 
         assert_eq!(bench.leads(), None);
-        assert!(bench.events.iter().any(|event| matches!(event, Event::CampaignLost(_))));
+        assert!(bench.events.iter().any(|event| matches!(event, Event::CampaignLost { .. })));
     }
 }
 
@@ -355,7 +355,7 @@ fn attempts_that_fail_for_one_transition_are_one_campaign_at_a_slowing_pace() {
 
     let campaigns = bench.events.iter().filter(|event| matches!(event, Event::Campaigning { .. })).count();
     assert_eq!(campaigns, 1);
-    assert!(!bench.events.iter().any(|event| matches!(event, Event::CampaignLost(_))), "nobody else took it");
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::CampaignLost { .. })), "nobody else took it");
     assert!(bench.writes().len() <= 15, "{} writes in 30 s", bench.writes().len());
 }
 

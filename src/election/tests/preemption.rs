@@ -234,6 +234,8 @@ impl Room {
                 elector.handle(input, self.now);
                 elector.handle_timeout(self.now);
                 moved = true;
+                let asks = std::iter::from_fn(|| elector.poll_event()).filter(|event| matches!(event, Event::Preempts { .. }));
+                self.requests.extend(asks.map(|_| (who, self.now.boot)));
             }
             while let Some(action) = self.members[who].elector.as_mut().and_then(Elector::poll_action) {
                 moved = true;
@@ -271,8 +273,7 @@ impl Room {
                 member.ends = None;
                 member.inputs.push_back(Input::Told(ToElector::Stopped { term, request, stop, then: Then::Follow }));
             }
-            Action::Report(Event::Preempts { .. }) => self.requests.push((who, self.now.boot)),
-            Action::Tell(_) | Action::Report(_) | Action::Watch { .. } => {}
+            Action::Tell(_) | Action::Watch { .. } => {}
         }
     }
 

@@ -15,7 +15,7 @@ const LEFT: Duration = Duration::from_millis(3_500);
 
 pub(super) fn released(bench: &Bench) -> Option<&'static str> {
     bench.events.iter().rev().find_map(|event| match event {
-        Event::Transitioned(transition) => Some(transition.release?.as_str()),
+        Event::Released(how) => Some(how.as_str()),
         _ => None,
     })
 }

@@ -77,6 +77,7 @@ impl Replica {
             guard: Guard::start(|| ()).unwrap(),
             init: Init::of(&initial),
             health: Health::new(PATIENCE, clock::boot()),
+            recorder: Recorder::new(&initial, clock::now()),
             telemetry: Telemetry::start(&initial, Some(page.clone()), |_| None),
             traffic: None,
             events: None,

@@ -5,22 +5,19 @@ use std::time::Duration;
 use super::*;
 use crate::{
     config::{Config, Probe},
-    election::{
-        AcquireReason, LeaderView, View,
-        trace::TraceContext,
-        transition::{Margin, Origin, TransitionReason},
-    },
+    election::{AcquireReason, LeaderView, View, trace::TraceContext},
     law::Deadlines,
     link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Stop, Term, TermInfo, Then},
     slot::Slot,
+    telemetry::transition::{Margin, Origin, TransitionReason},
     time::Now,
 };
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
-fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Event {
+fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Recorded {
     let now = Now { boot: START, wall: 1_800_000_000_000_000 };
-    Event::Transitioned(Box::new(Transition {
+    Recorded::Transitioned(Box::new(Transition {
         to,
         reason,
         slot: Slot(1),
@@ -55,15 +52,15 @@ fn initial(runs: Runs) -> InitialState {
 }
 
 /// It is so many seconds after 2027-01-15T08:00:00Z.
-fn held(holder: Option<&str>, term: i32, seconds: i64, before: Option<TermEnd>) -> Event {
+fn held(holder: Option<&str>, term: i32, seconds: i64, before: Option<TermEnd>) -> Recorded {
     let (slot, holder) = (Slot(1), holder.map(str::to_owned));
-    Event::HolderChanged { slot, holder, term, at: 1_800_000_000_000_000 + seconds * 1_000_000, before }
+    Recorded::HolderChanged { slot, holder, term, at: 1_800_000_000_000_000 + seconds * 1_000_000, before, nobody: None }
 }
 
-fn board(events: &[Event]) -> Board {
+fn board(events: &[Recorded]) -> Board {
     let mut board = Board::new(&initial(Runs::Leading));
     for event in events {
-        board.event(event);
+        board.recorded(event);
     }
     board
 }
@@ -114,7 +111,7 @@ fn a_standby_tells_who_leads_and_how_its_own_term_ended() {
     let acquired = held(Some("a_1"), 7, 0, None);
     let leads = transition(Role::Leader, TransitionReason::Resumed, None);
     let stands_by = transition(Role::Standby, TransitionReason::Ended(Reason::Signal), Some(Exit::Code(0)));
-    let status = |events: &[Event]| board(events).status(vital(None), START);
+    let status = |events: &[Recorded]| board(events).status(vital(None), START);
 
     let alone = status(&[acquired.clone(), leads.clone(), stands_by.clone()]);
     assert_eq!((&alone["role"], &alone["holder"], &alone["term"]), (&json!("standby"), &Value::Null, &Value::Null));
@@ -132,7 +129,7 @@ fn a_replica_that_never_led_tells_the_terms_that_it_saw_and_since_when_their_las
         held(Some(NOBODY), 7, 20, None),
         held(Some("c_3"), 8, 36, Some(TermEnd::Expired)),
     ];
-    let status = |events: &[Event]| board(events).status(vital(None), START);
+    let status = |events: &[Recorded]| board(events).status(vital(None), START);
 
     let free = status(&terms[..2]);
     assert_eq!((&free["holder"], &free["since"]), (&Value::Null, &Value::Null));
@@ -156,7 +153,7 @@ fn why_its_own_term_ended_a_replica_knows_better_and_one_that_goes_on_is_not_ove
     let acquired = held(Some("a_1"), 7, 0, None);
     let lost = transition(Role::Standby, TransitionReason::Ended(Reason::Expired), None);
     let leads = transition(Role::Leader, TransitionReason::Acquired(AcquireReason::Expired), None);
-    let term = |events: &[Event]| {
+    let term = |events: &[Recorded]| {
         let seen = &board(events).terms[0];
         (seen.until.clone(), seen.ended)
     };
@@ -168,7 +165,7 @@ fn why_its_own_term_ended_a_replica_knows_better_and_one_that_goes_on_is_not_ove
     assert_eq!(term(&[acquired.clone(), lost.clone()]), (until("01.500"), Some("expired")));
     assert_eq!(term(&[acquired.clone(), lost, leads]), (None, None));
     let mut never_led = transition(Role::Leader, TransitionReason::Acquired(AcquireReason::Expired), None);
-    if let Event::Transitioned(transition) = &mut never_led {
+    if let Recorded::Transitioned(transition) = &mut never_led {
         transition.outcome = Outcome::NeverLed;
     }
     let cleared = held(None, 0, 1, Some(TermEnd::Cleared));
@@ -179,7 +176,7 @@ fn why_its_own_term_ended_a_replica_knows_better_and_one_that_goes_on_is_not_ove
 fn a_leader_of_one_slot_is_the_holder_whoever_took_another_since() {
     let acquired = held(Some("a_1"), 7, 0, None);
     let (slot, holder) = (Slot(0), Some("b_2".to_owned()));
-    let other = Event::HolderChanged { slot, holder, term: 3, at: 1_800_000_009_000_000, before: None };
+    let other = Recorded::HolderChanged { slot, holder, term: 3, at: 1_800_000_009_000_000, before: None, nobody: None };
 
     let status = board(&[acquired, other]).status(vital(None), START);
 

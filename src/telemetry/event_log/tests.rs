@@ -3,13 +3,13 @@ use serde_json::Value;
 use super::*;
 use crate::{
     config::{HookKind, Log, LogFormat, LogLevel, Runs, WaitLimit},
-    election::{
-        AcquireReason,
-        transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
-    },
+    election::AcquireReason,
     link::{Exit, LeaseBackoff, Reason, Stop, Term, Then},
     slot::Slot,
-    telemetry::log::captured,
+    telemetry::{
+        log::captured,
+        transition::{Anchor, Origin, Phase},
+    },
     time::Now,
 };
 
@@ -38,7 +38,11 @@ fn reported(lines: &mut EventLog, millis: u64, event: &Event) {
 }
 
 fn failed(message: &str) -> Event {
-    Event::Failed { operation: Operation::Update, message: message.into() }
+    failure(Operation::Update, message.into())
+}
+
+const fn failure(operation: Operation, message: RequestError) -> Event {
+    Event::Failed { operation, sent: Instant::BOOT, message }
 }
 
 const fn recovered(operation: Operation) -> Event {
@@ -46,7 +50,12 @@ const fn recovered(operation: Operation) -> Event {
 }
 
 fn renewed() -> Event {
-    Event::Renewed { latency: Duration::from_millis(2), margin: Margin(6.8) }
+    Event::Renewed { sent: ms(998), soft: ms(7_800) }
+}
+
+/// The Lease is held by nobody, and waited for that long.
+const fn nobodys(wait: Duration) -> Recorded {
+    Recorded::HolderChanged { slot: Slot(0), holder: None, term: 0, at: 0, before: None, nobody: Some(wait) }
 }
 
 fn stood_by() -> Transition {
@@ -82,14 +91,14 @@ fn a_campaign_that_another_replica_won_is_no_line_for_operators() {
         until: ms(1),
     };
 
-    assert!(logged(|lines| reported(lines, 1, &Event::CampaignLost(Box::new(lost)))).is_empty());
+    assert!(logged(|lines| lines.recorded(&Recorded::CampaignLost(Box::new(lost)), ms(1))).is_empty());
 }
 
 /// The lines about these transitions.
 fn told(transitions: impl IntoIterator<Item = Transition>) -> Vec<Value> {
     logged(|lines| {
         for transition in transitions {
-            reported(lines, 0, &Event::Transitioned(Box::new(transition)));
+            lines.recorded(&Recorded::Transitioned(Box::new(transition)), ms(0));
         }
     })
 }
@@ -136,7 +145,7 @@ fn a_new_leader_says_what_became_of_the_one_before() {
 #[test]
 fn a_wait_says_for_how_long_nobody_leads() {
     let lines = logged(|lines| {
-        reported(lines, 0, &Event::HeldByNobody { wait: ms(15_150).since(ms(0)) });
+        lines.recorded(&nobodys(ms(15_150).since(ms(0))), ms(0));
         let backoff = LeaseBackoff { failures: 2, until: ms(30_300) };
         reported(lines, 0, &Event::BacksOff(backoff));
     });
@@ -201,7 +210,7 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
         }
         for status in [503, 500, 503] {
             let message = RequestError { status: Some(status), words: String::new() };
-            reported(lines, 5, &Event::Failed { operation: Operation::Update, message });
+            reported(lines, 5, &failure(Operation::Update, message));
         }
         reported(lines, 6, &recovered(Operation::Update));
         reported(lines, 7, &renewed());
@@ -237,7 +246,7 @@ fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
 fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
     let lines = logged(|lines| {
         for minute in 0..9 {
-            reported(lines, minute * 60_000, &Event::Failed { operation: Operation::Watch, message: "403 forbidden".into() });
+            reported(lines, minute * 60_000, &failure(Operation::Watch, "403 forbidden".into()));
             reported(lines, minute * 60_000 + 1, &renewed());
         }
     });
@@ -249,11 +258,11 @@ fn operations_that_fail_in_turn_are_one_state_each_and_end_each_by_itself() {
     let lines = logged(|lines| {
         for second in 0..9 {
             for operation in [Operation::Get, Operation::Update] {
-                reported(lines, second * 1000, &Event::Failed { operation, message: "timed out".into() });
+                reported(lines, second * 1000, &failure(operation, "timed out".into()));
             }
         }
         reported(lines, 9000, &recovered(Operation::Update));
-        reported(lines, 9001, &Event::Failed { operation: Operation::Get, message: "timed out".into() });
+        reported(lines, 9001, &failure(Operation::Get, "timed out".into()));
     });
     let told: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
     assert_eq!(told, ["get", "update", "update"], "{lines:?}");
@@ -275,7 +284,7 @@ fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_i
     let forbidden = || RequestError { status: Some(403), words: "leases is forbidden".into() };
     let lines = logged(|lines| {
         for operation in [Operation::Update, Operation::Watch] {
-            reported(lines, 0, &Event::Failed { operation, message: forbidden() });
+            reported(lines, 0, &failure(operation, forbidden()));
         }
     });
     let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
@@ -428,12 +437,12 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let lines = captured(&config, || {
         let lines = &mut event_log(&Preset::Lock { wait_limit: None }, Runs::Leading);
         reported(lines, 0, &Event::Ready);
-        reported(lines, 0, &Event::HeldByNobody { wait: ms(15_150).since(ms(0)) });
+        lines.recorded(&nobodys(ms(15_150).since(ms(0))), ms(0));
         reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
         let has = Transition { to: Role::Leader, reason: TransitionReason::Resumed, ..stood_by() };
         let ended = Transition { reason: TransitionReason::Ended(Reason::Exited), ..stood_by() };
         for transition in [has, ended] {
-            reported(lines, 0, &Event::Transitioned(Box::new(transition)));
+            lines.recorded(&Recorded::Transitioned(Box::new(transition)), ms(0));
         }
     });
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

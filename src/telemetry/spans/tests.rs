@@ -1,14 +1,12 @@
 use super::*;
 use crate::{
     config::HookKind,
-    election::{
-        AcquireReason,
-        transition::{Margin, TransitionReason},
-    },
+    election::AcquireReason,
     link::Reason,
     request::{Operation, RequestError},
     role::Role,
     slot::Slot,
+    telemetry::transition::{Margin, TransitionReason},
     time::Now,
 };
 
@@ -24,16 +22,16 @@ fn anchor() -> Anchor {
     Anchor(Now { boot: ms(0), wall: WALL })
 }
 
-fn spans(event: Event) -> Vec<SpanData> {
-    Spans::new("money".into(), "billing".into(), 1).of(&event)
+fn spans(recorded: Recorded) -> Vec<SpanData> {
+    Spans::new("money".into(), "billing".into(), 1).of(&recorded)
 }
 
 fn phase(kind: PhaseKind, from: u64, until: u64) -> Phase {
     Phase { kind, from: ms(from), until: ms(until) }
 }
 
-pub(in crate::telemetry) fn stood_by(origin: Origin) -> Event {
-    Event::Transitioned(Box::new(Transition {
+pub(in crate::telemetry) fn stood_by(origin: Origin) -> Recorded {
+    Recorded::Transitioned(Box::new(Transition {
         to: Role::Standby,
         reason: TransitionReason::Ended(Reason::Signal),
         slot: Slot(1),
@@ -121,7 +119,7 @@ fn what_was_handed_over_is_the_parent_and_what_was_taken_a_link() {
 fn a_lost_campaign_is_a_campaign_and_no_transition() {
     let (reason, origin) = (AcquireReason::Expired, Origin::None);
     let lost = LostCampaign { reason, context: CONTEXT, origin, anchor: anchor(), until: ms(3) };
-    let [span] = &spans(Event::CampaignLost(Box::new(lost)))[..] else { panic!("one span") };
+    let [span] = &spans(Recorded::CampaignLost(Box::new(lost)))[..] else { panic!("one span") };
     assert_eq!((&*span.name, &said(span)[1]), ("campaign", &("tenure.outcome".to_owned(), "lost".to_owned())));
     assert_eq!(span.end_time, wall(3));
 }
@@ -139,7 +137,7 @@ fn what_fails_within_a_term_is_a_span_of_it_with_its_error() {
         (hook, "hook", "the hook failed", ("tenure.exit_signal", "9")),
     ] {
         let within = TermPhase { context: CONTEXT, term: 7, anchor: anchor(), phase: phase(kind, 1, 2) };
-        let [span] = &spans(Event::WithinTerm(Box::new(within)))[..] else { panic!("one span") };
+        let [span] = &spans(Recorded::WithinTerm(Box::new(within)))[..] else { panic!("one span") };
         assert_eq!((&*span.name, span.parent_span_id), (name, SpanId::from(CONTEXT.span_id)));
         assert_eq!(span.status, Status::error(error));
         assert!(said(span).contains(&(fact.0.to_owned(), fact.1.to_owned())), "{span:?}");
@@ -149,7 +147,7 @@ fn what_fails_within_a_term_is_a_span_of_it_with_its_error() {
 #[test]
 fn a_wait_in_vain_is_a_trace_of_its_own_with_whom_it_was_for() {
     let wait = phase(PhaseKind::Wait { holder: Some("other\n1".into()) }, 1, 2);
-    let [span] = &spans(Event::WaitedInVain { context: CONTEXT, anchor: anchor(), wait })[..] else { panic!("one span") };
+    let [span] = &spans(Recorded::WaitedInVain { context: CONTEXT, anchor: anchor(), wait })[..] else { panic!("one span") };
     assert_eq!((&*span.name, span.parent_span_id, span.end_time), ("wait", SpanId::INVALID, wall(2)));
     for fact in [("tenure.holder", "other 1"), ("tenure.outcome", "lost"), ("tenure.lease", "billing")] {
         assert!(said(span).contains(&(fact.0.to_owned(), fact.1.to_owned())), "{span:?}");

@@ -232,7 +232,7 @@ impl Process for Running<'_> {
         self.container.clock().now(self.e.now)
     }
 
-    fn receive(&mut self) -> Result<Option<ToElector>, Infallible> {
+    fn receive(&mut self, _: Now) -> Result<Option<ToElector>, Infallible> {
         let failure = self.illness.clone();
         let elector = self.elector();
         let Some(message) = elector.to_elector.pop_front() else { return Ok(None) };
@@ -332,7 +332,7 @@ impl Process for Running<'_> {
         elector.wake(span, self.e);
     }
 
-    fn report(&mut self, event: election::Event) {
+    fn report(&mut self, event: election::Event, _: Now) {
         self.e.note(self.container.who, || format!("{event:?}"));
     }
 }

@@ -228,6 +228,7 @@ impl Bench {
     }
 
     fn drain(&mut self) {
+        self.events.extend(std::iter::from_fn(|| self.slots.poll_event()));
         while let Some(action) = self.slots.poll_action() {
             match action {
                 Action::Request { slot, id, request } => {
@@ -247,7 +248,6 @@ impl Bench {
                         self.tell(ToElector::Acknowledged { term, serial });
                     }
                 }
-                Action::Report(event) => self.events.push(event),
             }
         }
     }

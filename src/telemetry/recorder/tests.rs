@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
+    config::{Config, Preset},
     law::Deadlines,
-    link::{Confirmed, Term},
+    link::{Confirmed, Resume, Term},
     slot::Slot,
 };
 
@@ -13,6 +14,7 @@ const CONTEXT: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xb };
 const STOP_CONTEXT: TraceContext = TraceContext { trace_id: 0xc, span_id: 0xd };
 const OTHER: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xe };
 const TERM: Term = Term(1);
+const SLOT: Slot = Slot(0);
 const NOTHING: Stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
 
 fn ms(millis: u64) -> Instant {
@@ -49,18 +51,26 @@ fn hooked(hook: HookKind, began: u64, ended: u64) -> ToElector {
 
 impl Recorder {
     fn at(&mut self, millis: u64) -> &mut Self {
-        self.turn(at(millis));
+        self.now = at(millis);
         self
+    }
+
+    fn heard(&mut self, message: &ToElector) -> Option<Recorded> {
+        self.told(message, self.now)
     }
 }
 
+fn initial() -> InitialState {
+    InitialState::first(Config::default(), "a_1".into())
+}
+
 fn follower() -> Recorder {
-    Recorder::new(None, true, at(0))
+    Recorder::new(&initial(), at(0))
 }
 
 /// Acquired at 5 ms by a write that was sent at 0, valid until 15 s; the workload runs since 20 ms.
 fn lead(recorder: &mut Recorder, reason: AcquireReason, other: Option<TraceContext>) -> Transition {
-    recorder.at(0).campaigning(reason, CONTEXT, other);
+    recorder.at(0).campaigning(SLOT, reason, CONTEXT, other);
     recorder.at(5).acquired(&info(), ms(0), ms(15_000));
     transition(recorder.at(25).heard(&started(20)))
 }
@@ -78,13 +88,13 @@ fn stopping(reason: Reason) -> Recorder {
     recorder
 }
 
-fn transition(event: Option<Event>) -> Transition {
-    let Some(Event::Transitioned(transition)) = event else { panic!("{event:?}") };
+fn transition(event: Option<Recorded>) -> Transition {
+    let Some(Recorded::Transitioned(transition)) = event else { panic!("{event:?}") };
     *transition
 }
 
-fn within(event: Option<Event>) -> TermPhase {
-    let Some(Event::WithinTerm(within)) = event else { panic!("{event:?}") };
+fn within(event: Option<Recorded>) -> TermPhase {
+    let Some(Recorded::WithinTerm(within)) = event else { panic!("{event:?}") };
     *within
 }
 
@@ -147,7 +157,7 @@ fn a_new_elector_that_was_not_told_of_the_start_waits_for_the_readiness_too() {
 #[test]
 fn a_write_that_proved_late_is_told_as_the_write_that_took_the_lease() {
     let mut recorder = follower();
-    recorder.at(0).campaigning(AcquireReason::Expired, CONTEXT, None);
+    recorder.at(0).campaigning(SLOT, AcquireReason::Expired, CONTEXT, None);
     recorder.at(2_900).acquired(&info(), ms(2_300), ms(17_300));
     let led = transition(recorder.at(2_910).heard(&started(2_905)));
     assert_eq!(parts(&led)[1], ("acquire", ms(2_300), ms(2_900)));
@@ -175,18 +185,18 @@ fn what_comes_after_this_replicas_own_transition_is_not_remote() {
 #[test]
 fn a_lost_campaign_claims_no_leadership() {
     let mut recorder = follower();
-    recorder.at(0).campaigning(AcquireReason::Released, CONTEXT, None);
-    let Some(Event::CampaignLost(lost)) = recorder.at(4).lost() else { panic!("it is told") };
+    recorder.at(0).campaigning(SLOT, AcquireReason::Released, CONTEXT, None);
+    let Some(Recorded::CampaignLost(lost)) = recorder.at(4).lost(SLOT) else { panic!("it is told") };
     assert_eq!((lost.reason, lost.context, lost.anchor.0.boot, lost.until), (AcquireReason::Released, CONTEXT, ms(0), ms(4)));
-    assert_eq!((recorder.lost(), recorder.ended()), (None, None));
+    assert_eq!((recorder.lost(SLOT), recorder.ended()), (None, None));
 }
 
 #[test]
 fn a_step_of_the_wall_clock_does_not_disorder_a_transition() {
     let mut recorder = follower();
-    recorder.campaigning(AcquireReason::Released, CONTEXT, None);
+    recorder.campaigning(SLOT, AcquireReason::Released, CONTEXT, None);
     recorder.acquired(&info(), ms(0), ms(15_000));
-    recorder.turn(Now { wall: 0, ..at(25) });
+    recorder.now = Now { wall: 0, ..at(25) };
     let led = transition(recorder.heard(&started(20)));
     let walls = [led.from, led.until].map(|at| led.anchor.wall(at));
     assert_eq!(walls, [1_700_000_000_000_000_000, 1_700_000_000_020_000_000]);
@@ -195,7 +205,7 @@ fn a_step_of_the_wall_clock_does_not_disorder_a_transition() {
 #[test]
 fn a_term_that_ends_before_its_workload_led_says_so() {
     let mut recorder = follower();
-    recorder.at(0).campaigning(AcquireReason::Released, CONTEXT, None);
+    recorder.at(0).campaigning(SLOT, AcquireReason::Released, CONTEXT, None);
     recorder.at(5).acquired(&info(), ms(0), ms(15_000));
     let never = transition(recorder.at(8).stopping(Reason::Signal, STOP_CONTEXT));
     assert_eq!((never.to, never.outcome, never.until, never.margin), (Role::Leader, Outcome::NeverLed, ms(8), None));
@@ -325,7 +335,7 @@ fn a_workload_that_is_started_again_is_told_within_the_term() {
 #[test]
 fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of_the_term() {
     let mut recorder = follower();
-    recorder.campaigning(AcquireReason::Released, CONTEXT, None);
+    recorder.campaigning(SLOT, AcquireReason::Released, CONTEXT, None);
     recorder.at(5).acquired(&info(), ms(0), ms(15_000));
     assert_eq!(recorder.heard(&hooked(HookKind::AfterLead, 8, 15)), None);
     let led = transition(recorder.heard(&started(20)));
@@ -350,7 +360,11 @@ fn resumed(told: bool, ready: bool) -> Recorder {
         main: Some(12),
         told,
     };
-    Recorder::new(Some(&resume), ready, at(1_000))
+    let mut initial = InitialState { resume: Some(resume), ..initial() };
+    if !ready {
+        initial.config.workload.readiness.tcp.port = 1;
+    }
+    Recorder::new(&initial, at(1_000))
 }
 
 #[test]
@@ -376,18 +390,18 @@ fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see_and_no
 fn a_wait_is_told_with_whom_it_was_for_whether_it_was_in_vain_or_not() {
     let wait = |from, until| Phase::new(PhaseKind::Wait { holder: Some("b".into()) }, ms(from), ms(until));
     let waiting = || {
-        let mut recorder = follower();
-        recorder.at(0).waits();
+        let preset = Preset::Lock { wait_limit: None };
+        let mut recorder = Recorder::new(&InitialState { preset, ..initial() }, at(0));
         recorder.at(1).led_by("a");
         recorder.at(2).led_by("b");
         recorder
     };
     let mut recorder = waiting();
-    recorder.at(10).campaigning(AcquireReason::Expired, CONTEXT, None);
+    recorder.at(10).campaigning(SLOT, AcquireReason::Expired, CONTEXT, None);
     recorder.at(15).acquired(&info(), ms(12), ms(15_000));
     assert_eq!(transition(recorder.at(25).heard(&started(20))).phases[0], wait(0, 10));
 
-    let in_vain = Event::WaitedInVain { context: CONTEXT, anchor: Anchor(at(30)), wait: wait(0, 30) };
+    let in_vain = Recorded::WaitedInVain { context: CONTEXT, anchor: Anchor(at(30)), wait: wait(0, 30) };
     assert_eq!(waiting().at(30).waited_in_vain(CONTEXT), Some(in_vain));
     assert_eq!(follower().at(30).waited_in_vain(CONTEXT), None, "a replica that stands by waits for nothing");
 }

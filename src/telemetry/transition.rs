@@ -1,4 +1,4 @@
-//! The changes of leadership, as they are reported once they are over.
+//! The parts of the course of terms, as the recorder completes them.
 //!
 //! Owns the names and words that a trace may carry: a closed set, documented here. `tenure.reason` of a transition to leader is
 //! the [`AcquireReason`]; it is `resumed` if the elector that knew the reason has ended. `tenure.reason` of a transition to
@@ -6,15 +6,71 @@
 
 use std::time::Duration;
 
-use super::{AcquireReason, ReleaseResult, trace::TraceContext};
 use crate::{
     config::HookKind,
+    election::{AcquireReason, ReleaseResult, trace::TraceContext},
     link::{Exit, Reason},
     request::{Operation, RequestError},
     role::Role,
     slot::Slot,
     time::{Instant, Now},
+    words::worded,
 };
+
+/// A part of the course of terms that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// The Lease names another term than before, or none: the history that `/` shows.
+    HolderChanged {
+        /// Which Lease.
+        slot: Slot,
+        /// The new holder; none: nobody has taken it.
+        holder: Option<String>,
+        /// leaseTransitions.
+        term: i32,
+        /// When the term began by the holder's wall clock, in microseconds. Without a holder, when that was observed by this wall
+        /// clock.
+        at: i64,
+        /// The end of the last term, if there was one.
+        before: Option<TermEnd>,
+        /// How long the Lease is waited for, if it is held by nobody (law 14).
+        nobody: Option<Duration>,
+    },
+    /// Another client took or changed the Lease first.
+    CampaignLost(Box<LostCampaign>),
+    /// This replica leads, or stands by again.
+    Transitioned(Box<Transition>),
+    /// A part of a term, outside its transitions, is over.
+    WithinTerm(Box<TermPhase>),
+    /// A lock or a task with `--once` waits for the Lease no longer.
+    WaitedInVain {
+        /// The span of the wait.
+        context: TraceContext,
+        /// The clocks at its end.
+        anchor: Anchor,
+        /// The wait, with the holder that it was for.
+        wait: Phase,
+    },
+}
+
+worded! {
+    /// How a term ended, as far as the Lease shows it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TermEnd {
+        /// The holder gave it back.
+        Released = "released",
+        /// Its holder died, and the witness gave it back (law 20).
+        Died = "died",
+        /// Its duration was over when the next term began.
+        Expired = "expired",
+        /// The next term began before its duration was over. The change between them was not observed.
+        Replaced = "replaced",
+        /// The Lease was emptied.
+        Cleared = "cleared",
+        /// The Lease was deleted.
+        Deleted = "deleted",
+    }
+}
 
 /// A change of role.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,26 +1,18 @@
-//! Records the course of a term for people and telemetry, and turns each finished part into an [`Event`].
+//! Records the course of a term, and turns each finished part into a [`Recorded`].
 //!
-//! Owns the pairing of a campaign with the term that it won, and of a stop with its proof and its release. Decides nothing, so
-//! it makes no difference between two states. If an earlier elector began the term, its beginning is
-//! unknown, and the transition says so. A term in which the workload never led is reported as such.
+//! Owns the pairing of a campaign with the term that it won, and of a stop with its proof and its release. Hears the facts of the
+//! election and the messages of init in the order in which they happened. If an earlier elector began the term, its beginning is
+//! unknown, and the transition says so. A term in which the workload never led is recorded as such.
 
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    mem,
-};
+use std::{collections::BTreeMap, mem};
 
-use super::{
-    AcquireReason, Event, ReleaseResult,
-    record::LeaseRecord,
-    trace::TraceContext,
-    transition::{
-        Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, TermPhase, Transition, TransitionReason,
-    },
+use super::transition::{
+    Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition, TransitionReason,
 };
 use crate::{
     config::HookKind,
-    link::{Exit, Reason, Resume, Stop, TermInfo, ToElector},
+    election::{AcquireReason, Event, ReleaseResult, record::LeaseRecord, trace::TraceContext},
+    link::{Exit, InitialState, Reason, Stop, TermInfo, ToElector},
     request::{Operation, RequestError},
     role::Role,
     slot::Slot,
@@ -29,12 +21,14 @@ use crate::{
 
 mod terms;
 
-#[derive(Clone, Default)]
-pub(super) struct Recorder {
+/// Records the terms of one elector.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// When the last fact happened.
     now: Now,
-    /// The last version of the Lease.
-    observed: Option<LeaseRecord>,
-    campaign: Option<LostCampaign>,
+    /// The last version of each Lease.
+    observed: BTreeMap<Slot, LeaseRecord>,
+    campaigns: BTreeMap<Slot, LostCampaign>,
     /// A lock or a task with `--once` waits for the Lease: since when, and for which holder last.
     wait: Option<(Instant, Option<String>)>,
     term: Option<RecordedTerm>,
@@ -55,7 +49,7 @@ pub(super) struct Recorder {
     own: [Option<TraceContext>; 2],
 }
 
-#[derive(Clone)]
+#[derive(Debug)]
 struct RecordedTerm {
     slot: Slot,
     transitions: i32,
@@ -66,7 +60,7 @@ struct RecordedTerm {
     end: Instant,
 }
 
-#[derive(Clone)]
+#[derive(Debug)]
 struct Promotion {
     reason: TransitionReason,
     origin: Origin,
@@ -75,7 +69,7 @@ struct Promotion {
     acquired: Option<(Instant, Instant)>,
 }
 
-#[derive(Clone)]
+#[derive(Debug)]
 struct Demotion {
     reason: Reason,
     context: TraceContext,
@@ -87,9 +81,10 @@ struct Demotion {
 }
 
 impl Recorder {
-    /// Begins with the term in progress, if the elector was restarted in one. The workload is `ready` from the start if no probe
-    /// asks it.
-    pub(super) fn new(resume: Option<&Resume>, ready: bool, now: Now) -> Self {
+    /// Begins with the term in progress, if the elector was restarted in one. Otherwise a lock or a task with `--once` begins to
+    /// wait for the Lease.
+    pub(crate) fn new(initial: &InitialState, now: Now) -> Self {
+        let resume = initial.resume.as_ref();
         let term = resume.map(|resume| RecordedTerm::new(&resume.info, resume.confirmed.deadlines.end));
         let pending = resume.filter(|resume| !resume.told && resume.stopping.is_none());
         let resumed =
@@ -99,32 +94,47 @@ impl Recorder {
             promotion: pending.map(resumed),
             own: [term.as_ref().map(|term| term.context), None],
             term,
-            ready,
+            wait: initial.preset.is_once().then_some((now.boot, None)),
+            ready: initial.config.workload.readiness.handler().is_none(),
             ..Self::default()
         }
     }
 
-    /// Sets the time of the events that follow.
-    pub(super) const fn turn(&mut self, now: Now) {
+    /// Takes in what the election reported at `now`. Returns the part that it completes.
+    pub(crate) fn event(&mut self, event: &Event, now: Now) -> Option<Recorded> {
         self.now = now;
+        match event {
+            Event::Observed { slot, record, nobody } => return self.observed(*slot, record.as_ref(), *nobody),
+            Event::NewLeader { holder, .. } => self.led_by(holder),
+            Event::Campaigning { slot, why, context, other } => self.campaigning(*slot, *why, *context, *other),
+            Event::CampaignLost { slot } => return self.lost(*slot),
+            Event::Acquired { info, sent, deadlines } => self.acquired(info, *sent, deadlines.end),
+            Event::Extended { deadlines } => self.extended(deadlines.end),
+            Event::Failed { operation, sent, message } => return self.failed(*operation, *sent, message),
+            Event::Stopping { reason, context } => return self.stopping(*reason, *context),
+            Event::Proved(stop) => self.proved(*stop),
+            Event::Released(how) => self.released(*how),
+            Event::Ended => return self.ended(),
+            Event::WaitedInVain { context } => return self.waited_in_vain(*context),
+            Event::Ready
+            | Event::Renewed { .. }
+            | Event::Recovered { .. }
+            | Event::BacksOff(_)
+            | Event::Preempts { .. }
+            | Event::Odd { .. } => {}
+        }
+        None
     }
 
-    /// Records that a lock or a task with `--once` begins to wait for the Lease.
-    pub(super) fn waits(&mut self) {
-        self.wait = Some((self.now.boot, None));
-    }
-
-    /// Records that this holder leads now.
-    pub(super) fn led_by(&mut self, holder: &str) {
+    fn led_by(&mut self, holder: &str) {
         if let Some((_, waited_for)) = &mut self.wait {
             *waited_for = Some(holder.to_owned());
         }
     }
 
-    /// Records that the wait is over without the Lease.
-    pub(super) fn waited_in_vain(&mut self, context: TraceContext) -> Option<Event> {
+    fn waited_in_vain(&mut self, context: TraceContext) -> Option<Recorded> {
         let wait = self.waited(self.now.boot)?;
-        Some(Event::WaitedInVain { context, anchor: Anchor(self.now), wait })
+        Some(Recorded::WaitedInVain { context, anchor: Anchor(self.now), wait })
     }
 
     fn waited(&mut self, until: Instant) -> Option<Phase> {
@@ -133,25 +143,24 @@ impl Recorder {
     }
 
     /// Records a campaign. `other` is the span of the Lease's last transition.
-    pub(super) fn campaigning(&mut self, reason: AcquireReason, context: TraceContext, other: Option<TraceContext>) {
+    fn campaigning(&mut self, slot: Slot, reason: AcquireReason, context: TraceContext, other: Option<TraceContext>) {
         let origin = match other.map(|context| Earlier { context, remote: !self.own.contains(&Some(context)) }) {
             Some(earlier) if reason == AcquireReason::Released => Origin::Handover(earlier),
             Some(earlier) => Origin::After(earlier),
             None => Origin::None,
         };
-        self.campaign = Some(LostCampaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot });
+        let campaign = LostCampaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot };
+        self.campaigns.insert(slot, campaign);
     }
 
-    /// Records that another client took the Lease, or changed it.
-    pub(super) fn lost(&mut self) -> Option<Event> {
-        let campaign = self.campaign.take()?;
-        Some(Event::CampaignLost(Box::new(LostCampaign { until: self.now.boot, ..campaign })))
+    fn lost(&mut self, slot: Slot) -> Option<Recorded> {
+        let campaign = self.campaigns.remove(&slot)?;
+        Some(Recorded::CampaignLost(Box::new(LostCampaign { until: self.now.boot, ..campaign })))
     }
 
-    /// Records that a term begins, valid until `end`, by a write that was sent at `sent`.
-    pub(super) fn acquired(&mut self, info: &TermInfo, sent: Instant, end: Instant) {
+    fn acquired(&mut self, info: &TermInfo, sent: Instant, end: Instant) {
         self.term = Some(RecordedTerm::new(info, end));
-        self.promotion = self.campaign.take().map(|LostCampaign { reason, origin, anchor, .. }| Promotion {
+        self.promotion = self.campaigns.remove(&info.slot).map(|LostCampaign { reason, origin, anchor, .. }| Promotion {
             reason: TransitionReason::Acquired(reason),
             origin,
             anchor,
@@ -159,15 +168,15 @@ impl Recorder {
         });
     }
 
-    /// Records that a renewal was proved.
-    pub(super) const fn extended(&mut self, end: Instant) {
+    const fn extended(&mut self, end: Instant) {
         if let Some(term) = &mut self.term {
             term.end = end;
         }
     }
 
-    /// Records a message of init.
-    pub(super) fn heard(&mut self, message: &ToElector) -> Option<Event> {
+    /// Takes in a message of init that arrived at `now`. Returns the part that it completes.
+    pub(crate) fn told(&mut self, message: &ToElector, now: Now) -> Option<Recorded> {
+        self.now = now;
         match message {
             ToElector::Started { pid, at, .. } => self.started(*pid, *at),
             ToElector::Restarting { exit, at, .. } => {
@@ -201,7 +210,7 @@ impl Recorder {
         }
     }
 
-    fn started(&mut self, pid: i32, at: Instant) -> Option<Event> {
+    fn started(&mut self, pid: i32, at: Instant) -> Option<Recorded> {
         let restart = self.restart.take();
         if let Some(promotion) = self.promotion.take() {
             return self.promoted(promotion, Some((pid, at)));
@@ -211,7 +220,7 @@ impl Recorder {
     }
 
     /// Adds a phase to the transition in progress, or to the term if the hook outlasted the transition.
-    fn hooked(&mut self, hook: HookKind, phase: Phase) -> Option<Event> {
+    fn hooked(&mut self, hook: HookKind, phase: Phase) -> Option<Recorded> {
         let of = |demotion: &Demotion| hook == HookKind::BeforeFollow || phase.from >= demotion.from;
         if self.promotion.is_some() || self.demotion.as_ref().is_some_and(of) {
             self.hooks.push(phase);
@@ -221,7 +230,7 @@ impl Recorder {
     }
 
     /// Records a failed request that was sent at `sent`.
-    pub(super) fn failed(&self, operation: Operation, sent: Instant, error: &RequestError) -> Option<Event> {
+    fn failed(&self, operation: Operation, sent: Instant, error: &RequestError) -> Option<Recorded> {
         let is_proved = self.demotion.as_ref().is_some_and(|demotion| demotion.proved.is_some());
         // A failed watch does not bring the end of a term nearer.
         if is_proved || operation == Operation::Watch {
@@ -232,13 +241,13 @@ impl Recorder {
         self.within_term(Phase::new(kind, sent, self.now.boot))
     }
 
-    fn within_term(&self, phase: Phase) -> Option<Event> {
+    fn within_term(&self, phase: Phase) -> Option<Recorded> {
         let RecordedTerm { context, transitions, .. } = *self.term.as_ref()?;
-        Some(Event::WithinTerm(Box::new(TermPhase { context, term: transitions, anchor: Anchor(self.now), phase })))
+        Some(Recorded::WithinTerm(Box::new(TermPhase { context, term: transitions, anchor: Anchor(self.now), phase })))
     }
 
     /// Records that the term ends. A later call replaces the reason.
-    pub(super) fn stopping(&mut self, reason: Reason, context: TraceContext) -> Option<Event> {
+    fn stopping(&mut self, reason: Reason, context: TraceContext) -> Option<Recorded> {
         if let Some(demotion) = &mut self.demotion {
             demotion.reason = reason;
             return None;
@@ -251,8 +260,7 @@ impl Recorder {
         self.promoted(promotion, None)
     }
 
-    /// Records that the workload is proved gone.
-    pub(super) fn proved(&mut self, stop: Stop) {
+    fn proved(&mut self, stop: Stop) {
         if let (Some(demotion), Some(term)) = (&mut self.demotion, &self.term) {
             let awaited_restart = self.restart.take().is_some() && stop.proved < demotion.from;
             let stop = if awaited_restart { stop.of_nothing(demotion.from) } else { stop };
@@ -261,22 +269,20 @@ impl Recorder {
         }
     }
 
-    /// Records the outcome of the release.
-    pub(super) const fn released(&mut self, how: ReleaseResult) {
+    const fn released(&mut self, how: ReleaseResult) {
         if let Some(demotion) = &mut self.demotion {
             demotion.release = Some((self.now.boot, how));
         }
     }
 
-    /// Records that the term is over.
-    pub(super) fn ended(&mut self) -> Option<Event> {
+    fn ended(&mut self) -> Option<Recorded> {
         self.stop_began = None;
         let (term, demotion) = (self.term.take()?, self.demotion.take()?);
         Some(self.demoted(term, demotion))
     }
 
     /// Builds the transition to leader. `ran` is the workload's process and when it began to lead; none if it never led.
-    fn promoted(&mut self, promotion: Promotion, ran: Option<(i32, Instant)>) -> Option<Event> {
+    fn promoted(&mut self, promotion: Promotion, ran: Option<(i32, Instant)>) -> Option<Recorded> {
         let Promotion { reason, origin, anchor, acquired } = promotion;
         let from = anchor.0.boot;
         let mut phases: Vec<_> = self.waited(from).into_iter().collect();
@@ -292,7 +298,7 @@ impl Recorder {
         }
         phases.append(&mut self.hooks);
         self.own[0] = Some(term.context);
-        Some(Event::Transitioned(Box::new(Transition {
+        Some(Recorded::Transitioned(Box::new(Transition {
             to: Role::Leader,
             reason,
             slot: term.slot,
@@ -312,7 +318,7 @@ impl Recorder {
     }
 
     /// Builds the transition to standby.
-    fn demoted(&mut self, term: RecordedTerm, demotion: Demotion) -> Event {
+    fn demoted(&mut self, term: RecordedTerm, demotion: Demotion) -> Recorded {
         let Demotion { reason, context, anchor, from, proved, release } = demotion;
         let mut phases = mem::take(&mut self.hooks);
         let mut outcome = Outcome::Complete;
@@ -336,7 +342,7 @@ impl Recorder {
             }
         }
         self.own[1] = Some(context);
-        Event::Transitioned(Box::new(Transition {
+        Recorded::Transitioned(Box::new(Transition {
             to: Role::Standby,
             reason: TransitionReason::Ended(reason),
             slot: term.slot,
@@ -360,17 +366,6 @@ impl RecordedTerm {
     fn new(info: &TermInfo, end: Instant) -> Self {
         let context = TraceContext::parse(&info.traceparent).unwrap_or(TraceContext::UNKNOWN);
         Self { slot: info.slot, transitions: info.transitions, token: info.token.clone(), context, end }
-    }
-}
-
-/// What is recorded makes no difference between two states.
-impl Hash for Recorder {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").finish_non_exhaustive()
     }
 }
 

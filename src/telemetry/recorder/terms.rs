@@ -1,25 +1,29 @@
 //! The order of terms, of any replica, as the Lease shows it.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use super::Recorder;
 use crate::{
     election::{
-        Event, TermEnd,
         record::{LeaseRecord, LeaseState, later},
         writes::{OBITUARY, micros},
     },
     slot::Slot,
+    telemetry::transition::{Recorded, TermEnd},
 };
 
 impl Recorder {
-    /// Records that the Lease of this slot was read in this version; none if it does not exist.
-    pub(crate) fn observed(&mut self, slot: Slot, record: Option<&LeaseRecord>) -> Option<Event> {
+    /// Records that the Lease of this slot was read in this version; none if it does not exist. If nobody holds it, it is waited for
+    /// that long.
+    pub(super) fn observed(&mut self, slot: Slot, record: Option<&LeaseRecord>, nobody: Option<Duration>) -> Option<Recorded> {
         let is_past = |seen: &LeaseRecord| record.is_some_and(|record| later(seen.resource_version(), record.resource_version()));
-        if self.observed.as_ref().is_some_and(is_past) {
+        if self.observed.get(&slot).is_some_and(is_past) {
             return None;
         }
-        let seen = mem::replace(&mut self.observed, record.cloned());
+        let seen = match record {
+            Some(record) => self.observed.insert(slot, record.clone()),
+            None => self.observed.remove(&slot),
+        };
         let (last, term) = (seen.as_ref().and_then(term_of), record.and_then(term_of));
         if last == term {
             return None;
@@ -43,7 +47,7 @@ impl Recorder {
             }
         });
         let (holder, term) = term.map_or((None, 0), |(holder, _, term)| (Some(holder.to_owned()), term));
-        Some(Event::HolderChanged { slot, holder, term, at, before })
+        Some(Recorded::HolderChanged { slot, holder, term, at, before, nobody })
     }
 }
 
@@ -61,7 +65,9 @@ mod tests {
 
     use super::*;
     use crate::{
+        config::Config,
         election::writes::{NOBODY, RESTS},
+        link::InitialState,
         time::{Instant, Now},
     };
 
@@ -91,12 +97,12 @@ mod tests {
     }
 
     fn recorder() -> Recorder {
-        Recorder::new(None, true, Now { boot: Instant::BOOT, wall: WALL })
+        Recorder::new(&InitialState::first(Config::default(), "a_1".into()), Now { boot: Instant::BOOT, wall: WALL })
     }
 
     /// Whose term began and when, in seconds after that of [`time`], and how the one before it ended.
-    fn told(event: Option<Event>) -> Option<(String, i32, i64, Option<TermEnd>)> {
-        let Event::HolderChanged { slot: Slot(3), holder, term, at, before } = event? else { panic!("another event") };
+    fn told(recorded: Option<Recorded>) -> Option<(String, i32, i64, Option<TermEnd>)> {
+        let Recorded::HolderChanged { slot: Slot(3), holder, term, at, before, .. } = recorded? else { panic!("another part") };
         Some((holder.unwrap_or_default(), term, at / 1_000_000 - (WALL / 1_000_000 - 3_600), before))
     }
 
@@ -105,7 +111,7 @@ mod tests {
         let (mut recorder, mut version) = (recorder(), 0);
         let mut saw = |spec: Value| {
             version += 1;
-            told(recorder.observed(Slot(3), Some(&record(version, &spec, None))))
+            told(recorder.observed(Slot(3), Some(&record(version, &spec, None)), None))
         };
         let nobody =
             json!({ "holderIdentity": NOBODY, "leaseDurationSeconds": 15, "leaseTransitions": 9, "renewTime": time(70) });
@@ -124,9 +130,34 @@ mod tests {
     }
 
     #[test]
+    fn a_term_whose_holder_is_dead_has_ended_so() {
+        let mut recorder = recorder();
+        let dead = released(5);
+        let metadata = json!({ "uid": "u", "resourceVersion": "2", "annotations": { OBITUARY: "a" } });
+        let dead = LeaseRecord::read(json!({ "metadata": metadata, "spec": dead }).into()).unwrap();
+
+        recorder.observed(Slot(3), Some(&record(1, &held("a", 0, 0, 7), None)), None);
+
+        let (.., before) = told(recorder.observed(Slot(3), Some(&dead), None)).unwrap();
+        assert_eq!(before, Some(TermEnd::Died));
+    }
+
+    #[test]
+    fn how_long_nobody_is_waited_for_is_told_once() {
+        let (mut recorder, wait) = (recorder(), Some(Duration::from_secs(15)));
+        let mut waits = || {
+            let spec = json!({ "holderIdentity": NOBODY, "leaseDurationSeconds": 15, "renewTime": time(70) });
+            recorder.observed(Slot(3), Some(&record(1, &spec, None)), wait)
+        };
+
+        assert!(matches!(waits(), Some(Recorded::HolderChanged { nobody, .. }) if nobody == wait));
+        assert_eq!(waits(), None);
+    }
+
+    #[test]
     fn what_is_deleted_or_rests_is_nobodys() {
         let mut recorder = recorder();
-        let mut saw = |record: Option<LeaseRecord>| told(recorder.observed(Slot(3), record.as_ref()));
+        let mut saw = |record: Option<LeaseRecord>| told(recorder.observed(Slot(3), record.as_ref(), None));
         let resting = record(2, &held("a", 0, 9, 7), Some(format!("{} a", time(9))));
 
         assert!(saw(Some(record(1, &held("a", 0, 0, 7), None))).is_some());
@@ -140,8 +171,8 @@ mod tests {
     fn a_reply_that_the_watch_has_overtaken_begins_no_term() {
         let mut recorder = recorder();
 
-        assert!(recorder.observed(Slot(3), Some(&record(10, &held("b", 5, 5, 8), None))).is_some());
-        assert_eq!(recorder.observed(Slot(3), Some(&record(9, &held("a", 0, 0, 7), None))), None);
-        assert_eq!(recorder.observed(Slot(3), Some(&record(11, &held("b", 5, 8, 8), None))), None);
+        assert!(recorder.observed(Slot(3), Some(&record(10, &held("b", 5, 5, 8), None)), None).is_some());
+        assert_eq!(recorder.observed(Slot(3), Some(&record(9, &held("a", 0, 0, 7), None)), None), None);
+        assert_eq!(recorder.observed(Slot(3), Some(&record(11, &held("b", 5, 8, 8), None)), None), None);
     }
 }
