@@ -5,16 +5,18 @@
 
 use super::{
     Event,
-    core::{Core, WatchEvent},
-    elector::Next,
+    core::{One, WatchEvent},
+    pace::Paced,
+    reader::Reader,
     record::{LeaseRecord, later},
+    releasing::Releasing,
     trace::TraceContext,
     writes::micros,
 };
 use crate::{
     law::Deadlines,
     link::{Confirmed, Reason, Resume, Term, TermInfo, Then, ToElector, ToInit},
-    request::Watched,
+    slot::Slot,
     time::{Instant, Now},
 };
 
@@ -50,6 +52,15 @@ struct Proved {
     /// The renewTime of that write, or of a later one that was refused, in microseconds. None if an earlier elector sent the
     /// write.
     time: Option<i64>,
+}
+
+/// The end of a term that is proved over.
+#[derive(Debug)]
+pub(crate) enum Over {
+    /// The Lease is given back.
+    Release(Box<Releasing>),
+    /// It is not.
+    Left(Then),
 }
 
 /// When the next request is sent, and whether it is a read or a write.
@@ -101,38 +112,44 @@ impl Renewal {
 }
 
 impl Leading {
+    /// Returns the slot of the Lease.
+    pub(crate) const fn slot(&self) -> Slot {
+        self.info.slot
+    }
+
     /// Begins the term of an acquiring write that was sent at `sent` and proved by `record` before S.
-    pub(crate) fn begin(core: &mut Core, record: LeaseRecord, sent: Instant, context: TraceContext, now: Now) -> Self {
-        core.last_term = Term(core.last_term.0.saturating_add(1));
+    pub(crate) fn begin(one: &mut One<'_>, record: LeaseRecord, sent: Instant, context: TraceContext, now: Now) -> Self {
+        (one.lease.campaign, one.lease.writes) = (None, Paced::default());
+        one.common.last_term = Term(one.common.last_term.0.saturating_add(1));
         let info = TermInfo {
-            slot: core.slot,
+            slot: one.lease.slot,
             token: record.resource_version().to_owned(),
             uid: record.uid().to_owned(),
             transitions: record.transitions(),
             acquired_at: record.acquire_time().unwrap_or_default().to_owned(),
             traceparent: context.to_string(),
         };
-        let deadlines = core.timing.deadlines(sent);
-        core.report(Event::Acquired { info: info.clone(), sent, deadlines });
+        let deadlines = one.common.timing.deadlines(sent);
+        one.common.report(Event::Acquired { info: info.clone(), sent, deadlines });
         let leading = Self {
-            term: core.last_term,
+            term: one.common.last_term,
             info,
             confirmed: Proved::by(&record, now),
             deadlines,
             serial: 0,
             is_acknowledged: false,
-            renewal: Renewal::at(sent + core.timing.renew_period),
+            renewal: Renewal::at(sent + one.common.timing.renew_period),
             preference: record.preferred_holder().map(str::to_owned),
             stage: Stage::Held,
             base: Some(record),
         };
         let confirmed = leading.confirmed_for_init();
-        core.tell(ToInit::Lead { term: leading.term, info: leading.info.clone(), confirmed });
+        one.common.tell(ToInit::Lead { term: leading.term, info: leading.info.clone(), confirmed });
         leading
     }
 
     /// Resumes the term of a previous elector. D, rho, G and killMargin are the same for all electors of an init (law 1, 6).
-    pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
+    pub(crate) fn resume(one: &mut One<'_>, resume: Resume, now: Now) -> Self {
         let Confirmed { resource_version, preferred_holder, deadlines } = resume.confirmed;
         // Init disarms H with the proof.
         let is_over = resume.released || deadlines.hard == Instant::NEVER;
@@ -150,7 +167,7 @@ impl Leading {
         };
         let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
         if let Some(reason) = stopping {
-            leading.ask_to_stop(core, reason, TraceContext::parse(&resume.traceparent), resume.released);
+            leading.ask_to_stop(one, reason, TraceContext::parse(&resume.traceparent), resume.released);
         }
         leading
     }
@@ -168,51 +185,51 @@ impl Leading {
         !matches!(self.stage, Stage::Held)
     }
 
-    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
-        core.tick_watch(now);
+    pub(crate) fn tick(&mut self, one: &mut One<'_>, now: Now) -> Option<Over> {
+        one.reader.tick_watch(one.common, now);
         // Ends the term as S passes (law 2). At H the second guard acts by itself (law 3).
         if now.boot >= self.deadlines.soft {
-            self.lose(core, Reason::Expired);
+            self.lose(one, Reason::Expired);
         }
-        if core.shutdown {
-            self.end(core, Reason::Signal);
+        if one.common.shutdown {
+            self.end(one, Reason::Signal);
         }
-        if let Some(next) = self.finish(core, now) {
+        if let Some(next) = self.finish(one, now) {
             return Some(next);
         }
-        if core.requests.is_awaiting() || !self.may_renew() || now.boot < self.renewal.due {
+        if one.reader.is_awaiting() || !self.may_renew() || now.boot < self.renewal.due {
             return None;
         }
         match &self.base {
             Some(base) if !self.renewal.is_read_wanted => {
-                let time = core.next_time(now, base.renew_time());
-                let object = core.writer.renew(base, &self.info, core.timing, &time);
-                core.replace(object, None, now);
+                let time = one.common.next_time(now, base.renew_time());
+                let object = one.common.writer.renew(base, &self.info, one.common.timing, &time);
+                one.replace(object, None, now);
             }
-            Some(_) | None => core.get(now),
+            Some(_) | None => one.get(now),
         }
         None
     }
 
-    pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
-        let soft = Some(self.deadlines.soft).filter(|_| !self.is_lost());
-        let due = Some(self.renewal.due).filter(|_| !core.requests.is_awaiting() && self.may_renew());
-        [core.watch_timeout(), soft, due].into_iter().flatten().filter(|at| *at != Instant::NEVER).min()
+    pub(crate) fn timeout(&self, reader: &Reader) -> Option<Instant> {
+        let soft = (!self.is_lost()).then_some(self.deadlines.soft);
+        let due = (!reader.is_awaiting() && self.may_renew()).then_some(self.renewal.due);
+        [reader.watch.due(), soft, due].into_iter().flatten().filter(|at| *at != Instant::NEVER).min()
     }
 
-    pub(crate) fn told(&mut self, core: &mut Core, message: ToElector, now: Now) {
+    pub(crate) fn told(&mut self, one: &mut One<'_>, message: ToElector, now: Now) {
         match message {
             ToElector::Acknowledged { term, serial } => self.is_acknowledged |= (term, serial) == (self.term, self.serial),
             ToElector::Stopping { term, reason, .. } if term == self.term => {
                 if reason.is_loss() {
-                    self.lose(core, reason)
+                    self.lose(one, reason)
                 } else {
-                    self.end(core, reason)
+                    self.end(one, reason)
                 }
             }
-            ToElector::Stopped { term, request, stop, then } if term == self.term => self.stopped(core, request, stop, then, now),
+            ToElector::Stopped { term, request, stop, then } if term == self.term => self.stopped(one, request, stop, then, now),
             ToElector::Unproved { term, .. } if term == self.term => {
-                core.report(Event::Odd { message: "nothing is released until the workload is proved gone".into() });
+                one.common.report(Event::Odd { message: "nothing is released until the workload is proved gone".into() });
             }
             ToElector::Stopping { .. }
             | ToElector::Stopped { .. }
@@ -229,34 +246,35 @@ impl Leading {
         }
     }
 
-    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        match core.watched(watched, now) {
-            Some(WatchEvent::Changed(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
-                if core.requests.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
+    pub(crate) fn watched(&mut self, one: &mut One<'_>, event: WatchEvent, now: Now) {
+        match event {
+            WatchEvent::Changed(record) if later(record.resource_version(), &self.confirmed.resource_version) => {
+                if one.reader.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
                     return;
                 }
-                self.look(core, &record);
+                self.look(one, &record);
                 let is_newer = self.base.as_ref().is_some_and(|base| later(record.resource_version(), base.resource_version()));
-                if is_newer && !core.requests.is_awaiting() && self.is_mine(core, &record) {
+                if is_newer && !one.reader.is_awaiting() && self.is_mine(one, &record) {
                     self.base = Some(record);
                 }
             }
-            Some(WatchEvent::Deleted(record))
+            WatchEvent::Deleted(record)
                 if record.uid() == self.info.uid && later(record.resource_version(), &self.confirmed.resource_version) =>
             {
-                self.lose(core, Reason::LostDeleted);
+                self.lose(one, Reason::LostDeleted);
             }
-            Some(WatchEvent::Changed(_) | WatchEvent::Deleted(_)) | None => {}
+            WatchEvent::Missing => self.look_again(now),
+            WatchEvent::Changed(_) | WatchEvent::Deleted(_) => {}
         }
     }
 
     /// Reads the Lease at once. The watch shows it no longer: it is deleted, or has only lost its label.
-    pub(crate) const fn look_again(&mut self, now: Now) {
+    const fn look_again(&mut self, now: Now) {
         (self.renewal.is_read_wanted, self.renewal.is_gone) = (true, true);
         self.renewal.due = now.boot;
     }
 
-    /// Returns whether the term may be renewed: init has acknowledged the last extension, and the term is not lost, proved dead
+    /// Returns true if the term may be renewed: init has acknowledged the last extension, and the term is not lost, proved dead
     /// or released (law 4, 7, 8, 10). At S it is lost.
     fn may_renew(&self) -> bool {
         let goes_on = match self.stage {
@@ -275,8 +293,8 @@ impl Leading {
         }
     }
 
-    fn is_mine(&self, core: &Core, record: &LeaseRecord) -> bool {
-        record.uid() == self.info.uid && record.is_held_by(&core.writer.identity)
+    fn is_mine(&self, one: &One<'_>, record: &LeaseRecord) -> bool {
+        record.uid() == self.info.uid && record.is_held_by(&one.common.writer.identity)
     }
 }
 

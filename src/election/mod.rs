@@ -26,23 +26,25 @@ use crate::{
 
 use self::{record::LeaseRecord, trace::TraceContext};
 
-pub(crate) use self::core::warning;
 pub use self::elector::{Elector, LeaderView, View};
-pub use self::slots::Slots;
 
 mod asked;
+mod common;
 mod core;
 mod elector;
 mod following;
 pub mod guard_deadline;
 mod leading;
+mod lease;
 pub mod obituary;
 mod observation;
+mod pace;
 pub mod publication;
 mod random;
+mod reader;
 pub mod record;
 mod releasing;
-mod slots;
+mod task;
 pub mod trace;
 pub mod turn;
 mod wait_limit;

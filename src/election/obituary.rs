@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Request, RequestId,
     asked::Verdict,
-    core::doubled,
+    pace::doubled,
     random::Random,
     record::{LeaseRecord, LeaseState},
     writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},

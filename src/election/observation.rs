@@ -2,27 +2,22 @@
 //!
 //! Owns law 11, 13, 14 and 17 for the follower: the wait for the record's duration while (uid, spec) does not change; the hold of
 //! nobody for a Lease that was not given back; the memory of holders that may still run although the record no longer names them;
-//! and the cases in which a free Lease must not be taken. A time in the record is compared with a clock only to tell when the
-//! next run of a task is due. The last run is proved dead by then, or its duration was waited for. So a wrong clock shifts a run,
-//! and lets no two run at once. Of a schedule, the Lease records the last fire that a run was for, and only a later one is due:
-//! so whatever the clocks show, no fire is run twice.
+//! and the cases in which a free Lease must not be taken. When the next run of a task is due is up to [`super::task`].
 
 use std::time::Duration;
 
 use super::{
     AcquireReason,
     record::{LeaseRecord, LeaseState, later},
-    writes::{FIRE, HOLDER, OBITUARY, STEP_DOWN, STEP_DOWN_TO, micros},
+    task::Runs,
+    writes::{HOLDER, OBITUARY, STEP_DOWN, STEP_DOWN_TO, micros},
 };
 use crate::{
-    config::{AfterCrash, Config, ForeignRelease, Missed, Schedule, Trigger},
+    config::{Config, ForeignRelease, Trigger},
     law::Timing,
     link::LastSeen,
     time::{Instant, Now},
 };
-
-/// The basis and the prime of the hash FNV-1a.
-const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 
 /// The delay from one priority to the next: longer than a watch event and a write take.
 const STEP: Duration = Duration::from_secs(1);
@@ -35,17 +30,10 @@ pub(crate) struct Observation {
     /// `lease.creationWait`; none: not set.
     creation_wait: Option<Duration>,
     foreign_release: ForeignRelease,
-    /// When runs of a task are due.
-    trigger: Option<Trigger>,
-    after_crash: AfterCrash,
-    missed: Missed,
+    runs: Runs,
     /// The Lease is left to replicas of a higher priority for so long.
     priority_delay: Duration,
     observed: Observed,
-    /// The clocks when (uid, spec) was last read unchanged before the next run was due.
-    observed_at: Now,
-    /// The next fire of the schedule by the Lease, in microseconds of the wall clock.
-    next_fire: Option<i64>,
     /// uid of the Lease that was last observed held, unless that Lease is known to be gone.
     held: Option<String>,
     /// The last observed holder had its name in [`HOLDER`] too.
@@ -103,20 +91,16 @@ pub(crate) enum Eligibility {
 impl Observation {
     /// Begins without a read of the Lease, with the part of earlier electors' observations that still counts.
     pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, config: &Config, trigger: Option<Trigger>) -> Self {
-        let Config { lease, task, .. } = config;
+        let lease = &config.lease;
         let LastSeen { duration, held, named, not_before } = last_seen;
         Self {
+            runs: Runs::new(me.clone(), timing, config, trigger),
             me,
             timing,
             creation_wait: lease.creation_wait,
             foreign_release: lease.foreign_release,
-            trigger,
-            after_crash: task.after_crash,
-            missed: task.missed,
             priority_delay: STEP * u32::from(lease.priority.unsigned_abs()),
             observed: Observed::Nothing,
-            observed_at: Now { boot: Instant::BOOT, wall: 0 },
-            next_fire: None,
             held,
             was_named: named,
             version: None,
@@ -171,11 +155,10 @@ impl Observation {
         }
         self.version = Some(record.resource_version().to_owned());
         // If a clock is set, a run that is not due yet moves. A run that was already due stays due, unless it is to be skipped.
-        let is_skipped = self.missed == Missed::Skip && self.next_fire.is_some_and(|fire| fire <= self.tolerated(clocks.wall));
-        if has_changed || is_skipped || self.due_at().is_none_or(|due| now < due) {
-            self.observed_at = clocks;
+        if has_changed || self.runs.is_skipped(clocks.wall) || self.due_at().is_none_or(|due| now < due) {
+            self.runs.set_clocks(clocks);
         }
-        self.next_fire = self.schedule().map(|schedule| self.fire_after(schedule, &record));
+        self.runs.observe(&record);
         self.observed = Observed::Lease(record);
     }
 
@@ -217,7 +200,12 @@ impl Observation {
         current
     }
 
-    /// Whether the Lease was absent when it was last observed.
+    /// Returns true if the Lease was not observed yet.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self.observed, Observed::Nothing)
+    }
+
+    /// Returns true if the Lease was absent when it was last observed.
     pub(crate) const fn is_absent(&self) -> bool {
         matches!(self.observed, Observed::Absent)
     }
@@ -227,12 +215,12 @@ impl Observation {
         if let Observed::Lease(record) = &self.observed { Some(record) } else { None }
     }
 
-    /// Returns whether uid and spec of `record` are those last observed.
+    /// Returns true if uid and spec of `record` are those last observed.
     pub(crate) fn shows(&self, record: &LeaseRecord) -> bool {
         self.record().is_some_and(|seen| seen.says_the_same_as(record))
     }
 
-    /// Returns whether a later version than `record` was observed.
+    /// Returns true if a later version than `record` was observed.
     pub(crate) fn is_past(&self, record: &LeaseRecord) -> bool {
         self.version.as_ref().is_some_and(|version| later(version, record.resource_version()))
     }
@@ -248,7 +236,7 @@ impl Observation {
         self.latest_time.as_deref()
     }
 
-    /// Returns whether another replica holds the Lease.
+    /// Returns true if another replica holds the Lease.
     pub(crate) fn is_led_by_another(&self) -> bool {
         self.record().is_some_and(|record| record.state() == LeaseState::Held && !record.is_held_by(&self.me))
     }
@@ -285,16 +273,12 @@ impl Observation {
             }
             LeaseState::Resting => {
                 let wait = record.duration().unwrap_or_else(|| self.longest());
-                let due = self.schedule().map_or_else(|| self.due(record, record.renew_time(), wait), |_| self.since);
-                (due, AcquireReason::Due, candidate)
+                (self.runs.rested(record, wait, self.since), AcquireReason::Due, candidate)
             }
             LeaseState::Held => {
                 let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
-                let wait = match self.trigger {
-                    Some(Trigger::Every(wait)) if self.after_crash == AfterCrash::Wait => Some(wait),
-                    Some(Trigger::Every(_) | Trigger::Schedule(_)) | None => None,
-                };
-                let due = wait.map(|wait| self.due(record, record.acquire_time(), wait)).filter(|due| *due > expired);
+                let due = self.runs.wait_after_crash().map(|wait| self.runs.due(record, record.acquire_time(), wait, self.since));
+                let due = due.filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
                 (at, why, candidate.filter(|_| was_asked))
@@ -311,8 +295,7 @@ impl Observation {
             LeaseState::Released if record.annotation(OBITUARY).is_some() => (self.since, AcquireReason::Died, candidate),
             LeaseState::Released => (self.since, AcquireReason::Released, candidate),
         };
-        let fires = self.next_fire.filter(|_| !self.is_to_be_repeated(record, proved));
-        let fires = fires.map(|fire| self.shown_at(fire) + self.moment(record));
+        let fires = self.runs.fires_at(record, state, proved);
         let (at, why) = fires.filter(|fires| *fires > at).map_or((at, why), |fires| (fires, AcquireReason::Due));
         // A named candidate goes first for one D (law 17).
         let at = match candidate {
@@ -344,72 +327,14 @@ impl Observation {
         Some([since, due])
     }
 
-    /// Returns when `wait` has passed since `time` by the wall clock. At the latest when it has passed since (uid, spec) was
-    /// first observed, so that a date in the future blocks nobody for ever.
-    fn due(&self, record: &LeaseRecord, time: Option<&str>, wait: Duration) -> Instant {
-        let wait_micros = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
-        let due = self.shown_at(time.and_then(micros).unwrap_or_default().saturating_add(wait_micros));
-        due.min(self.timing.takeable(self.since, wait)) + self.moment(record)
-    }
-
-    /// Returns when the wall clock shows this time.
-    fn shown_at(&self, wall: i64) -> Instant {
-        let left = wall.saturating_sub(self.observed_at.wall);
-        let span = Duration::from_micros(left.unsigned_abs());
-        if left < 0 { self.observed_at.boot.before(span) } else { self.observed_at.boot + span }
-    }
-
-    /// Returns a delay that differs between replicas, so that not all write at once.
-    fn moment(&self, record: &LeaseRecord) -> Duration {
-        let bytes = record.renew_time().unwrap_or_default().bytes().chain(self.me.bytes());
-        let hash = bytes.fold(FNV.0, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV.1));
-        self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0)
-    }
-
-    fn schedule(&self) -> Option<&Schedule> {
-        self.trigger.as_ref()?.schedule()
-    }
-
     /// Returns the next fire of the schedule by the Lease, in microseconds of the wall clock.
     pub(crate) fn next_fire(&self) -> Option<i64> {
-        self.next_fire.filter(|fire| *fire < i64::MAX)
+        self.runs.next_fire()
     }
 
-    /// Returns the fire that a run which begins at `wall` is for, and the one after it: the latest, as a single run makes up for
-    /// all that were missed.
+    /// Returns the fire that a run which begins at `wall` is for, and the one after it.
     pub(crate) fn fires(&self, record: &LeaseRecord, proved: Option<&LeaseRecord>, wall: i64) -> [Option<i64>; 2] {
-        let Some(schedule) = self.schedule() else { return [None; 2] };
-        let recorded = record.annotation(FIRE).and_then(micros);
-        let due = if self.is_to_be_repeated(record, proved) { recorded } else { self.next_fire };
-        let fire = schedule.latest(last_fire(record), wall).or(due);
-        [fire, schedule.next(fire.unwrap_or(wall))]
-    }
-
-    /// Returns the first fire that is due by this record, or the end of all times if there is none.
-    fn fire_after(&self, schedule: &Schedule, record: &LeaseRecord) -> i64 {
-        let last = last_fire(record);
-        let after = match self.missed {
-            Missed::Run => last,
-            Missed::Skip => last.max(self.tolerated(self.observed_at.wall)),
-        };
-        schedule.next(after).unwrap_or(i64::MAX)
-    }
-
-    /// Returns the time until which fires are to be skipped: a takeover takes D.
-    fn tolerated(&self, wall: i64) -> i64 {
-        wall.saturating_sub(i64::try_from(self.timing.duration.as_micros()).unwrap_or_default())
-    }
-
-    /// Returns whether the recorded fire is still to be run: its run was given back undone, crashed and is to be made up for, or is
-    /// the one of this replica's own acquisition.
-    fn is_to_be_repeated(&self, record: &LeaseRecord, proved: Option<&LeaseRecord>) -> bool {
-        match self.state_of(record) {
-            LeaseState::Released => record.annotation(FIRE).is_some(),
-            LeaseState::Held => {
-                self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
-            }
-            LeaseState::Resting | LeaseState::Nobody | LeaseState::Free => false,
-        }
+        self.runs.fires(record, self.state_of(record), proved, wall)
     }
 
     fn note_time(&mut self, record: &LeaseRecord) {
@@ -445,10 +370,4 @@ impl Observation {
         let until = self.timing.takeable(now, self.wait_for_nobody(duration));
         self.not_before = self.not_before.max(until);
     }
-}
-
-/// Returns the fire that the last run was for. The first fire of a schedule comes after the last run without one, or after the Lease
-/// was made.
-fn last_fire(record: &LeaseRecord) -> i64 {
-    [record.annotation(FIRE), record.acquire_time(), record.created()].into_iter().flatten().find_map(micros).unwrap_or_default()
 }

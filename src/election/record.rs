@@ -84,13 +84,13 @@ impl LeaseRecord {
         self.metadata("creationTimestamp")?.as_str()
     }
 
-    /// Returns whether the Lease is being deleted, and only waits for its finalizers (law 17).
+    /// Returns true if the Lease is being deleted, and only waits for its finalizers (law 17).
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|value| !value.is_null())
     }
 
-    /// Returns whether only the recorded holder may take the Lease (law 17): [`PAUSED`] is there and not `false`.
+    /// Returns true if only the recorded holder may take the Lease (law 17): [`PAUSED`] is there and not `false`.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.annotation(PAUSED).is_some_and(|value| value != "false")
@@ -108,7 +108,7 @@ impl LeaseRecord {
         self.text("holderIdentity").filter(|holder| !holder.is_empty())
     }
 
-    /// Returns whether the holder is exactly this identity.
+    /// Returns true if the holder is exactly this identity.
     #[must_use]
     pub fn is_held_by(&self, identity: &str) -> bool {
         self.holder() == Some(identity)
@@ -151,7 +151,7 @@ impl LeaseRecord {
         self.text("renewTime")
     }
 
-    /// Returns whether the duration, or `unknown` if none is recorded, has passed since renewTime by this wall clock in
+    /// Returns true if the duration, or `unknown` if none is recorded, has passed since renewTime by this wall clock in
     /// microseconds. A hint, by which no Lease is taken (law 11).
     #[must_use]
     pub fn looks_expired(&self, unknown: Duration, wall: i64) -> bool {
@@ -159,7 +159,7 @@ impl LeaseRecord {
         self.age(wall).is_none_or(|age| age > i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
     }
 
-    /// Returns whether renewTime is at most the duration, or `unknown` if none is recorded, away from this wall clock in
+    /// Returns true if renewTime is at most the duration, or `unknown` if none is recorded, away from this wall clock in
     /// microseconds. If it is further in the future, one of the two clocks is wrong. A hint, by which no Lease is taken (law 11).
     #[must_use]
     pub fn looks_alive(&self, unknown: Duration, wall: i64) -> bool {
@@ -211,13 +211,37 @@ impl LeaseRecord {
         if marked { LeaseState::Released } else { LeaseState::Free }
     }
 
-    /// Returns whether uid and spec are those of `other`. A follower waits for them to stay the same (law 11).
+    /// Returns a warning if replicas wait for the Lease, or leave it alone, in a way that the user of `me` would not expect.
+    pub(crate) fn warning(&self, me: Option<&str>) -> Option<&'static str> {
+        let is_held = self.state() == LeaseState::Held;
+        let asked = self.annotation(STEP_DOWN).is_some_and(|holder| is_held && !self.is_held_by(holder));
+        let promised = self.annotation(STEP_DOWN_TO).is_some_and(|candidate| !is_held && Some(candidate) != me);
+        if self.is_being_deleted() {
+            Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
+        } else if self.is_paused() {
+            Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
+        } else if is_held && self.duration().is_none() {
+            Some("the Lease is held without a valid leaseDurationSeconds: it is taken only after the longest known duration")
+        } else if self.strategy().is_some() {
+            Some("the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder")
+        } else if promised {
+            Some(
+                "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.duration",
+            )
+        } else if asked {
+            Some("the annotation tenure.dev/step-down of the Lease does not name its holder in full, so nobody steps down")
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if uid and spec are those of `other`. A follower waits for them to stay the same (law 11).
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         self.uid() == other.uid() && self.spec() == other.spec()
     }
 
-    /// Returns whether the Lease is in the same term as in `other`.
+    /// Returns true if the Lease is in the same term as in `other`.
     pub(super) fn is_of_the_term_of(&self, other: &Self) -> bool {
         let is_same = |of: fn(&Self) -> Option<&str>| of(self) == of(other);
         self.uid() == other.uid()
@@ -247,7 +271,7 @@ pub fn spec_of(object: &Value) -> &Map<String, Value> {
     object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
-/// Returns whether resourceVersion `a` is later than `b`. They are integers of arbitrary length, as Kubernetes guarantees since
+/// Returns true if resourceVersion `a` is later than `b`. They are integers of arbitrary length, as Kubernetes guarantees since
 /// 1.35.
 #[must_use]
 pub fn later(a: &str, b: &str) -> bool {

@@ -10,16 +10,18 @@ use std::time::Duration;
 use super::{
     Event, ReleaseResult,
     asked::{Asked, NOT_WHAT_WAS_SENT, Verdict},
-    core::Core,
-    elector::Next,
+    core::One,
+    reader::Reader,
     record::{LeaseRecord, LeaseState},
+    task::Rest,
     trace::TraceContext,
-    writes::{STEP_DOWN_TO, micros},
+    writes::STEP_DOWN_TO,
 };
 use crate::{
     config::Release,
     link::{Term, TermInfo, Then, ToElector, ToInit},
-    request::{Answer, Refusal, Watched},
+    request::{Answer, Refusal},
+    slot::Slot,
     time::{Instant, Now},
 };
 
@@ -32,8 +34,8 @@ pub(crate) struct Releasing {
     /// The span of the stop.
     pub(super) context: TraceContext,
     pub(super) then: Then,
-    /// When the run of a task after this one is due by the wall clock, and how long the Lease rests at least, in microseconds.
-    pub(super) next_run: Option<[i64; 2]>,
+    /// The rest after the run of a task.
+    pub(super) rest: Option<Rest>,
     pub(super) step: ReleaseStep,
     /// Gives up then: the followers wait for D.
     pub(super) until: Instant,
@@ -56,45 +58,50 @@ pub(super) enum ReleaseStep {
 }
 
 impl Releasing {
+    /// Returns the slot of the Lease.
+    pub(crate) const fn slot(&self) -> Slot {
+        self.info.slot
+    }
+
     /// Begins `releasing` with the version that the term last proved, or saw as its own.
-    pub(crate) fn begin(core: &mut Core, mut releasing: Self, base: Option<LeaseRecord>) -> Self {
+    pub(crate) fn begin(one: &mut One<'_>, mut releasing: Self, base: Option<LeaseRecord>) -> Self {
         // The answer to a read of the leader could come before the acknowledgement of init.
-        core.requests.forgo_answer();
-        core.tell(ToInit::Releasing { term: releasing.term, serial: releasing.serial });
-        let base = base.filter(|record| releasing.is_this_terms(core, record));
+        one.reader.forgo_answer();
+        one.common.tell(ToInit::Releasing { term: releasing.term, serial: releasing.serial });
+        let base = base.filter(|record| releasing.is_this_terms(one, record));
         releasing.step = ReleaseStep::Void(base);
         releasing
     }
 
-    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
+    pub(crate) fn tick(&mut self, one: &mut One<'_>, now: Now) -> Option<Then> {
         if now.boot >= self.until {
-            core.requests.forgo_answer();
+            one.reader.forgo_answer();
             let how = if matches!(self.step, ReleaseStep::Delete(_)) { ReleaseResult::Clear } else { ReleaseResult::Unknown };
-            return Some(self.done(core, how, now));
+            return Some(self.done(one, how, now));
         }
-        if core.requests.is_awaiting() || now.boot < self.due {
+        if one.reader.is_awaiting() || now.boot < self.due {
             return None;
         }
         match &self.step {
             ReleaseStep::Void(_) => {}
             ReleaseStep::Clear(record) => {
-                let time = core.next_time(now, record.renew_time());
-                let object = match self.left(now) {
-                    Some(left) => core.writer.rest(record, left, &time, self.context),
-                    None => core.writer.release(record, &time, self.context),
+                let time = one.common.next_time(now, record.renew_time());
+                let object = match self.rest.and_then(|rest| rest.left(now)) {
+                    Some(left) => one.common.writer.rest(record, left, &time, self.context),
+                    None => one.common.writer.release(record, &time, self.context),
                 };
                 self.step = ReleaseStep::Settle;
-                core.replace(object, None, now);
+                one.replace(object, None, now);
             }
-            ReleaseStep::Settle => core.get(now),
-            ReleaseStep::Delete(record) => core.delete(record, now),
+            ReleaseStep::Settle => one.get(now),
+            ReleaseStep::Delete(record) => one.delete(record, now),
         }
         None
     }
 
-    pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
+    pub(crate) fn timeout(&self, reader: &Reader) -> Option<Instant> {
         match self.step {
-            ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) if !core.requests.is_awaiting() => {
+            ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) if !reader.is_awaiting() => {
                 Some(self.due.min(self.until))
             }
             ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) => Some(self.until),
@@ -109,38 +116,37 @@ impl Releasing {
         }
     }
 
-    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        core.watched(watched, now);
+    pub(crate) fn watched(&mut self, one: &One<'_>, now: Now) {
         // Another replica has taken the Lease, so the deletion need not wait: it will meet a conflict.
         if let ReleaseStep::Delete(record) = &self.step
-            && core.observation.is_past(record)
+            && one.lease.observation.is_past(record)
         {
             self.due = self.due.min(now.boot);
         }
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: &Asked, answer: Answer, now: Now) -> Option<Next> {
+    pub(crate) fn answered(&mut self, one: &mut One<'_>, asked: &Asked, answer: Answer, now: Now) -> Option<Then> {
         let sent = asked.sent;
         let verdict = asked.judge(answer);
         let may_be_stored = matches!(verdict, Verdict::Proved(..) | Verdict::Other(..) | Verdict::Open(..));
         self.is_unknown |= asked.attempt.is_some() && may_be_stored;
         let (message, retry_after) = match verdict {
-            Verdict::Read(record) => return self.read(core, record, now),
-            Verdict::Proved(record, _) => return self.cleared(core, record, now),
-            Verdict::Deleted => return Some(self.done(core, ReleaseResult::Delete, now)),
+            Verdict::Read(record) => return self.read(one, record, now),
+            Verdict::Proved(record, _) => return self.cleared(one, record, now),
+            Verdict::Deleted => return Some(self.done(one, ReleaseResult::Delete, now)),
             Verdict::Absent => {
-                core.observed_absence(now);
+                one.observed_absence(now);
                 let how =
                     if matches!(self.step, ReleaseStep::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };
-                return Some(self.done(core, how, now));
+                return Some(self.done(one, how, now));
             }
             Verdict::Conflict => {
                 match self.step {
-                    ReleaseStep::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
+                    ReleaseStep::Delete(_) => return Some(self.done(one, ReleaseResult::Clear, now)),
                     ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle
                         if std::mem::replace(&mut self.has_conflicted, true) =>
                     {
-                        self.retry(core, sent, None, now);
+                        self.retry(one, sent, None, now);
                     }
                     ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle => self.due = now.boot,
                 }
@@ -148,11 +154,11 @@ impl Releasing {
             }
             // The Lease is free already, and a Role without `delete` will not gain it.
             Verdict::Refused(Refusal::Forbidden, message) if matches!(self.step, ReleaseStep::Delete(_)) => {
-                core.report_failure(asked.operation, sent, message);
-                return Some(self.done(core, ReleaseResult::Clear, now));
+                one.common.report_failure(asked.operation, sent, message);
+                return Some(self.done(one, ReleaseResult::Clear, now));
             }
-            Verdict::Refused(Refusal::Unauthorized, message) if core.backoff.note_refused_credentials() => {
-                core.report_failure(asked.operation, sent, message);
+            Verdict::Refused(Refusal::Unauthorized, message) if one.reader.note_refused_credentials() => {
+                one.common.report_failure(asked.operation, sent, message);
                 self.due = now.boot;
                 return None;
             }
@@ -160,78 +166,71 @@ impl Releasing {
             Verdict::Other(..) => (NOT_WHAT_WAS_SENT.into(), None),
             Verdict::Open(message, retry_after) => (message, retry_after),
         };
-        core.report_failure(asked.operation, sent, message);
-        self.retry(core, sent, retry_after, now);
+        one.common.report_failure(asked.operation, sent, message);
+        self.retry(one, sent, retry_after, now);
         None
     }
 
     /// Takes in a quorum read. The Lease is still this term's, or cleared by a write whose answer was lost, or another's.
-    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
-        core.observed(record.clone(), now);
-        if self.is_this_terms(core, &record) {
+    fn read(&mut self, one: &mut One<'_>, record: LeaseRecord, now: Now) -> Option<Then> {
+        one.observed(record.clone(), now);
+        if self.is_this_terms(one, &record) {
             if record.state() == LeaseState::Resting {
-                return self.cleared(core, record, now);
+                return self.cleared(one, record, now);
             }
             self.step = ReleaseStep::Clear(record);
             None
         } else if self.is_unknown && self.is_of_this_term(&record) && record.holder().is_none() {
-            self.cleared(core, record, now)
+            self.cleared(one, record, now)
         } else {
-            Some(self.done(core, ReleaseResult::NotOurs, now))
+            Some(self.done(one, ReleaseResult::NotOurs, now))
         }
     }
 
-    fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
-        core.observed(record.clone(), now);
+    fn cleared(&mut self, one: &mut One<'_>, record: LeaseRecord, now: Now) -> Option<Then> {
+        one.observed(record.clone(), now);
         if record.state() == LeaseState::Resting {
-            return Some(self.done(core, ReleaseResult::Rest, now));
+            return Some(self.done(one, ReleaseResult::Rest, now));
         }
         // If this replica follows, or a candidate is named, one of them may take the Lease. After a deletion they would have to
         // wait (law 14).
         let is_wanted = self.then == Then::Follow || record.annotation(STEP_DOWN_TO).is_some();
-        match core.config.lease.release {
+        match one.common.config.lease.release {
             Release::Delete if !is_wanted => {
                 self.step = ReleaseStep::Delete(record);
-                self.due = now.boot + core.config.deletion_wait();
-                self.until = self.due + core.timing.attempt_timeout;
+                self.due = now.boot + one.common.config.deletion_wait();
+                self.until = self.due + one.common.timing.attempt_timeout;
                 None
             }
-            Release::Clear | Release::Delete | Release::Keep => Some(self.done(core, ReleaseResult::Clear, now)),
+            Release::Clear | Release::Delete | Release::Keep => Some(self.done(one, ReleaseResult::Clear, now)),
         }
     }
 
-    /// Returns the time until the next run by the wall clock, so that it is due at the same time for all replicas.
-    fn left(&self, now: Now) -> Option<Duration> {
-        let ([due, least], began) = (self.next_run?, micros(&self.info.acquired_at)?);
-        let left = due.saturating_sub(now.wall.max(began)).max(least);
-        u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
-    }
-
-    /// Returns whether holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
-    fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
+    /// Returns true if holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
+    fn is_this_terms(&self, one: &One<'_>, record: &LeaseRecord) -> bool {
         self.is_of_this_term(record)
-            && record.is_held_by(&core.writer.identity)
+            && record.is_held_by(&one.common.writer.identity)
             && record.acquire_time() == Some(self.info.acquired_at.as_str())
     }
 
-    /// Returns whether no replica has acquired the Lease since this term did.
+    /// Returns true if no replica has acquired the Lease since this term did.
     fn is_of_this_term(&self, record: &LeaseRecord) -> bool {
         record.uid() == self.info.uid && record.transitions() == self.info.transitions
     }
 
-    fn retry(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {
-        self.due = core.leader_retry(sent, retry_after, self.until, now);
+    fn retry(&mut self, one: &mut One<'_>, sent: Instant, retry_after: Option<Duration>, now: Now) {
+        self.due = one.common.leader_retry(sent, retry_after, self.until, now);
     }
 
-    fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
-        core.report(Event::Released(how));
-        let backoff = match (self.next_run, how) {
-            (None, _) => Some(core.timing.takeable(now.boot, core.timing.duration)),
+    fn done(&self, one: &mut One<'_>, how: ReleaseResult, now: Now) -> Then {
+        one.common.report(Event::Released(how));
+        let backoff = match (self.rest, how) {
+            (None, _) => Some(one.common.timing.takeable(now.boot, one.common.timing.duration)),
             // A replica that has done its run need not let the others go first.
             (Some(_), ReleaseResult::Rest) => None,
             // The Lease may not say that the run was done.
-            (Some(_), _) => self.left(now).map(|left| now.boot + left),
+            (Some(rest), _) => rest.left(now).map(|left| now.boot + left),
         };
-        core.leave(self.term, self.then, backoff)
+        one.leave(self.term, self.then, backoff)
     }
 }

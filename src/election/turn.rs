@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Event, Input, Request, RequestId, Slots};
+use super::{Action, Elector, Event, Input, Request, RequestId};
 use crate::{
     link::{InitialState, ToElector, ToInit},
     slot::Slot,
@@ -41,7 +41,7 @@ pub trait Process {
     /// # Errors
     /// The link has ended.
     fn send(&mut self, message: &ToInit) -> Result<(), Self::End>;
-    /// Returns whether earlier messages still wait to be sent.
+    /// Returns true if earlier messages still wait to be sent.
     fn is_clogged(&self) -> bool;
     /// Finishes telemetry and other requests, and then puts `Done` for init into the inbox.
     fn finish(&mut self);
@@ -61,7 +61,7 @@ pub enum Arrived {
 /// The election of one elector process, and its place in the turn.
 #[derive(Clone, Debug, Hash)]
 pub struct Turn {
-    election: Slots,
+    election: Elector,
     at: At,
     /// The item of the inbox that waits for the link and the deadlines.
     late: Option<Input>,
@@ -96,23 +96,23 @@ impl Turn {
             beat_every: initial.config.lease.duration / beats,
             beat_due: Instant::BOOT,
             is_unready: initial.config.workload.readiness.handler().is_some(),
-            election: Slots::new(initial, seed, now),
+            election: Elector::new(initial, seed, now),
         }
     }
 
     /// Returns the election.
     #[must_use]
-    pub const fn election(&self) -> &Slots {
+    pub const fn election(&self) -> &Elector {
         &self.election
     }
 
-    /// Returns whether a turn has begun and is not over.
+    /// Returns true if a turn has begun and is not over.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.at != At::Start
     }
 
-    /// Returns whether the link was drained, and the deadlines come next.
+    /// Returns true if the link was drained, and the deadlines come next.
     #[must_use]
     pub const fn is_drained(&self) -> bool {
         matches!(self.at, At::Deadlines(_))

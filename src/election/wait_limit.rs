@@ -7,55 +7,51 @@ use std::time::Duration;
 
 use super::{
     AcquireReason, Event,
-    core::{Core, warning},
+    core::{Core, One},
+    lease::{Lease, WaitLimit},
     observation::Eligibility,
     record::{LeaseRecord, LeaseState},
 };
 use crate::{
-    config::{self, duration},
+    config::duration,
     exit,
     request::{Operation, RequestError},
-    time::{Instant, Now},
+    slot::Slot,
+    time::Now,
 };
-
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct WaitLimit {
-    until: Instant,
-    code: u8,
-    /// The limit has passed, and was acted on.
-    is_over: bool,
-    /// The number of changes when the Lease looked abandoned. If it has changed since then, its holder is alive.
-    watched: Option<u64>,
-    /// The number of changes at which the Lease could be taken but was not, and since when.
-    in_vain: Option<(u64, Instant)>,
-}
 
 /// The exit code, and why, on one line.
 pub(crate) type GivenUp = (u8, String);
 
-impl WaitLimit {
-    pub(crate) fn new(bound: config::WaitLimit, began: Instant) -> Self {
-        Self { until: began + bound.limit, code: bound.code, is_over: false, watched: None, in_vain: None }
-    }
-
-    /// Returns when the limit passes, unless that was acted on.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        Some(self.until).filter(|_| !self.is_over)
+impl Core {
+    /// Gives up if the limit has passed for every Lease, or for the one whose last write is not settled; returns why. Called only
+    /// while no answer is awaited.
+    pub(crate) fn give_up(&mut self, unsettled: Option<Slot>, now: Now) -> Option<GivenUp> {
+        for slot in (0..self.count()).map(Slot) {
+            let given_up = self.one(slot).give_up(unsettled == Some(slot), now);
+            let is_last = unsettled == Some(slot) || self.leases.iter().all(Lease::has_given_up);
+            if given_up.is_some() && is_last {
+                return given_up;
+            }
+        }
+        None
     }
 }
 
-impl Core {
-    /// Gives up if the limit has passed, and returns why. Called only while no answer is awaited.
-    pub(crate) fn give_up(&mut self, seen: &Eligibility, is_unsettled: bool, now: Now) -> Option<GivenUp> {
-        let mut wait_limit = self.wait_limit.take_if(|wait_limit| wait_limit.until <= now.boot)?;
-        wait_limit.is_over = true;
-        let given_up = self.judge(&mut wait_limit, seen, is_unsettled, now);
-        self.wait_limit = Some(wait_limit);
+impl One<'_> {
+    /// Gives this Lease up if the limit has passed.
+    fn give_up(&mut self, is_unsettled: bool, now: Now) -> Option<GivenUp> {
+        let limit = self.lease.wait_limit.take_if(|limit| limit.until <= now.boot && !limit.has_given_up)?;
+        let mut limit = WaitLimit { is_over: true, ..limit };
+        let given_up = self.judge(&mut limit, is_unsettled, now);
+        limit.has_given_up = given_up.is_some();
+        self.lease.wait_limit = Some(limit);
         given_up
     }
 
-    fn judge(&mut self, wait_limit: &mut WaitLimit, seen: &Eligibility, is_unsettled: bool, now: Now) -> Option<GivenUp> {
-        let changes = self.observation.changes();
+    fn judge(&mut self, wait_limit: &mut WaitLimit, is_unsettled: bool, now: Now) -> Option<GivenUp> {
+        let seen = &self.lease.eligibility();
+        let changes = self.lease.observation.changes();
         let was_tried = wait_limit.in_vain.is_some_and(|(of, _)| of == changes);
         // A write that was denied before the Lease changed may be granted now.
         let write = match seen {
@@ -65,9 +61,9 @@ impl Core {
         };
         let (at, why) = match seen {
             // Waits until a request has failed.
-            Eligibility::Unknown => return (now.boot < self.backoff.retry_at()).then(|| self.unavailable(write, now)),
+            Eligibility::Unknown => return (now.boot < self.reader.retry_at()).then(|| self.unavailable(write, now)),
             _ if is_unsettled => (now.boot, None),
-            _ if self.failure(write).is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(write, now)),
+            _ if self.common.failure(write).is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(write, now)),
             Eligibility::Closed => return Some((wait_limit.code, self.not_acquired(None, now))),
             Eligibility::Vacant { .. } => (now.boot, None),
             // If renewTime is far in the future, the due time is wrong. Only a wait can tell whether the holder is alive.
@@ -83,12 +79,12 @@ impl Core {
         if at <= now.boot {
             let since = wait_limit.in_vain.filter(|(of, _)| *of == changes).map_or(now.boot, |(_, since)| since);
             wait_limit.in_vain = Some((changes, since));
-            return (now.boot >= since + self.timing.duration).then(|| self.unavailable(write, now));
+            return (now.boot >= since + self.common.timing.duration).then(|| self.unavailable(write, now));
         }
-        let unknown = self.timing.duration;
+        let unknown = self.common.timing.duration;
         let looks_alive = |record: &LeaseRecord| record.looks_alive(unknown, now.wall);
         let lives = match wait_limit.watched {
-            None => self.observation.record().is_some_and(looks_alive),
+            None => self.lease.observation.record().is_some_and(looks_alive),
             Some(watched) => watched != changes,
         };
         if why == Some(AcquireReason::Expired) && lives {
@@ -104,21 +100,21 @@ impl Core {
                     format!("nobody holds the Lease: unless somebody takes it, it is taken in {wait}")
                 }
             };
-            self.report(Event::Odd { message });
+            self.common.report(Event::Odd { message });
         }
         None
     }
 
     /// Returns the exit code and the words for a Lease that cannot be read, or could be taken but was not.
     fn unavailable(&self, write: Option<Operation>, now: Now) -> GivenUp {
-        let why = self.failure(write);
+        let why = self.common.failure(write);
         let denied = matches!(why.and_then(|why| why.status), Some(401 | 403));
         let code = if denied { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
         (code, self.not_acquired(Some(why.map_or_else(|| "it keeps changing".into(), RequestError::to_string)), now))
     }
 
     fn not_acquired(&self, why: Option<String>, now: Now) -> String {
-        let record = self.observation.record();
+        let record = self.lease.observation.record();
         let held = record.and_then(|record| {
             let (holder, since) = (record.holder()?, record.acquire_time().unwrap_or("a time unknown"));
             let age = record.age(now.wall).map_or_else(
@@ -132,8 +128,8 @@ impl Core {
             let last_run = || format!("the last run began at {since}, by {holder}");
             Some(if rests { last_run() } else { format!("it is held by {holder} since {since}, renewed {age}") })
         });
-        let odd = record.and_then(|record| warning(record, Some(&self.writer.identity))).map(str::to_owned);
+        let odd = record.and_then(|record| record.warning(Some(&self.common.writer.identity))).map(str::to_owned);
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();
-        format!("the Lease {} was not acquired: {}", self.config.lease.name, parts.join("; "))
+        format!("the Lease {} was not acquired: {}", self.common.config.lease.name_of(self.lease.slot), parts.join("; "))
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     config::SharedConfig,
     law::{Timing, whole_seconds},
     link::TermInfo,
+    slot::Slot,
 };
 
 /// Annotation: the full identity of the holder that is asked to step down. The next acquisition removes it (law 17).
@@ -80,13 +81,13 @@ impl LeaseWriter {
     /// Makes the Lease held by nobody for `duration`, because it was not given back or does not exist. acquireTime goes,
     /// leaseTransitions stays as read (law 14).
     #[must_use]
-    pub fn nobody(&self, from: Option<&LeaseRecord>, duration: Duration, time: &str) -> Value {
+    pub fn nobody(&self, from: Option<&LeaseRecord>, slot: Slot, duration: Duration, time: &str) -> Value {
         let mut object = match from {
             Some(from) => self.copy(from),
             None => json!({
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                "metadata": {"name": self.config.lease.name, "namespace": self.config.lease.namespace},
+                "metadata": {"name": self.config.lease.name_of(slot), "namespace": self.config.lease.namespace},
                 "spec": {},
             }),
         };

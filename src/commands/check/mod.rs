@@ -11,7 +11,7 @@ use crate::{
     cli,
     config::{Config, HookKind, ProbeKind},
     console,
-    election::{record::LeaseRecord, warning},
+    election::record::LeaseRecord,
     elector, exit,
     loading::Purpose,
     process::resolve::resolve,
@@ -103,7 +103,7 @@ async fn check_server(config: &Config, report: &mut Report) {
         Ok(Some(lease)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
             let record = LeaseRecord::read(lease.into());
-            if let Some(odd) = record.and_then(|record| warning(&record, None)) {
+            if let Some(odd) = record.as_ref().and_then(|record| record.warning(None)) {
                 report.note(odd);
             }
         }

@@ -7,7 +7,7 @@ use crate::{
     election::{
         Event,
         asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
-        core::Core,
+        core::One,
         record::{LeaseRecord, LeaseState, later},
         writes::{STEP_DOWN, micros},
     },
@@ -17,26 +17,26 @@ use crate::{
 };
 
 impl Leading {
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: &Asked, answer: Answer, now: Now) {
+    pub(crate) fn answered(&mut self, one: &mut One<'_>, asked: &Asked, answer: Answer, now: Now) {
         let (operation, sent) = (asked.operation, asked.sent);
         match asked.judge(answer) {
-            Verdict::Read(record) => self.read(core, record, now),
-            Verdict::Proved(record, attempt) if self.is_mine(core, &record) => {
-                core.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
-                self.prove(core, record, attempt.sent, now);
+            Verdict::Read(record) => self.read(one, record, now),
+            Verdict::Proved(record, attempt) if self.is_mine(one, &record) => {
+                one.common.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
+                self.prove(one, record, attempt.sent, now);
             }
             Verdict::Proved(record, attempt) | Verdict::Other(record, attempt) => {
-                core.observed(record.clone(), now);
-                core.requests.remember(attempt);
+                one.observed(record.clone(), now);
+                one.lease.unanswered.remember(attempt);
                 if later(record.resource_version(), &self.confirmed.resource_version) {
-                    self.look(core, &record);
+                    self.look(one, &record);
                 }
                 self.renewal.is_read_wanted = true;
-                self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), sent, None, now);
+                self.failed(one, operation, NOT_WHAT_WAS_SENT.into(), sent, None, now);
             }
             Verdict::Absent | Verdict::Deleted => {
-                core.observed_absence(now);
-                self.lose(core, Reason::LostDeleted);
+                one.observed_absence(now);
+                self.lose(one, Reason::LostDeleted);
             }
             Verdict::Conflict => {
                 self.renewal.conflicts += 1;
@@ -44,7 +44,7 @@ impl Leading {
                 self.renewal.due = now.boot;
                 if self.renewal.conflicts > 1 {
                     let message = "two writes in a row found that somebody else had written the Lease (409)".into();
-                    self.failed(core, operation, message, sent, None, now);
+                    self.failed(one, operation, message, sent, None, now);
                 }
             }
             Verdict::Refused(refusal, message) => {
@@ -52,18 +52,18 @@ impl Leading {
                 if let (Some(latest), Some(time)) = (&mut self.confirmed.time, asked.attempt.as_ref().and_then(Attempt::time)) {
                     *latest = time.max(*latest);
                 }
-                if refusal == Refusal::Unauthorized && core.backoff.note_refused_credentials() {
+                if refusal == Refusal::Unauthorized && one.reader.note_refused_credentials() {
                     self.renewal.due = now.boot;
-                    core.report_failure(operation, sent, message);
+                    one.common.report_failure(operation, sent, message);
                 } else {
-                    self.failed(core, operation, message, sent, refusal.retry_after(), now);
+                    self.failed(one, operation, message, sent, refusal.retry_after(), now);
                 }
             }
             Verdict::Open(message, retry_after) => {
                 if let Some(attempt) = &asked.attempt {
-                    core.requests.remember(attempt.clone());
+                    one.lease.unanswered.remember(attempt.clone());
                 }
-                self.failed(core, operation, message, sent, retry_after, now);
+                self.failed(one, operation, message, sent, retry_after, now);
                 self.unheard(operation);
             }
         }
@@ -87,81 +87,81 @@ impl Leading {
     }
 
     /// Takes in that a write of this term, sent at `sent`, is proved. Once S has begun a stop, no proof extends the term (law 3).
-    fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
+    fn prove(&mut self, one: &mut One<'_>, record: LeaseRecord, sent: Instant, now: Now) {
         // An unanswered write on this very version is kept: it may still be stored after this read.
-        core.requests.forget_overtaken(&record);
-        core.observed(record.clone(), now);
+        one.lease.unanswered.forget_overtaken(&record);
+        one.observed(record.clone(), now);
         let is_gone = self.renewal.is_gone;
-        let due = if is_gone { now.boot } else { (sent + core.timing.renew_period).max(now.boot) };
+        let due = if is_gone { now.boot } else { (sent + one.common.timing.renew_period).max(now.boot) };
         self.renewal = Renewal { is_read_wanted: is_gone, is_gone, ..Renewal::at(due) };
         self.confirmed = Proved::by(&record, now);
-        self.look(core, &record);
+        self.look(one, &record);
         self.base = Some(record);
         if now.boot < self.deadlines.soft && self.may_renew() {
-            self.deadlines = self.deadlines.max(core.timing.deadlines(sent));
-            core.report(Event::Extended { deadlines: self.deadlines });
+            self.deadlines = self.deadlines.max(one.common.timing.deadlines(sent));
+            one.common.report(Event::Extended { deadlines: self.deadlines });
             self.serial += 1;
             self.is_acknowledged = false;
-            core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });
+            one.common.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });
         }
     }
 
     /// Takes in a quorum read. It may prove a write of this term, or show that the term is lost (law 4, 6).
-    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
+    fn read(&mut self, one: &mut One<'_>, record: LeaseRecord, now: Now) {
         (self.renewal.is_read_wanted, self.renewal.is_gone, self.renewal.unanswered) = (false, false, 0);
         let rose = later(record.resource_version(), &self.confirmed.resource_version);
-        let proved = core.requests.proved_by(&record).map(|attempt| attempt.sent);
-        if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {
-            return self.prove(core, record, sent, now);
+        let proved = one.lease.unanswered.proved_by(&record).map(|attempt| attempt.sent);
+        if let (Some(sent), true, true) = (proved, rose, self.is_mine(one, &record)) {
+            return self.prove(one, record, sent, now);
         }
-        core.observed(record.clone(), now);
-        self.look(core, &record);
-        if self.is_mine(core, &record) {
+        one.observed(record.clone(), now);
+        self.look(one, &record);
+        if self.is_mine(one, &record) {
             self.base = Some(record);
         }
     }
 
     /// Looks in a version of the Lease for a loss, a request to step down, or a preferred holder (law 4, 6, 17).
-    pub(super) fn look(&mut self, core: &mut Core, record: &LeaseRecord) {
+    pub(super) fn look(&mut self, one: &mut One<'_>, record: &LeaseRecord) {
         if record.uid() != self.info.uid {
-            return self.lose(core, Reason::LostRecreated);
+            return self.lose(one, Reason::LostRecreated);
         }
         match record.holder() {
-            None => return self.lose(core, Reason::LostCleared),
-            Some(holder) if holder != core.writer.identity => return self.lose(core, Reason::LostToHolder),
-            Some(_) if self.is_by_a_copy(core, record) => return self.lose(core, Reason::LostToCopy),
+            None => return self.lose(one, Reason::LostCleared),
+            Some(holder) if holder != one.common.writer.identity => return self.lose(one, Reason::LostToHolder),
+            Some(_) if self.is_by_a_copy(one, record) => return self.lose(one, Reason::LostToCopy),
             Some(_) => {}
         }
-        let me = core.writer.identity.as_str();
+        let me = one.common.writer.identity.as_str();
         let preferred = record.preferred_holder().map(str::to_owned);
         let is_news = preferred != std::mem::replace(&mut self.preference, preferred.clone());
         if record.annotation(STEP_DOWN) == Some(me) {
-            self.end(core, Reason::StepDown);
+            self.end(one, Reason::StepDown);
         } else if is_news && record.strategy().is_some() && preferred.is_some_and(|preferred| preferred != me) {
-            self.end(core, Reason::PreferredHolder);
+            self.end(one, Reason::PreferredHolder);
         }
     }
 
-    /// Returns whether a copy of this replica wrote a record that names it: the renewTime is later than that of any own write
+    /// Returns true if a copy of this replica wrote a record that names it: the renewTime is later than that of any own write
     /// that can be stored. Until the first proved write of this elector, the record may be its predecessor's last (law 6). A
     /// write that met a conflict counts as not stored: a copy may have sent the very same bytes, and had them stored. A rest is
     /// written only after a term, so within this one only a copy can have written it.
-    fn is_by_a_copy(&self, core: &Core, record: &LeaseRecord) -> bool {
+    fn is_by_a_copy(&self, one: &One<'_>, record: &LeaseRecord) -> bool {
         let written = record.renew_time().and_then(micros);
-        let is_unsent = self.confirmed.time.is_some() && written > self.confirmed.time.max(core.requests.latest_time());
+        let is_unsent = self.confirmed.time.is_some() && written > self.confirmed.time.max(one.latest_time());
         is_unsent || record.state() == LeaseState::Resting
     }
 
     fn failed(
         &mut self,
-        core: &mut Core,
+        one: &mut One<'_>,
         operation: Operation,
         message: RequestError,
         sent: Instant,
         retry_after: Option<Duration>,
         now: Now,
     ) {
-        self.renewal.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
-        core.report_failure(operation, sent, message);
+        self.renewal.due = one.common.leader_retry(sent, retry_after, self.deadlines.soft, now);
+        one.common.report_failure(operation, sent, message);
     }
 }

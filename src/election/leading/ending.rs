@@ -1,32 +1,38 @@
 //! The end of a term: the stop, the proof, and then a release or back to following (law 4, 7, 8).
 
-use super::{Ending, Leading, Proof, Stage};
+use std::time::Duration;
+
+use super::{Ending, Leading, Over, Proof, Stage};
 use crate::{
     config::{OnFailure, Release, Trigger},
     election::{
         Event, ReleaseResult,
-        core::Core,
-        elector::Next,
+        common::Common,
+        core::One,
+        pace::doubled,
         releasing::{ReleaseStep, Releasing},
+        task::Rest,
         trace::TraceContext,
-        writes::{FIRE, micros},
+        writes::micros,
     },
     law::Deadlines,
-    link::{Exit, Reason, Stop, Then, ToInit},
+    link::{Exit, LeaseBackoff, Reason, Stop, TermInfo, Then, ToInit},
     time::Now,
 };
 
-/// In microseconds: the API has no shorter duration.
-const SHORTEST_REST: i64 = 1_000_000;
+/// The longest time for which a replica leaves the Lease to the others after a term that failed, as the kubelet's longest back-off.
+const LONGEST_LEFT: Duration = Duration::from_secs(300);
+/// A term of this length makes the failures before it forgotten, as the kubelet forgets them.
+const FORGIVING: Duration = Duration::from_secs(600);
 
 impl Leading {
     /// Takes in that the Lease is no longer this term's. A planned stop becomes a loss, and nothing is released.
-    pub(super) fn lose(&mut self, core: &mut Core, reason: Reason) {
+    pub(super) fn lose(&mut self, one: &mut One<'_>, reason: Reason) {
         match &mut self.stage {
-            Stage::Held => self.ask_to_stop(core, reason, None, false),
+            Stage::Held => self.ask_to_stop(one, reason, None, false),
             Stage::Stopping(ending) if !ending.reason.is_loss() && !ending.was_released => {
                 let context = ending.context;
-                self.ask_to_stop(core, reason, Some(context), false);
+                self.ask_to_stop(one, reason, Some(context), false);
             }
             Stage::Proved(ending, _) if !ending.was_released => ending.reason = reason,
             Stage::Stopping(_) | Stage::Proved(..) => {}
@@ -34,51 +40,38 @@ impl Leading {
     }
 
     /// Begins a planned stop, if none has begun.
-    pub(super) fn end(&mut self, core: &mut Core, reason: Reason) {
+    pub(super) fn end(&mut self, one: &mut One<'_>, reason: Reason) {
         match self.stage {
-            Stage::Held => self.ask_to_stop(core, reason, None, false),
+            Stage::Held => self.ask_to_stop(one, reason, None, false),
             Stage::Stopping(_) | Stage::Proved(..) => {}
         }
     }
 
     /// Asks init to stop. `context` is the span of a stop that has already begun.
-    pub(super) fn ask_to_stop(&mut self, core: &mut Core, reason: Reason, context: Option<TraceContext>, was_released: bool) {
-        let context = context.unwrap_or_else(|| core.next_context(None));
-        let request = core.next_step_down();
+    pub(super) fn ask_to_stop(&mut self, one: &mut One<'_>, reason: Reason, context: Option<TraceContext>, was_released: bool) {
+        let context = context.unwrap_or_else(|| one.common.next_context(None));
+        let request = one.common.next_step_down();
         self.stage = Stage::Stopping(Ending { reason, request, context, was_released });
-        core.tell(ToInit::StepDown { term: self.term, request, reason, traceparent: context.to_string() });
-        core.report(Event::Stopping { reason, context });
+        one.common.tell(ToInit::StepDown { term: self.term, request, reason, traceparent: context.to_string() });
+        one.common.report(Event::Stopping { reason, context });
     }
 
-    pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
+    pub(super) fn stopped(&mut self, one: &mut One<'_>, request: u64, stop: Stop, then: Then, now: Now) {
         if let Stage::Stopping(ending) = self.stage
             && ending.request == request
         {
-            let rests = match (stop.exit, core.config.task.on_failure) {
+            let rests = match (stop.exit, one.common.config.task.on_failure) {
                 (None, _) => false,
                 (Some(Exit::Code(0)), _) | (_, OnFailure::Rest) => true,
                 (Some(_), OnFailure::Release) => ending.reason == Reason::Limit,
             };
-            let rests = core.trigger.is_some() && rests;
+            let rests = one.common.trigger.is_some() && rests;
             if !rests && then == Then::Follow {
-                core.judge_term(&self.info, ending.reason, stop.exit, now);
+                judge_term(one.common, &self.info, ending.reason, stop.exit, now);
             }
             self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });
             self.deadlines = Deadlines::NEVER;
-            core.report(Event::Proved(stop));
-        }
-    }
-
-    /// Returns when the run after this term's is due, and how long the Lease rests at least, in microseconds. What ran for longer than
-    /// an interval needs no rest, but the fire that it was for has to be written (law 14).
-    fn next_run(&self, trigger: &Trigger) -> Option<[i64; 2]> {
-        let began = micros(&self.info.acquired_at)?;
-        match trigger {
-            Trigger::Every(interval) => Some([began.saturating_add(i64::try_from(interval.as_micros()).ok()?), 0]),
-            Trigger::Schedule(schedule) => {
-                let fire = self.base.as_ref().and_then(|record| record.annotation(FIRE)).and_then(micros);
-                Some([schedule.next(fire.unwrap_or(began)).unwrap_or(i64::MAX), SHORTEST_REST])
-            }
+            one.common.report(Event::Proved(stop));
         }
     }
 
@@ -90,33 +83,54 @@ impl Leading {
     }
 
     /// Returns the phase after the proof, once no write is in flight.
-    pub(super) fn finish(&mut self, core: &mut Core, now: Now) -> Option<Next> {
+    pub(super) fn finish(&mut self, one: &mut One<'_>, now: Now) -> Option<Over> {
         let Stage::Proved(ending, proof) = self.stage else { return None };
-        if core.requests.awaited_attempt().is_some() {
+        if one.reader.awaited_attempt().is_some() {
             return None;
         }
         if ending.reason.is_loss() {
-            return Some(core.leave(self.term, proof.then, None));
+            return Some(Over::Left(one.leave(self.term, proof.then, None)));
         }
-        if core.config.lease.release == Release::Keep && !proof.rests {
-            core.report(Event::Released(ReleaseResult::Keep));
+        if one.common.config.lease.release == Release::Keep && !proof.rests {
+            one.common.report(Event::Released(ReleaseResult::Keep));
             // Other replicas take the Lease once it has expired. They go first for one more D, as after a release.
-            let backoff = core.timing.takeable(now.boot, core.timing.duration.saturating_mul(2));
-            return Some(core.leave(self.term, proof.then, Some(backoff)));
+            let backoff = one.common.timing.takeable(now.boot, one.common.timing.duration.saturating_mul(2));
+            return Some(Over::Left(one.leave(self.term, proof.then, Some(backoff))));
         }
+        let rest = |trigger: &Trigger| Rest::after(trigger, &self.info, self.base.as_ref());
         let releasing = Releasing {
             term: self.term,
             info: self.info.clone(),
             serial: self.serial + 1,
             context: ending.context,
             then: proof.then,
-            next_run: core.trigger.as_ref().filter(|_| proof.rests).and_then(|trigger| self.next_run(trigger)),
+            rest: one.common.trigger.as_ref().filter(|_| proof.rests).and_then(rest),
             step: ReleaseStep::Void(None),
-            until: proof.at + core.timing.release_limit(),
+            until: proof.at + one.common.timing.release_limit(),
             due: now.boot,
             is_unknown: ending.was_released,
             has_conflicted: false,
         };
-        Some(Next::Release(Box::new(Releasing::begin(core, releasing, self.base.take()))))
+        Some(Over::Release(Box::new(Releasing::begin(one, releasing, self.base.take()))))
     }
+}
+
+/// Takes in how a term ended. If it failed, the other replicas go first for twice as long as after the failure before: D at
+/// first, five minutes at most, and no longer than the interval of a task.
+fn judge_term(common: &mut Common, info: &TermInfo, reason: Reason, exit: Option<Exit>, now: Now) {
+    let began = micros(&info.acquired_at).unwrap_or(now.wall);
+    let forgiving = i64::try_from(FORGIVING.as_micros()).unwrap_or(i64::MAX);
+    let before = if now.wall.saturating_sub(began) < forgiving { common.lease_backoff.failures } else { 0 };
+    if !reason.is_failure(exit) {
+        common.lease_backoff.failures = before;
+        return;
+    }
+    let first = common.timing.takeable(now.boot, common.timing.duration).since(now.boot);
+    let longest = match common.trigger {
+        Some(Trigger::Every(interval)) => interval.min(LONGEST_LEFT),
+        Some(Trigger::Schedule(_)) | None => LONGEST_LEFT,
+    };
+    let until = now.boot + doubled(first, before, longest.max(first));
+    common.lease_backoff = LeaseBackoff { until, failures: before.saturating_add(1) };
+    common.report(Event::BacksOff(common.lease_backoff));
 }

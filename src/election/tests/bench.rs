@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::{
     apiserver::register::{self, Preconditions, StatusError},
     config::{Config, LeaseConfig},
-    election::{Action, Elector, Event, Input, Request, RequestId, guard_deadline::GuardDeadline, record::later},
+    election::{Action, Elector, Event, Input, Request, RequestId, guard_deadline::GuardDeadline, record::later, writes::SLOTS},
     link::{Exit, InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal, Watched},
+    slot::Slot,
     time::{Instant, Now},
 };
 
@@ -23,10 +24,12 @@ pub(super) struct Bench {
     pub(super) register: Register,
     pub(super) told: Vec<ToInit>,
     /// The observations that init was told for the next elector.
-    pub(super) saw: Vec<LastSeen>,
+    pub(super) saw: Vec<(Slot, LastSeen)>,
     pub(super) events: Vec<Event>,
     /// Every request with the time at which it was asked for.
     pub(super) sent: Vec<(Instant, Request)>,
+    /// The Lease of each of them.
+    pub(super) slots: Vec<Slot>,
     pub(super) awaited: Option<(RequestId, Request)>,
     pub(super) watches: Vec<Option<String>>,
     armed: GuardDeadline,
@@ -37,10 +40,11 @@ pub(super) struct Bench {
     pub(super) answers: bool,
 }
 
-/// The Lease as a server keeps it.
+/// The Leases as a server keeps them.
 pub(super) struct Register(register::Register);
 
-const KEY: &str = "default/lease";
+const NAMESPACE: &str = "default/";
+const FIRST: Slot = Slot(0);
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
 pub(super) fn seconds(seconds: u64) -> Duration {
@@ -86,19 +90,22 @@ impl Bench {
     }
 
     pub(super) fn start_at(now: Now, initial: InitialState, register: Register) -> Self {
+        let seed = if initial.config.lease.slots > 1 { initial.identity.bytes().map(u64::from).sum() } else { 7 };
         let mut armed = GuardDeadline::disarmed();
         if let Some(resume) = &initial.resume {
             armed.arm(resume.term, resume.confirmed.deadlines.hard);
         }
         let mut bench = Self {
             knows_a_term: initial.resume.is_some(),
-            elector: Elector::new(initial, 7, now),
+            // The seeds of replicas of several Leases differ.
+            elector: Elector::new(initial, seed, now),
             now,
             register,
             told: Vec::new(),
             saw: Vec::new(),
             events: Vec::new(),
             sent: Vec::new(),
+            slots: Vec::new(),
             awaited: None,
             watches: Vec::new(),
             armed,
@@ -111,8 +118,22 @@ impl Bench {
 
     /// Lets `span` pass. Each thing that is due happens at its instant.
     pub(super) fn run(&mut self, span: Duration) {
+        self.run_while(span, |_| true);
+    }
+
+    /// Lets time pass until a write is sent, within a second.
+    pub(super) fn run_until_a_write(&mut self) {
+        let before = self.writes().len();
+        self.run_while(seconds(1), |bench| bench.writes().len() == before);
+        assert_eq!(self.writes().len(), before + 1, "{:?}", self.sent);
+    }
+
+    fn run_while(&mut self, span: Duration, goes_on: impl Fn(&Self) -> bool) {
         let target = self.now.boot + span;
         for _ in 0..1_000_000 {
+            if !goes_on(self) {
+                return;
+            }
             if self.answers && self.awaited.is_some() {
                 self.serve();
                 continue;
@@ -147,15 +168,20 @@ impl Bench {
 
     pub(super) fn serve(&mut self) {
         let (id, request) = self.awaited.take().expect("a request is awaited");
-        let answer = self.register.apply(&request);
+        let answer = self.register.apply_to(self.slot(), &request);
         self.reply(id, answer);
     }
 
     /// Commits the awaited request, and loses the reply.
     pub(super) fn serve_silently(&mut self) {
         let (id, request) = self.awaited.take().expect("a request is awaited");
-        self.register.apply(&request);
+        self.register.apply_to(self.slot(), &request);
         self.reply(id, lost());
+    }
+
+    /// Returns the Lease of the last request.
+    pub(super) fn slot(&self) -> Slot {
+        *self.slots.last().expect("something was sent")
     }
 
     pub(super) fn answer(&mut self, answer: Answer) {
@@ -229,13 +255,14 @@ impl Bench {
         self.events.extend(std::iter::from_fn(|| self.elector.poll_event()));
         while let Some(action) = self.elector.poll_action() {
             match action {
-                Action::Request { id, request, .. } => {
+                Action::Request { slot, id, request } => {
                     assert!(self.awaited.is_none(), "one request at a time");
                     self.sent.push((self.now.boot, request.clone()));
+                    self.slots.push(slot);
                     self.awaited = Some((id, request));
                 }
                 Action::Watch { resource_version } => self.watches.push(resource_version),
-                Action::Tell(ToInit::Observed { last_seen, .. }) => self.saw.push(last_seen),
+                Action::Tell(ToInit::Observed { slot, last_seen }) => self.saw.push((slot, last_seen)),
                 Action::Tell(message) => {
                     self.armed.telling(&message);
                     self.knows_a_term |= matches!(message, ToInit::Lead { .. });
@@ -302,7 +329,8 @@ impl Bench {
     }
 
     pub(super) fn writes(&self) -> Vec<&Request> {
-        self.sent.iter().map(|(_, request)| request).filter(|request| **request != Request::Get).collect()
+        let is_read = |request: &&Request| matches!(request, Request::Get | Request::List);
+        self.sent.iter().map(|(_, request)| request).filter(|request| !is_read(request)).collect()
     }
 
     pub(super) fn awaits_a_write(&self) -> bool {
@@ -339,58 +367,108 @@ impl Default for Register {
 
 impl Register {
     pub(super) fn holding(spec: Value) -> Self {
+        Self::of(&[Some(spec)])
+    }
+
+    /// Holds Leases of these specs, as far as there are some.
+    pub(super) fn of(specs: &[Option<Value>]) -> Self {
         let mut register = Self::default();
-        register.put(spec);
+        for (slot, spec) in (0..).map(Slot).zip(specs) {
+            if let Some(spec) = spec {
+                register.put_in(slot, spec.clone());
+            }
+        }
         register
     }
 
+    pub(super) fn version(&self) -> u64 {
+        self.0.version()
+    }
+
     pub(super) fn object(&self) -> Option<Value> {
-        self.0.get(KEY).map(|object| Value::clone(object))
+        self.object_of(FIRST)
+    }
+
+    pub(super) fn object_of(&self, slot: Slot) -> Option<Value> {
+        self.0.get(&key(slot)).map(|object| Value::clone(object))
     }
 
     /// Stores a new Lease with this spec in place of any other.
     pub(super) fn put(&mut self, spec: Value) {
-        self.0.remove(KEY);
-        let bare = json!({"kind": "Lease", "metadata": {"name": "lease", "namespace": "default"}});
-        self.0.create(KEY, bare.into(), CREATED).expect("an empty Lease is valid");
-        self.edit(|object| object["spec"] = spec);
+        self.put_in(FIRST, spec);
+    }
+
+    pub(super) fn put_in(&mut self, slot: Slot, spec: Value) {
+        self.0.remove(&key(slot));
+        let metadata = json!({"name": slot.of("lease"), "namespace": "default", "labels": {SLOTS: "lease"}});
+        self.0
+            .create(&key(slot), json!({"kind": "Lease", "metadata": metadata}).into(), CREATED)
+            .expect("an empty Lease is valid");
+        self.edit_in(slot, |object| object["spec"] = spec);
     }
 
     /// Edits the Lease as another client, valid or not.
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        let mut object = self.object().expect("there is a Lease");
+        self.edit_in(FIRST, edit);
+    }
+
+    pub(super) fn edit_in(&mut self, slot: Slot, edit: impl FnOnce(&mut Value)) {
+        let mut object = self.object_of(slot).expect("there is a Lease");
         edit(&mut object);
-        self.0.commit(KEY, object);
+        self.0.commit(&key(slot), object);
     }
 
     /// Deletes the Lease. Returns the event that the watch would deliver.
     pub(super) fn delete(&mut self) -> Watched {
+        self.vanish(FIRST, |register| register.0.remove(&key(FIRST)))
+    }
+
+    /// Lets the Lease vanish from the watch. Returns the event that tells of it.
+    pub(super) fn vanish(&mut self, slot: Slot, how: impl FnOnce(&mut Self)) -> Watched {
         let version = self.0.version();
-        self.0.remove(KEY);
+        how(self);
         let mut changes = self.0.changes_since(version).expect("it is remembered");
-        Watched::Deleted(changes.next().and_then(register::Change::deleted).expect("there was a Lease").into())
+        let change = changes.next().filter(|change| change.before.is_some());
+        Watched::Deleted(change.and_then(register::Change::deleted).unwrap_or_else(|| panic!("{slot:?} was there")).into())
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.0.remove(&key(slot));
     }
 
     pub(super) fn spec(&self) -> &Value {
-        &self.0.get(KEY).expect("there is a Lease")["spec"]
+        &self.0.get(&key(FIRST)).expect("there is a Lease")["spec"]
     }
 
     pub(super) fn apply(&mut self, request: &Request) -> Answer {
+        self.apply_to(FIRST, request)
+    }
+
+    pub(super) fn apply_to(&mut self, slot: Slot, request: &Request) -> Answer {
+        let key = key(slot);
         let answer = match request {
-            Request::List => unreachable!("there is one Lease"),
-            Request::Get => self.0.get(KEY).cloned().ok_or(StatusError::NotFound),
+            Request::List => {
+                let is_labelled = |object: &&Arc<Value>| object["metadata"]["labels"][SLOTS] == "lease";
+                let objects = self.0.list(NAMESPACE).filter(is_labelled).cloned().collect();
+                return Answer::Listed { objects, resource_version: self.0.version().to_string() };
+            }
+            Request::Get => self.0.get(&key).cloned().ok_or(StatusError::NotFound),
             Request::Create(object) => {
                 assert_eq!((object["metadata"].get("uid"), object["metadata"].get("resourceVersion")), (None, None));
-                self.0.create(KEY, Arc::clone(object), CREATED)
+                self.0.create(&key, Arc::clone(object), CREATED)
             }
-            Request::Replace(object) => self.0.replace(KEY, Arc::clone(object), CREATED),
+            Request::Replace(object) => self.0.replace(&key, Arc::clone(object), CREATED),
             Request::Delete { uid, resource_version } => {
                 let must = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
-                return self.0.delete(KEY, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
+                return self.0.delete(&key, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
             }
         };
         answer.map_or_else(refused, Answer::Object)
     }
+}
+
+fn key(slot: Slot) -> String {
+    format!("{NAMESPACE}{}", slot.of("lease"))
 }
 
 pub(super) fn refused(error: StatusError) -> Answer {

@@ -295,7 +295,7 @@ fn what_is_remembered_is_handed_on_to_the_next_elector() {
     old.run(seconds(1));
     let event = old.register.delete();
     old.watch(event);
-    let last_seen = old.saw.last().cloned().expect("it was handed on");
+    let last_seen = old.saw.last().map(|(_, seen)| seen.clone()).expect("it was handed on");
     assert_eq!((last_seen.duration, last_seen.held.as_deref()), (seconds(40), None));
     old.register.put(mark());
 
@@ -451,7 +451,7 @@ fn what_a_foreign_holder_has_emptied_is_given_back_where_that_is_trusted() {
 
     let mut bench = trusting(annotated(held("other", 15), json!({HOLDER: "other"})));
     bench.run(TICK);
-    let mut next = after(bench.saw.last().cloned(), annotated(vacated(), json!({})));
+    let mut next = after(bench.saw.last().map(|(_, seen)| seen.clone()), annotated(vacated(), json!({})));
     next.run(TICK);
     assert_eq!(next.leads(), None, "nor has whose name an earlier elector saw there");
     bench.see(|object| (object["spec"], object["metadata"]["annotations"]) = (vacated(), json!({})));

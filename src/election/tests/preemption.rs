@@ -12,7 +12,7 @@ use crate::{
         writes::{HOLDER, PAUSED, PRIORITY, STEP_DOWN, STEP_DOWN_TO},
     },
     link::{Exit, InitialState, Reason, Stop, Term, Then, ToElector, ToInit},
-    request::Watched,
+    request::{Answer, Refusal, Watched},
     time::{Instant, Now},
 };
 
@@ -56,6 +56,33 @@ fn a_standby_asks_a_leader_of_a_lower_priority_once_and_changes_nothing_else() {
         assert_eq!(bench.body(), expected);
         bench.run(AFTER * 3);
         assert!(asks(&bench));
+    }
+}
+
+#[test]
+fn a_request_that_a_policy_undoes_or_refuses_is_repeated_at_a_slowing_pace() {
+    for is_undone in [true, false] {
+        let mut bench = Bench::start(preempting(0), held_with("-1"));
+        bench.run(AFTER - TICK);
+        bench.answers = false;
+        let (until, before) = (bench.now.boot + seconds(15), bench.writes().len());
+        while bench.now.boot < until {
+            match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+                Some(Request::Replace(_)) if is_undone => {
+                    bench.register.edit(|object| object["metadata"]["labels"] = json!({}));
+                    let object = bench.register.object().unwrap();
+                    bench.answer(Answer::Object(object.into()));
+                }
+                Some(Request::Replace(_)) => {
+                    bench.answer(Answer::Refused { refusal: Refusal::Invalid, message: "no".into() });
+                }
+                Some(_) => bench.serve(),
+                None => bench.run(TICK * 10_000_000),
+            }
+        }
+
+        let asked = bench.writes().len() - before;
+        assert!((3..=12).contains(&asked), "{asked} requests in 15 s, undone: {is_undone}");
     }
 }
 

@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::bench::{Bench, forbidden, one_of, one_who_begins_at};
-use super::bench::{START, TICK, held, lost, mark, plus, seconds};
+use super::bench::{Bench, Register, START, TICK, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::{Preset, WaitLimit},
     election::{
-        Event, Request, Slots,
+        Elector, Event, Request,
         writes::{PAUSED, SLOTS},
     },
     link::{InitialState, LastSeen, Reason, Term, Then, ToElector, ToInit},
-    request::{Answer, Operation, WatchEnd, Watched},
+    request::{Answer, Operation, Refusal, WatchEnd, Watched},
     slot::Slot,
 };
-
-mod bench;
 
 /// The longest wait before a write.
 const SPREAD: Duration = Duration::from_millis(50);
@@ -30,46 +27,136 @@ fn others() -> Option<Value> {
     Some(held("other_1", 3600))
 }
 
+/// A replica of this name with so many slots.
+fn one_of(slots: u8, identity: &str) -> InitialState {
+    let mut initial = InitialState { identity: identity.into(), ..initial_state() };
+    initial.config.lease.slots = slots;
+    initial
+}
+
+/// A replica for which this slot wins ties.
+fn one_who_begins_at(slot: u8, slots: u8) -> InitialState {
+    let begins = |identity: &String| {
+        let mut bench = Bench::start(one_of(slots, identity), Register::of(&vec![Some(mark()); slots.into()]));
+        bench.run_until_a_write();
+        bench.written() == [Slot(slot)]
+    };
+    let identity = (0..100).map(|number| format!("me_{number}")).find(begins).expect("somebody begins there");
+    one_of(slots, &identity)
+}
+
+fn forbidden() -> Answer {
+    Answer::Refused { refusal: Refusal::Forbidden, message: "403".into() }
+}
+
+impl Bench {
+    /// Stores a new Lease with this spec in place of any other.
+    fn put(&mut self, slot: u8, spec: Value) {
+        self.register.put_in(Slot(slot), spec);
+    }
+
+    fn edit_in(&mut self, slot: u8, edit: impl FnOnce(&mut Value)) {
+        self.register.edit_in(Slot(slot), edit);
+    }
+
+    /// The same, and lets the watch deliver that.
+    fn see_in(&mut self, slot: u8, edit: impl FnOnce(&mut Value)) {
+        self.edit_in(slot, edit);
+        self.watch(Watched::Changed(self.register.object_of(Slot(slot)).expect("there is a Lease").into()));
+    }
+
+    fn holder(&self, slot: u8) -> String {
+        let object = self.register.object_of(Slot(slot)).expect("there is a Lease");
+        object["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Takes the label of the Lease away. The watch calls it deleted.
+    fn unlabel(&mut self, slot: u8) {
+        let unlabel = |object: &mut Value| object["metadata"]["labels"] = json!({});
+        let gone = self.register.vanish(Slot(slot), |register| register.edit_in(Slot(slot), unlabel));
+        self.watch(gone);
+    }
+
+    /// Deletes the Lease as another client.
+    fn delete(&mut self, slot: u8) {
+        let gone = self.register.vanish(Slot(slot), |register| register.remove(Slot(slot)));
+        self.watch(gone);
+    }
+
+    /// Returns the request that is awaited, and its Lease.
+    fn awaits(&self) -> Option<(Slot, Request)> {
+        self.awaited.as_ref().map(|(_, request)| (self.slot(), request.clone()))
+    }
+
+    /// Returns the slots that were written, in order.
+    fn written(&self) -> Vec<Slot> {
+        let is_write = |request: &Request| !matches!(request, Request::Get | Request::List);
+        self.sent.iter().zip(&self.slots).filter(|((_, request), _)| is_write(request)).map(|(_, slot)| *slot).collect()
+    }
+
+    /// Returns the slots that were read by name, in order.
+    fn read(&self) -> Vec<Slot> {
+        self.sent.iter().zip(&self.slots).filter(|((_, request), _)| *request == Request::Get).map(|(_, slot)| *slot).collect()
+    }
+
+    /// Returns the slot and the number of each term that init was told of.
+    fn terms(&self) -> Vec<(Slot, Term)> {
+        let lead = |message: &ToInit| match message {
+            ToInit::Lead { term, info, .. } => Some((info.slot, *term)),
+            _ => None,
+        };
+        self.told.iter().filter_map(lead).collect()
+    }
+
+    fn dones(&self) -> usize {
+        self.told.iter().filter(|message| **message == ToInit::Done).count()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.step_down().is_some()
+    }
+}
+
 #[test]
 fn what_was_given_back_is_taken_before_what_expired_and_that_before_what_nobody_had() {
     for (better, worse) in [(0, 1), (0, 2), (1, 2)] {
         let paused = |object: &mut Value| object["metadata"]["annotations"][PAUSED] = json!("true");
-        let mut bench = Bench::start(one_who_begins_at(0, 3), &[others(), others(), Some(mark())]);
-        (0..2).for_each(|slot| bench.edit(slot, paused));
+        let mut bench = Bench::start(one_who_begins_at(0, 3), Register::of(&[others(), others(), Some(mark())]));
+        (0..2).for_each(|slot| bench.edit_in(slot, paused));
         bench.run(seconds(1));
         assert_eq!(bench.terms(), [(Slot(2), Term(1))]);
         for (slot, rank) in [(0, worse), (1, better)] {
-            bench.see(slot, |object| {
+            bench.see_in(slot, |object| {
                 object["metadata"]["annotations"] = json!({});
                 RANKS[rank](object);
             });
         }
         bench.run(plus(15));
-        let before = bench.writes();
-        bench.see(2, |object| object["spec"] = held("other_1", 3600));
-        bench.prove();
+        let before = bench.written();
+        bench.see_in(2, |object| object["spec"] = held("other_1", 3600));
+        bench.prove(Then::Follow);
         bench.run_until_a_write();
-        assert_eq!(bench.writes()[before.len()..], [Slot(1)], "{better} before {worse}");
+        assert_eq!(bench.written()[before.len()..], [Slot(1)], "{better} before {worse}");
     }
 }
 
 #[test]
 fn ties_begin_at_another_slot_for_another_replica_and_go_round() {
     for first in 0..3 {
-        let mut bench = Bench::start(one_who_begins_at(first, 3), &vec![Some(mark()); 3]);
+        let mut bench = Bench::start(one_who_begins_at(first, 3), Register::of(&vec![Some(mark()); 3]));
         bench.answers = false;
         bench.run(SPREAD);
         for slot in [first, (first + 1) % 3, (first + 2) % 3] {
-            while bench.writes().last() != Some(&Slot(slot)) {
+            while bench.written().last() != Some(&Slot(slot)) {
                 bench.serve();
                 bench.run(SPREAD);
             }
-            assert!(bench.writes().ends_with(&[Slot(slot)]), "{:?}", bench.writes());
+            assert!(bench.written().ends_with(&[Slot(slot)]), "{:?}", bench.written());
             bench.put(slot, held("other_1", 3600));
         }
         bench.run(Duration::ZERO);
         let expected: Vec<Slot> = (0..3).map(|next| Slot((first + next) % 3)).collect();
-        assert_eq!(bench.writes(), expected);
+        assert_eq!(bench.written(), expected);
     }
 }
 
@@ -77,36 +164,36 @@ fn ties_begin_at_another_slot_for_another_replica_and_go_round() {
 fn a_write_comes_within_a_moment_of_what_allows_it_and_not_where_the_slot_is_gone_by_then() {
     let mut delays = Vec::new();
     for number in 0..10 {
-        let mut bench = Bench::start(one_of(2, &format!("me_{number}")), &[others(), others()]);
+        let mut bench = Bench::start(one_of(2, &format!("me_{number}")), Register::of(&[others(), others()]));
         bench.run(seconds(1));
         let seen = bench.now.boot;
-        bench.see(0, |object| object["spec"] = mark());
-        assert_eq!(bench.writes(), []);
+        bench.see_in(0, |object| object["spec"] = mark());
+        assert_eq!(bench.written(), []);
         bench.answers = false;
         bench.run(SPREAD);
-        assert_eq!(bench.writes(), [Slot(0)]);
+        assert_eq!(bench.written(), [Slot(0)]);
         delays.push(bench.sent.last().expect("it was sent").0.since(seen));
     }
     delays.sort();
     assert!(delays[9] - delays[0] > SPREAD / 4, "{delays:?}");
 
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others()]));
     bench.run(seconds(1));
-    bench.see(0, |object| object["spec"] = mark());
-    bench.see(0, |object| object["spec"] = held("other_2", 3600));
+    bench.see_in(0, |object| object["spec"] = mark());
+    bench.see_in(0, |object| object["spec"] = held("other_2", 3600));
     bench.run(seconds(60));
-    assert_eq!(bench.writes(), []);
+    assert_eq!(bench.written(), []);
 }
 
 #[test]
 fn while_a_write_is_not_answered_nothing_else_is_asked() {
     for spec in [mark(), json!({})] {
-        let mut bench = Bench::start(one_of(3, "me_0"), &vec![Some(spec); 3]);
+        let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&vec![Some(spec); 3]));
         bench.run_until_a_write();
         bench.answers = false;
         let sent = bench.sent.len();
         bench.run(seconds(60));
-        bench.see(1, |object| object["spec"] = mark());
+        bench.see_in(1, |object| object["spec"] = mark());
         bench.run(seconds(60));
         assert_eq!(bench.sent.len(), sent);
     }
@@ -115,11 +202,11 @@ fn while_a_write_is_not_answered_nothing_else_is_asked() {
 #[test]
 fn what_became_of_a_write_is_read_from_that_slot_before_anything_else_is_written() {
     for is_stored in [false, true] {
-        let mut bench = Bench::start(one_who_begins_at(1, 3), &vec![Some(mark()); 3]);
+        let mut bench = Bench::start(one_who_begins_at(1, 3), Register::of(&vec![Some(mark()); 3]));
         bench.run_until_a_write();
-        let (slot, _, write) = bench.awaited.clone().expect("it is awaited");
+        let (slot, write) = bench.awaits().expect("it is awaited");
         if is_stored {
-            bench.apply(slot, &write);
+            bench.register.apply_to(slot, &write);
         }
         let sent = bench.sent.len();
         bench.answers = false;
@@ -129,53 +216,54 @@ fn what_became_of_a_write_is_read_from_that_slot_before_anything_else_is_written
                 bench.run(SPREAD);
             }
         }
-        assert!(bench.sent[sent..].iter().all(|(_, of, request)| (*of, request) == (Slot(1), &Request::Get)), "{:?}", bench.sent);
+        assert!(bench.slots[sent..].iter().all(|slot| *slot == Slot(1)), "{:?}", bench.slots);
+        assert!(bench.sent[sent..].iter().all(|(_, request)| *request == Request::Get), "{:?}", bench.sent);
 
         bench.run_answered(seconds(1));
         // A write that was stored is proved after S, and is written again before it begins a term. A write that was not stored is
         // written again too.
-        assert_eq!((bench.writes(), bench.gets()), (vec![Slot(1); 2], vec![Slot(1); 20]));
+        assert_eq!((bench.written(), bench.read()), (vec![Slot(1); 2], vec![Slot(1); 20]));
         assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
     }
 }
 
 #[test]
 fn whoever_comes_second_takes_the_next_slot() {
-    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), Some(mark())]);
+    let mut bench = Bench::start(one_who_begins_at(0, 2), Register::of(&[Some(mark()), Some(mark())]));
     bench.run_until_a_write();
     bench.put(0, held("other_1", 3600));
     bench.run(SPREAD * 2);
-    assert_eq!((bench.writes(), bench.gets()), (vec![Slot(0), Slot(1)], vec![Slot(0)]));
+    assert_eq!((bench.written(), bench.read()), (vec![Slot(0), Slot(1)], vec![Slot(0)]));
     assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
 }
 
 #[test]
 fn a_slot_that_is_missing_from_a_list_is_absent_only_where_a_read_of_it_says_so() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
-    bench.edit(1, |object| object["metadata"]["labels"] = json!({}));
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others()]));
+    bench.edit_in(1, |object| object["metadata"]["labels"] = json!({}));
     bench.run(seconds(60));
-    assert!(bench.gets().len() > 1 && bench.gets().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.sent);
-    assert_eq!((bench.writes(), bench.terms()), (vec![], vec![]));
+    assert!(bench.read().len() > 1 && bench.read().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.sent);
+    assert_eq!((bench.written(), bench.terms()), (vec![], vec![]));
 
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), None]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), None]));
     bench.answers = false;
     bench.run(seconds(1));
     bench.serve();
     bench.run(seconds(1));
-    assert_eq!((bench.writes(), bench.gets()), (vec![], vec![Slot(1)]));
+    assert_eq!((bench.written(), bench.read()), (vec![], vec![Slot(1)]));
     bench.serve();
     bench.run(SPREAD);
-    let Some((Slot(1), _, Request::Create(object))) = &bench.awaited else { panic!("no creation: {:?}", bench.awaited) };
+    let Some((Slot(1), Request::Create(object))) = &bench.awaits() else { panic!("no creation: {:?}", bench.awaited) };
     assert_eq!((&object["metadata"]["name"], &object["metadata"]["labels"][SLOTS]), (&json!("lease-slot-1"), &json!("lease")));
 }
 
 #[test]
 fn a_held_slot_whose_label_is_taken_away_is_not_lost_and_one_that_is_deleted_is() {
-    let mut bench = Bench::start(one_who_begins_at(1, 2), &[others(), Some(mark())]);
+    let mut bench = Bench::start(one_who_begins_at(1, 2), Register::of(&[others(), Some(mark())]));
     bench.run(seconds(1));
     assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
     bench.unlabel(1);
-    assert!(!bench.is_stopping() && matches!(bench.awaited, Some((Slot(1), _, Request::Get))), "{:?}", bench.awaited);
+    assert!(!bench.is_stopping() && bench.awaits() == Some((Slot(1), Request::Get)), "{:?}", bench.awaited);
     bench.run(seconds(60));
     assert!(!bench.is_stopping() && bench.terms().len() == 1, "{:?}", bench.told);
 
@@ -186,44 +274,44 @@ fn a_held_slot_whose_label_is_taken_away_is_not_lost_and_one_that_is_deleted_is(
 
 #[test]
 fn the_slot_of_another_whose_label_is_taken_away_is_not_free_and_has_not_changed() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(held("other_2", 15))]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), Some(held("other_2", 15))]));
     bench.run(seconds(5));
-    let read = bench.gets().len();
+    let read = bench.read().len();
     bench.unlabel(1);
     bench.run(TICK);
-    assert_eq!(bench.gets()[read..], [Slot(1)]);
+    assert_eq!(bench.read()[read..], [Slot(1)]);
     bench.run(plus(15) - seconds(5) - TICK * 2);
-    assert_eq!(bench.writes(), []);
+    assert_eq!(bench.written(), []);
     bench.run(SPREAD + TICK);
     assert_eq!(bench.terms(), [(Slot(1), Term(1))], "{:?}", bench.sent);
 }
 
 #[test]
 fn while_a_term_is_held_or_its_end_not_proved_nothing_is_written_elsewhere() {
-    let mut bench = Bench::start(one_who_begins_at(0, 3), &[Some(mark()), others(), None]);
+    let mut bench = Bench::start(one_who_begins_at(0, 3), Register::of(&[Some(mark()), others(), None]));
     bench.run(SPREAD);
     assert_eq!(bench.terms(), [(Slot(0), Term(1))]);
-    bench.see(1, |object| object["spec"] = mark());
+    bench.see_in(1, |object| object["spec"] = mark());
     bench.run(seconds(60));
-    bench.see(0, |object| object["spec"] = held("other_1", 3600));
+    bench.see_in(0, |object| object["spec"] = held("other_1", 3600));
     assert!(bench.is_stopping());
     bench.run(seconds(60));
-    assert!(bench.writes().iter().all(|slot| *slot == Slot(0)), "{:?}", bench.writes());
+    assert!(bench.written().iter().all(|slot| *slot == Slot(0)), "{:?}", bench.written());
 
-    bench.prove();
+    bench.prove(Then::Follow);
     bench.run(seconds(1));
     assert_eq!(bench.terms(), [(Slot(0), Term(1)), (Slot(1), Term(2))], "terms rise over all slots");
 }
 
 #[test]
 fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
-    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), others()]);
+    let mut bench = Bench::start(one_who_begins_at(0, 2), Register::of(&[Some(mark()), others()]));
     bench.run(SPREAD);
-    bench.see(1, |object| object["spec"] = mark());
+    bench.see_in(1, |object| object["spec"] = mark());
     bench.answers = false;
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: bench.now.boot });
-    bench.prove();
-    let writes = bench.writes();
+    bench.prove(Then::Follow);
+    let writes = bench.written();
     assert_eq!(writes.last(), Some(&Slot(0)));
     for _ in 0..5 {
         bench.answer(lost());
@@ -231,8 +319,8 @@ fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
             bench.run(SPREAD);
         }
     }
-    assert!(bench.sent.iter().rev().take(5).all(|(_, slot, _)| *slot == Slot(0)), "{:?}", bench.sent);
-    assert!(bench.writes().iter().all(|slot| *slot == Slot(0)), "{writes:?}");
+    assert!(bench.slots.iter().rev().take(5).all(|slot| *slot == Slot(0)), "{:?}", bench.slots);
+    assert!(bench.written().iter().all(|slot| *slot == Slot(0)), "{writes:?}");
     bench.run_answered(SPREAD * 2);
     assert_eq!((bench.holder(0), bench.terms()), (String::new(), vec![(Slot(0), Term(1))]));
     bench.run_answered(plus(15));
@@ -242,24 +330,24 @@ fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
 #[test]
 fn what_is_seen_of_one_slot_says_nothing_of_another() {
     // A holder that renews keeps no other slot from expiring.
-    let mut bench = Bench::start(one_of(2, "me_0"), &[Some(held("other_1", 15)), Some(held("other_2", 15))]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[Some(held("other_1", 15)), Some(held("other_2", 15))]));
     let mut second = 0;
     while bench.now.boot.since(START) < plus(15) - SPREAD {
         second += 1;
         bench.run(Duration::from_millis(100));
-        bench.see(0, |object| {
+        bench.see_in(0, |object| {
             object["spec"]["renewTime"] = json!(format!("2026-01-01T00:{:02}:{:02}.000000Z", second / 60, second % 60))
         });
-        assert_eq!(bench.writes(), []);
+        assert_eq!(bench.written(), []);
     }
     bench.run(SPREAD * 3);
     assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
 
     // A holder that dies lets no other slot be taken.
-    let mut bench = Bench::start(one_of(2, "me_0"), &[Some(held("other_1", 15)), Some(held("other_2", 30))]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[Some(held("other_1", 15)), Some(held("other_2", 30))]));
     bench.answers = false;
     bench.run(Duration::ZERO);
-    while bench.writes().is_empty() {
+    while bench.written().is_empty() {
         if bench.awaited.is_some() {
             bench.serve();
         } else {
@@ -269,31 +357,26 @@ fn what_is_seen_of_one_slot_says_nothing_of_another() {
     bench.put(0, held("other_3", 3600));
     bench.answers = true;
     bench.run(plus(30) - bench.now.boot.since(START) - TICK);
-    assert_eq!(bench.writes(), [Slot(0)]);
+    assert_eq!(bench.written(), [Slot(0)]);
     bench.run(SPREAD + TICK);
-    assert_eq!(bench.writes()[..2], [Slot(0), Slot(1)]);
+    assert_eq!(bench.written()[..2], [Slot(0), Slot(1)]);
 }
 
 #[test]
 fn what_was_seen_of_a_slot_is_handed_to_the_next_elector_for_that_slot() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(held("other_2", 40))]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), Some(held("other_2", 40))]));
     bench.run(seconds(1));
-    let saw = |slot: u8| {
-        bench.told.iter().rev().find_map(|message| match message {
-            ToInit::Observed { slot: of, last_seen } if *of == Slot(slot) => Some(last_seen.clone()),
-            _ => None,
-        })
-    };
+    let saw = |slot: u8| bench.saw.iter().rev().find(|(of, _)| *of == Slot(slot)).map(|(_, last_seen)| last_seen.clone());
     assert_eq!((saw(0).map(|seen| seen.duration), saw(1).map(|seen| seen.duration)), (Some(seconds(3600)), Some(seconds(40))));
 
     let waits = LastSeen { duration: seconds(15), held: None, named: false, not_before: START + seconds(100) };
     let initial = InitialState { last_seen: [(Slot(1), waits)].into(), ..one_who_begins_at(1, 2) };
-    let mut bench = Bench::start(initial.clone(), &[Some(mark()), Some(mark())]);
+    let mut bench = Bench::start(initial.clone(), Register::of(&[Some(mark()), Some(mark())]));
     bench.run(SPREAD);
     assert_eq!(bench.terms(), [(Slot(0), Term(1))]);
-    let mut bench = Bench::start(initial, &[others(), Some(mark())]);
+    let mut bench = Bench::start(initial, Register::of(&[others(), Some(mark())]));
     bench.run(seconds(100) - TICK);
-    assert_eq!(bench.writes(), []);
+    assert_eq!(bench.written(), []);
     bench.run(SPREAD + TICK);
     assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
 }
@@ -333,38 +416,38 @@ fn live(holder: &str) -> Value {
 #[test]
 fn a_bound_is_over_once_it_is_over_for_every_slot() {
     // Both holders are alive.
-    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(live("other_2"))]);
+    let mut bench = Bench::start(waits(0, 2), Register::of(&[Some(live("other_1")), Some(live("other_2"))]));
     bench.run(seconds(60));
     assert_eq!((given_up(&bench), bench.told.last()), (vec![75], Some(&ToInit::Done)));
-    bench.see(0, |object| object["spec"] = mark());
+    bench.see_in(0, |object| object["spec"] = mark());
     assert_eq!(bench.dones(), 1);
 
     // One slot looks abandoned: it is waited for, and taken.
-    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(held("other_2", 15))]);
+    let mut bench = Bench::start(waits(0, 2), Register::of(&[Some(live("other_1")), Some(held("other_2", 15))]));
     bench.run(plus(15) - TICK);
-    assert_eq!((given_up(&bench), bench.writes()), (vec![], vec![]));
+    assert_eq!((given_up(&bench), bench.written()), (vec![], vec![]));
     bench.run(SPREAD + TICK);
     assert_eq!((given_up(&bench), bench.terms()), (vec![], vec![(Slot(1), Term(1))]));
 
     // Its holder renews it: there is nothing left to wait for.
-    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(held("other_2", 15))]);
+    let mut bench = Bench::start(waits(0, 2), Register::of(&[Some(live("other_1")), Some(held("other_2", 15))]));
     bench.run(seconds(5));
-    bench.see(1, |object| object["spec"] = live("other_2"));
+    bench.see_in(1, |object| object["spec"] = live("other_2"));
     bench.run(TICK);
     assert_eq!((given_up(&bench), bench.told.last()), (vec![75], Some(&ToInit::Done)));
 
     // One slot is free.
-    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(mark())]);
+    let mut bench = Bench::start(waits(0, 2), Register::of(&[Some(live("other_1")), Some(mark())]));
     bench.run(SPREAD);
     assert_eq!((given_up(&bench), bench.terms()), (vec![], vec![(Slot(1), Term(1))]));
 }
 
 #[test]
 fn a_bound_is_over_for_every_slot_with_that_of_the_slot_whose_write_is_not_answered() {
-    let mut bench = Bench::start(waits(10, 2), &[Some(mark()), Some(live("other_2"))]);
+    let mut bench = Bench::start(waits(10, 2), Register::of(&[Some(mark()), Some(live("other_2"))]));
     bench.run_until_a_write();
     bench.answers = false;
-    let (_, _, write) = bench.awaited.clone().unwrap();
+    let (_, write) = bench.awaits().unwrap();
     lose(&mut bench, seconds(24));
     assert!(given_up(&bench).is_empty());
     lose(&mut bench, seconds(4));
@@ -372,18 +455,18 @@ fn a_bound_is_over_for_every_slot_with_that_of_the_slot_whose_write_is_not_answe
 
     // Init ends, and the server comes back: the write was stored.
     bench.tell(ToElector::Shutdown);
-    bench.apply(Slot(0), &write);
+    bench.register.apply_to(Slot(0), &write);
     bench.run_answered(seconds(4));
 
     assert!(bench.is_stopping(), "a term that ends as it begins: {:?}", bench.told);
-    bench.prove_then(Then::Exit);
+    bench.prove(Then::Exit);
     bench.run(seconds(1));
     assert_eq!((bench.holder(0), bench.dones()), (String::new(), 1));
 }
 
 #[test]
 fn nothing_is_written_beside_a_read() {
-    let mut bench = Bench::start(one_of(3, "me_0"), &[]);
+    let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[]));
     bench.answers = false;
     // The list, and the read of the first slot that is not in it.
     bench.serve();
@@ -393,123 +476,123 @@ fn nothing_is_written_beside_a_read() {
 
     bench.tell(ToElector::Heartbeat);
 
-    assert_eq!((bench.sent.len(), bench.writes()), (sent, vec![]), "the second one is still read");
+    assert_eq!((bench.sent.len(), bench.written()), (sent, vec![]), "the second one is still read");
     bench.serve();
-    assert_eq!(bench.writes().len(), 1);
+    assert_eq!(bench.written().len(), 1);
 }
 
 #[test]
 fn what_is_free_is_taken_although_the_reads_of_many_slots_never_end() {
-    let mut bench = Bench::start(one_of(32, "me_0"), &[]);
+    let mut bench = Bench::start(one_of(32, "me_0"), Register::of(&[]));
     bench.answers = false;
     let until = START + seconds(3) + 32 * Duration::from_millis(100);
-    while bench.writes().is_empty() && bench.now.boot < until {
+    while bench.written().is_empty() && bench.now.boot < until {
         bench.run(Duration::from_millis(100));
         if bench.awaited.is_some() {
             bench.serve();
         }
     }
-    assert_eq!(bench.writes().len(), 1, "{:?}", bench.sent.len());
+    assert_eq!(bench.written().len(), 1, "{:?}", bench.sent.len());
 }
 
 #[test]
 fn a_slot_beyond_those_of_this_replica_is_left_alone_and_spoken_of_once() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others(), Some(mark())]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others(), Some(mark())]));
     let spoken = |bench: &Bench| {
         bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("beyond the 2"))).count()
     };
     bench.run(seconds(60));
     assert_eq!(spoken(&bench), 0);
-    bench.see(2, |object| object["spec"] = held("other_3", 15));
+    bench.see_in(2, |object| object["spec"] = held("other_3", 15));
     bench.run(seconds(300));
-    bench.see(2, |object| object["spec"] = mark());
+    bench.see_in(2, |object| object["spec"] = mark());
     bench.run(seconds(300));
-    assert_eq!((spoken(&bench), bench.writes(), bench.gets()), (1, vec![], vec![]));
+    assert_eq!((spoken(&bench), bench.written(), bench.read()), (1, vec![], vec![]));
 }
 
 #[test]
 fn a_list_that_is_forbidden_is_made_up_for_by_reads_of_each_slot_in_turn() {
-    let mut bench = Bench::start(one_of(3, "me_0"), &[others(), others(), others()]);
+    let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[others(), others(), others()]));
     bench.answer(forbidden());
     bench.run(seconds(30));
-    let gets = bench.gets();
+    let gets = bench.read();
     assert!((5..=11).contains(&gets.len()), "{gets:?}");
     assert!(gets.windows(3).all(|three| (0..3).all(|slot| three.contains(&Slot(slot)))), "{gets:?}");
-    bench.see(2, |object| object["spec"] = mark());
+    bench.see_in(2, |object| object["spec"] = mark());
     bench.run(SPREAD);
     assert_eq!(bench.terms(), [(Slot(2), Term(1))]);
 }
 
 #[test]
 fn slots_that_are_absent_and_may_not_be_created_cost_no_more_reads_than_one() {
-    let mut bench = Bench::start(one_of(64, "me_0"), &vec![None; 64]);
+    let mut bench = Bench::start(one_of(64, "me_0"), Register::of(&vec![None; 64]));
     let run = |bench: &mut Bench, span: Duration| {
         let until = bench.now.boot + span;
         bench.answers = false;
         while bench.now.boot < until {
             match &bench.awaited {
-                Some((_, _, Request::Create(_))) => bench.answer(forbidden()),
+                Some((_, Request::Create(_))) => bench.answer(forbidden()),
                 Some(_) => bench.serve(),
                 None => bench.run(Duration::from_millis(10)),
             }
         }
     };
     run(&mut bench, seconds(300));
-    assert!((0..64).all(|slot| bench.gets().contains(&Slot(slot))), "each is looked for once");
-    let before = (bench.gets().len(), bench.sent.len());
+    assert!((0..64).all(|slot| bench.read().contains(&Slot(slot))), "each is looked for once");
+    let before = (bench.read().len(), bench.sent.len());
     run(&mut bench, seconds(60));
-    let (gets, all) = (bench.gets().len() - before.0, bench.sent.len() - before.1);
+    let (gets, all) = (bench.read().len() - before.0, bench.sent.len() - before.1);
     assert!(gets <= 25 && all <= 50, "{gets} reads by name, and {all} requests");
 
     // What is there is seen all the same: at once, or in its turn if it has no label.
     bench.put(63, others().expect("a spec"));
     bench.put(62, mark());
-    bench.edit(62, |object| object["metadata"]["labels"] = json!({}));
+    bench.edit_in(62, |object| object["metadata"]["labels"] = json!({}));
     run(&mut bench, seconds(64 * 4));
     assert_eq!(bench.terms(), [(Slot(62), Term(1))]);
 }
 
 #[test]
 fn a_slot_without_its_label_that_was_absent_is_read_once_a_creation_finds_it() {
-    let mut bench = Bench::start(one_of(8, "me_0"), &vec![Some(held("other_1", 3600)); 8]);
+    let mut bench = Bench::start(one_of(8, "me_0"), Register::of(&vec![Some(held("other_1", 3600)); 8]));
     bench.run(seconds(1));
     bench.delete(5);
     bench.answers = false;
     for _ in 0..1000 {
         match &bench.awaited {
-            Some((_, _, Request::Create(_))) => break,
+            Some((_, Request::Create(_))) => break,
             Some(_) => bench.serve(),
             None => bench.run(SPREAD / 10),
         }
     }
     bench.put(5, mark());
-    bench.edit(5, |object| object["metadata"]["labels"] = json!({}));
-    let before = bench.gets().len();
+    bench.edit_in(5, |object| object["metadata"]["labels"] = json!({}));
+    let before = bench.read().len();
     bench.run_answered(seconds(1));
-    assert_eq!(bench.gets()[before..], [Slot(5)]);
+    assert_eq!(bench.read()[before..], [Slot(5)]);
 }
 
 #[test]
 fn a_list_that_fails_is_no_answer_about_any_slot() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[None, None]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[None, None]));
     bench.answers = false;
     for _ in 0..10 {
         bench.answer(lost());
         while bench.awaited.is_none() {
             bench.run(SPREAD);
         }
-        assert!(matches!(bench.awaited, Some((_, _, Request::List))), "{:?}", bench.awaited);
+        assert!(matches!(bench.awaited, Some((_, Request::List))), "{:?}", bench.awaited);
     }
     bench.answer(Answer::NotFound);
     bench.run(seconds(5));
-    assert_eq!((bench.writes(), bench.gets()), (vec![], vec![]));
+    assert_eq!((bench.written(), bench.read()), (vec![], vec![]));
 }
 
 #[test]
 fn one_list_and_one_watch_serve_all_slots() {
-    let mut bench = Bench::start(one_of(3, "me_0"), &[others(), others(), others()]);
+    let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[others(), others(), others()]));
     bench.run(seconds(30));
-    assert!((9..=11).contains(&bench.sent.len()) && bench.gets().is_empty(), "{:?}", bench.sent);
+    assert!((9..=11).contains(&bench.sent.len()) && bench.read().is_empty(), "{:?}", bench.sent);
     // The watch starts at the version of the list, even if each Lease is older.
     assert_eq!(bench.watches, [Some(bench.register.version().to_string())]);
     assert_eq!(bench.events.iter().filter(|event| **event == Event::Ready).count(), 1);
@@ -517,12 +600,12 @@ fn one_list_and_one_watch_serve_all_slots() {
 
 #[test]
 fn a_watch_whose_version_is_gone_begins_again_without_one_even_where_no_list_is() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others()]));
     bench.answer(forbidden());
     bench.run(seconds(20));
     let longer = |object: &mut Value| object["spec"]["leaseDurationSeconds"] = json!(3601);
-    bench.see(0, longer);
-    (0..2).for_each(|slot| bench.edit(slot, longer));
+    bench.see_in(0, longer);
+    (0..2).for_each(|slot| bench.edit_in(slot, longer));
     bench.watch(Watched::Ended(WatchEnd::Failed("410".into())));
     bench.run(seconds(20));
     assert!(bench.watches.len() == 2 && bench.watches[1].is_none(), "{:?}", bench.watches);
@@ -536,7 +619,7 @@ fn a_watch_whose_version_is_gone_begins_again_without_one_even_where_no_list_is(
 
 #[test]
 fn the_watch_of_all_slots_never_begins_again_at_an_older_version() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others()]));
     bench.run(seconds(2));
     bench.watch(Watched::Bookmark("1012".into()));
     bench.watch(Watched::Bookmark("1009".into()));
@@ -550,30 +633,30 @@ fn the_watch_of_all_slots_never_begins_again_at_an_older_version() {
 
 #[test]
 fn a_shutdown_ends_every_slot_and_is_done_once_the_one_that_is_held_is_given_back() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), others()]));
     bench.run(seconds(1));
     bench.tell(ToElector::Shutdown);
     assert_eq!((bench.dones(), bench.told.last()), (1, Some(&ToInit::Done)));
 
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(mark())]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), Some(mark())]));
     bench.run(seconds(1));
     bench.tell(ToElector::Shutdown);
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: bench.now.boot });
     bench.run(seconds(1));
     assert_eq!(bench.dones(), 0);
-    bench.prove_then(Then::Exit);
+    bench.prove(Then::Exit);
     bench.run(seconds(1));
     assert_eq!((bench.holder(1), bench.dones(), bench.told.last()), (String::new(), 1, Some(&ToInit::Done)));
 }
 
 #[test]
 fn the_end_of_the_workload_ends_the_wait_for_the_other_slots_too() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(mark())]);
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[others(), Some(mark())]));
     bench.run(seconds(1));
-    bench.see(0, |object| object["spec"] = mark());
+    bench.see_in(0, |object| object["spec"] = mark());
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: bench.now.boot });
 
-    bench.prove_then(Then::Exit);
+    bench.prove(Then::Exit);
     bench.run(seconds(1));
 
     assert_eq!((bench.terms().len(), bench.dones(), bench.told.last()), (1, 1, Some(&ToInit::Done)));
@@ -581,30 +664,30 @@ fn the_end_of_the_workload_ends_the_wait_for_the_other_slots_too() {
 
 #[test]
 fn who_gives_a_slot_up_leaves_the_others_to_the_others_for_one_duration_too() {
-    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), Some(mark())]);
+    let mut bench = Bench::start(one_who_begins_at(0, 2), Register::of(&[Some(mark()), Some(mark())]));
     bench.run(SPREAD);
-    let writes = |bench: &Bench| bench.writes().into_iter().filter(|slot| *slot == Slot(1)).count();
+    let writes = |bench: &Bench| bench.written().into_iter().filter(|slot| *slot == Slot(1)).count();
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: bench.now.boot });
 
-    bench.prove();
+    bench.prove(Then::Follow);
     let ended = bench.now.boot;
     bench.run(plus(15) - TICK);
 
-    assert_eq!(writes(&bench), 0, "{:?}", bench.writes());
+    assert_eq!(writes(&bench), 0, "{:?}", bench.written());
     bench.run(seconds(1));
     assert_eq!(bench.terms().len(), 2, "{:?} after", bench.now.boot.since(ended));
 }
 
 #[test]
 fn who_fails_in_a_slot_leaves_the_others_alone_although_somebody_led_there_meanwhile() {
-    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), others()]);
+    let mut bench = Bench::start(one_who_begins_at(0, 2), Register::of(&[Some(mark()), others()]));
     bench.run(seconds(1));
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::NotLive, at: bench.now.boot });
-    bench.prove();
+    bench.prove(Then::Follow);
     bench.run(Duration::ZERO);
     bench.put(0, held("other_2", 3600));
     bench.run(seconds(2));
-    bench.see(1, |object| object["spec"] = mark());
+    bench.see_in(1, |object| object["spec"] = mark());
     let given_up = bench.terms();
     bench.run(seconds(12));
     assert_eq!(bench.terms(), given_up, "within D");
@@ -614,23 +697,23 @@ fn who_fails_in_a_slot_leaves_the_others_alone_although_somebody_led_there_meanw
 
 #[test]
 fn a_held_slot_that_is_gone_is_looked_at_although_a_renewal_was_stored_before() {
-    let mut bench = Bench::start(one_who_begins_at(1, 2), &[others(), Some(mark())]);
+    let mut bench = Bench::start(one_who_begins_at(1, 2), Register::of(&[others(), Some(mark())]));
     bench.run(seconds(1));
     bench.answers = false;
     bench.run(seconds(3));
-    let (slot, _, request) = bench.awaited.clone().expect("a renewal");
-    let answer = bench.apply(slot, &request);
+    let (slot, request) = bench.awaits().expect("a renewal");
+    let answer = bench.register.apply_to(slot, &request);
     bench.delete(1);
 
     bench.answer(answer);
 
-    assert!(matches!(bench.awaited, Some((Slot(1), _, Request::Get))), "{:?}", bench.awaited);
+    assert!(bench.awaits() == Some((Slot(1), Request::Get)), "{:?}", bench.awaited);
 }
 
 #[test]
 fn lists_that_fail_are_paced_however_many_slots_there_are() {
     for slots in [2, 64] {
-        let mut bench = Bench::start(one_of(slots, "me_0"), &vec![others(); slots.into()]);
+        let mut bench = Bench::start(one_of(slots, "me_0"), Register::of(&vec![others(); slots.into()]));
         bench.run(seconds(10));
         bench.answers = false;
         let (until, before) = (bench.now.boot + seconds(60), bench.sent.len());
@@ -638,10 +721,10 @@ fn lists_that_fail_are_paced_however_many_slots_there_are() {
             if bench.awaited.is_some() {
                 bench.answer(lost());
             }
-            let next = bench.slots.poll_timeout().unwrap_or(until).max(bench.now.boot);
+            let next = bench.elector.poll_timeout().unwrap_or(until).max(bench.now.boot);
             bench.run(next.since(bench.now.boot).min(seconds(1)));
         }
-        let lists = bench.sent.iter().skip(before).filter(|(_, _, request)| *request == Request::List).count();
+        let lists = bench.sent.iter().skip(before).filter(|(_, request)| *request == Request::List).count();
         assert!((10..40).contains(&lists), "{lists} for {slots} slots");
     }
 }
@@ -649,15 +732,15 @@ fn lists_that_fail_are_paced_however_many_slots_there_are() {
 #[test]
 fn the_next_elector_goes_on_with_the_term_in_its_slot() {
     let initial = one_who_begins_at(0, 2);
-    let mut bench = Bench::start(initial.clone(), &[others(), Some(mark())]);
+    let mut bench = Bench::start(initial.clone(), Register::of(&[others(), Some(mark())]));
     bench.run(SPREAD);
     assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
-    let resume = bench.resume();
-    bench.slots = Slots::new(InitialState { generation: 2, resume, last_term: Term(1), ..initial }, 8, bench.now);
+    let resume = Some(bench.resume());
+    bench.elector = Elector::new(InitialState { generation: 2, resume, last_term: Term(1), ..initial }, 8, bench.now);
     (bench.awaited, bench.sent) = (None, Vec::new());
-    bench.see(0, |object| object["spec"] = mark());
+    bench.see_in(0, |object| object["spec"] = mark());
     bench.tell(ToElector::Acknowledged { term: Term(1), serial: 0 });
     bench.run(seconds(60));
-    assert!(bench.writes().len() > 10 && bench.writes().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.writes());
-    assert!(!bench.is_stopping() && bench.slots.view().leading.is_some_and(|led| led.term == Term(1)));
+    assert!(bench.written().len() > 10 && bench.written().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.written());
+    assert!(!bench.is_stopping() && bench.elector.view().leading.is_some_and(|led| led.term == Term(1)));
 }

@@ -1,0 +1,152 @@
+//! Requests about one Lease, and what is observed of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{One, WatchEvent};
+use crate::{
+    election::{
+        Event, Request,
+        asked::Attempt,
+        pace::{Paced, doubled},
+        record::LeaseRecord,
+        trace::TraceContext,
+    },
+    law::RETRY_PAUSE,
+    link::{LeaseBackoff, Term, Then, ToInit},
+    time::{Instant, Now},
+};
+
+impl One<'_> {
+    pub(crate) fn get(&mut self, now: Now) {
+        self.send(Request::Get, None, now);
+    }
+
+    /// Sends a POST, which acquires nothing (law 12).
+    pub(crate) fn create(&mut self, object: Value, now: Now) {
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires: None };
+        self.send(Request::Create(object), Some(attempt), now);
+    }
+
+    /// Sends a PUT. `acquires` is the span of the transition, if the write is to begin a term.
+    pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
+        self.send(Request::Replace(object), Some(attempt), now);
+    }
+
+    pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
+        let (uid, resource_version) = (record.uid().to_owned(), record.resource_version().to_owned());
+        self.send(Request::Delete { uid, resource_version }, None, now);
+    }
+
+    fn send(&mut self, request: Request, attempt: Option<Attempt>, now: Now) {
+        self.reader.send(self.common, Some(self.lease.slot), request, attempt, now);
+    }
+
+    /// Returns the latest renewTime of the writes that may still be stored, in microseconds.
+    pub(crate) fn latest_time(&self) -> Option<i64> {
+        self.lease.unanswered.latest_time().max(self.reader.awaited_attempt().and_then(Attempt::time))
+    }
+
+    /// Observes the record of a reply, which is always believed. If the watch has overtaken it, another read is due.
+    pub(crate) fn observed(&mut self, record: LeaseRecord, now: Now) {
+        self.succeeded(now);
+        if self.lease.observation.is_past(&record) {
+            self.reader.want_read();
+        }
+        self.report_warning(&record);
+        self.report_observed(Some(&record));
+        self.lease.observation.read(record, now);
+        self.hand_on();
+        self.caught_up(now);
+    }
+
+    /// Observes that the Lease does not exist, as a reply said.
+    pub(crate) fn observed_absence(&mut self, now: Now) {
+        self.succeeded(now);
+        self.lease.observation.absent(now.boot);
+        self.report_observed(None);
+        self.hand_on();
+        self.caught_up(now);
+    }
+
+    fn succeeded(&mut self, now: Now) {
+        self.reader.succeeded(now.boot);
+        if !std::mem::replace(&mut self.common.ready, true) {
+            self.common.report(Event::Ready);
+        }
+    }
+
+    fn caught_up(&mut self, now: Now) {
+        self.reader.watch.caught_up();
+        self.reader.tick_watch(self.common, now);
+    }
+
+    /// Takes in a version that the watch brought. Returns it if it is new.
+    pub(super) fn saw(&mut self, record: LeaseRecord, now: Now) -> Option<WatchEvent> {
+        let is_news = self.lease.observation.watched(record.clone(), now);
+        self.hand_on();
+        if !is_news {
+            return None;
+        }
+        self.heard(now);
+        self.report_observed(Some(&record));
+        Some(WatchEvent::Changed(record))
+    }
+
+    /// Takes in a deletion. It is passed on even if it is about another uid than the last observed: an old event of another Lease
+    /// may have come in between.
+    pub(super) fn saw_deleted(&mut self, record: LeaseRecord, now: Now) -> WatchEvent {
+        if self.lease.observation.deleted(&record, now.boot) {
+            self.heard(now);
+            self.hand_on();
+            self.report_observed(None);
+        }
+        WatchEvent::Deleted(record)
+    }
+
+    fn heard(&mut self, now: Now) {
+        self.lease.heard = now.boot;
+        self.reader.heard(self.common.timing, now.boot);
+    }
+
+    /// Tells init the part of the observation that must outlive this elector: the Lease may be gone before the next one reads it.
+    fn hand_on(&mut self) {
+        let last_seen = self.lease.observation.last_seen();
+        if last_seen != self.lease.handed_on {
+            self.lease.handed_on = last_seen.clone();
+            self.common.tell(ToInit::Observed { slot: self.lease.slot, last_seen });
+        }
+    }
+
+    /// Counts a follower's write: the next one comes after a longer pause.
+    pub(crate) fn pace(&mut self, now: Now) {
+        let writes = self.lease.writes;
+        self.lease.writes = writes.until(now.boot + doubled(RETRY_PAUSE, writes.times, self.common.timing.renew_period));
+    }
+
+    /// Ends the campaign if the Lease has changed since its last write. If the change may be an own write that had no answer, a
+    /// read decides.
+    pub(crate) fn settle(&mut self) {
+        let changes = self.lease.observation.changes();
+        let has_changed = self.lease.campaign.as_ref().is_some_and(|campaign| campaign.changes != changes);
+        if has_changed && !self.lease.may_show_own_write() {
+            (self.lease.campaign, self.lease.writes) = (None, Paced::default());
+            self.common.report(Event::CampaignLost { slot: self.lease.slot });
+        }
+    }
+
+    /// Tells init that `term` is over. The other replicas go first until `until`.
+    pub(crate) fn leave(&mut self, term: Term, then: Then, until: Option<Instant>) -> Then {
+        self.lease.unanswered.forget_all();
+        let common = &mut *self.common;
+        common.lease_backoff.until = common.lease_backoff.until.max(until.unwrap_or_default());
+        let backoff = Some(common.lease_backoff).filter(|backoff| *backoff != LeaseBackoff::default());
+        common.tell(ToInit::Ended { term, backoff });
+        common.report(Event::Ended);
+        then
+    }
+}
