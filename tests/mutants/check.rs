@@ -1,4 +1,4 @@
-//! The checks that must find a mutant: the modules' unit tests in virtual time, the model, the simulation.
+//! The checks that must find a mutant: the modules' unit tests in virtual time, the model, the simulation, the worlds of turns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,8 @@ impl Checks {
         let mut unviable = BTreeMap::new();
         // Compile errors show soonest in the library alone.
         settle(copy, changes, &["build", "--lib"], &mut unviable)?;
-        let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation", "--test", "transaction"];
+        let build = ["--test", "model", "--test", "simulation", "--test", "transaction", "--test", "turns"];
+        let build = [&["test", "--no-run", "--lib"][..], &build].concat();
         let messages = settle(copy, changes, &build, &mut unviable)?;
         Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
     }
@@ -80,6 +81,15 @@ impl Checks {
         let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
         let after = lines.iter().rev().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
         (!success).then(|| format!("{} terms: {}", after.unwrap_or("?"), seed.cloned().unwrap_or_else(|| last(&lines))))
+    }
+
+    /// Runs this many worlds of init's turn; returns which fails and why.
+    pub(crate) fn turns(&self, mutant: usize, worlds: u64) -> Option<String> {
+        let mut command = self.command("turns", mutant, 600);
+        command.env("TURNS", worlds.to_string());
+        let Printed { success, lines } = watch(command, |_| false);
+        let wrong = lines.iter().find(|line| line.starts_with("seed "));
+        (!success).then(|| wrong.cloned().unwrap_or_else(|| last(&lines)))
     }
 
     /// A check of this mutant, limited to this many CPU seconds: a unit test or simulated world that takes longer hangs, which is

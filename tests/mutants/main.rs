@@ -1,8 +1,8 @@
 //! Every rule is tested: mutants of the shipping code, each without one rule of the law, and the checks that find them.
 //!
-//! `law/*.toml` is the list: which part of the law is removed and where, which unit test, which family of the model and how many
-//! terms of the simulation find it, and where neither of the last two does, why. Without arguments this only checks that every
-//! mutant still applies and quotes its rule. The rest are commands:
+//! `law/*.toml` is the list: which part of the law is removed and where, which unit test, which family of the model, how many terms
+//! of the simulation and how many worlds of init's turn find it, and where none of the last three does, why. Without arguments this
+//! only checks that every mutant still applies and quotes its rule. The rest are commands:
 //!
 //! ```text
 //! tests/mutants/run                       each is found by what the list says

@@ -13,6 +13,8 @@ use crate::{
 
 /// How many terms are simulated where the list does not say that the simulation finds the mutant; `TENURE_SIMULATION` sets more.
 const TERMS: u64 = 20_000;
+/// How many worlds of init's turn run where the list does not say that they find the mutant.
+const WORLDS: u64 = 1_000;
 /// How many of the unit tests that find a mutant are printed.
 const PRINTED: usize = 3;
 
@@ -34,6 +36,7 @@ struct Found {
     unit: Option<Vec<String>>,
     model: Option<String>,
     simulation: Option<String>,
+    turns: Option<String>,
 }
 
 /// Runs the mutants named by their rules or names, or all.
@@ -107,9 +110,10 @@ fn holds_without(checks: &Checks) -> Result<(), String> {
         unit: checks.unit(0, &DECIDING, None),
         model: checks.model(0, None),
         simulation: ["simulation", "transaction"].iter().find_map(|name| checks.simulation(name, 0, terms().unwrap_or(TERMS))),
+        turns: checks.turns(0, WORLDS),
     };
     match found {
-        Found { unit: None, model: None, simulation: None } => Ok(()),
+        Found { unit: None, model: None, simulation: None, turns: None } => Ok(()),
         Found { .. } => Err(format!("without any mutant: {found:?}")),
     }
 }
@@ -131,20 +135,22 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
         unit: checks.unit(number, &DECIDING, mutant.unit.as_deref()),
         model: if every || family.is_some() { checks.model(number, family) } else { None },
         simulation: terms.and_then(|terms| checks.simulation("simulation", number, terms)),
+        turns: mutant.turns.or_else(|| every.then_some(WORLDS)).and_then(|worlds| checks.turns(number, worlds)),
     }
 }
 
 fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
-    let Found { unit, model, simulation } = found;
+    let Found { unit, model, simulation, turns } = found;
     let says = |name: &str, what: &Option<String>| what.as_ref().map(|what| format!("{name}: {what}"));
     let units = unit.as_deref().map(shorten);
-    let mut what: Vec<String> =
-        [says("unit", &units), says("model", model), says("simulation", simulation)].into_iter().flatten().collect();
+    let said = [says("unit", &units), says("model", model), says("simulation", simulation), says("turns", turns)];
+    let mut what: Vec<String> = said.into_iter().flatten().collect();
     let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.iter().flatten().any(|failed| failed.contains(name.as_str())));
     let missed = [
         (!unit_as_said).then_some("unit"),
         (mutant.model.is_some() && model.is_none()).then_some("model"),
         (mutant.simulation.is_some() && simulation.is_none()).then_some("simulation"),
+        (mutant.turns.is_some() && turns.is_none()).then_some("turns"),
     ];
     let missed: Vec<&str> = missed.into_iter().flatten().collect();
     if !missed.is_empty() {
@@ -152,7 +158,8 @@ fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
         return ("NOT FOUND", false, what.join("; "));
     }
     let Some(because) = &mutant.because else { return ("found", true, what.join("; ")) };
-    let covered = model.is_none() && simulation.is_none() && unit.is_some() == mutant.unit.is_some();
+    let is_unfound = model.is_none() && simulation.is_none() && turns.is_none();
+    let covered = is_unfound && unit.is_some() == mutant.unit.is_some();
     what.push(because.clone());
     (if covered { "explained" } else { "FOUND" }, covered, what.join("; "))
 }
