@@ -1,6 +1,6 @@
 //! Prints the merged configuration as a file, with the source of each value.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use super::{
     Loaded,
     document::{self, Content, Node},
     keys::{self, Found},
+    load::is_within,
     schema::DEFAULTS,
 };
 
@@ -64,13 +65,8 @@ impl Loaded {
     }
 
     /// The origins of a key, and of all below it.
-    fn said(&self, path: &str) -> Vec<String> {
-        let below = |said: &str| said.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let mut said: Vec<_> =
-            self.origins.iter().filter(|(said, _)| below(said)).map(|(_, origin)| origin.to_string()).collect();
-        said.sort_unstable();
-        said.dedup();
-        said
+    fn said(&self, path: &str) -> BTreeSet<String> {
+        self.origins.iter().filter(|(said, _)| is_within(said, path)).map(|(_, origin)| origin.to_string()).collect()
     }
 }
 

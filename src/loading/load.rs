@@ -111,7 +111,7 @@ fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
 }
 
 /// Returns true if `path` is `of`, or lies below it.
-fn is_within(path: &str, of: &str) -> bool {
+pub(super) fn is_within(path: &str, of: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
@@ -240,8 +240,7 @@ impl rules::Diagnostic {
     /// Finds the place to name: that of the first key of the rule that somebody set, or of a key below it. If the message is about
     /// another key, both are named.
     fn located(self, origins: &BTreeMap<String, Origin>) -> Problem {
-        let below = |path: &str| origins.iter().find(|(key, _)| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
-        let origin = |path: &str| origins.get(path).or_else(|| below(path).map(|(_, origin)| origin));
+        let origin = |path: &str| origins.iter().find(|(key, _)| is_within(key, path)).map(|(_, origin)| origin);
         let path = self.about.first().cloned().unwrap_or_default();
         let (path, origin) = match self.about.iter().find_map(|said| Some((said, origin(said)?))) {
             Some((said, origin)) if *said != path => (format!("{path} (because of {said})"), origin.clone()),

@@ -273,19 +273,12 @@ pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
 /// Refuses a second value for one key. Two flags for one key contradict each other in any order, and so do two names of one signal.
 fn refuse_twice(layer: &mut Layer) {
     let same = |a: &Entry, b: &Entry| a.key.path == b.key.path && (a.entry == b.entry || a.key.shape != Shape::Map);
-    let mut twice = Vec::new();
-    for (at, entry) in layer.entries.iter().enumerate() {
-        if let Some(first) = layer.entries.iter().take(at).find(|first| same(first, entry)) {
-            twice.push((
-                entry.origin.clone(),
-                &entry.key.path,
-                format!("this key is also set by {}: set it only once", first.origin),
-            ));
-        }
-    }
-    for (origin, path, message) in twice {
-        layer.problem(origin, path, message);
-    }
+    let twice = layer.entries.iter().enumerate().filter_map(|(at, entry)| {
+        let first = layer.entries.iter().take(at).find(|first| same(first, entry))?;
+        let message = format!("this key is also set by {}: set it only once", first.origin);
+        Some(Problem { origin: entry.origin.clone(), path: entry.key.path.clone(), message })
+    });
+    layer.problems.extend(twice);
 }
 
 fn section(below: &str) -> String {
