@@ -23,7 +23,7 @@ const ROOMS: [&str; 15] = [
     "words",
 ];
 /// Parts of the standard library.
-const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
+const PLAIN: [&str; 7] = ["collections", "fmt", "hash", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// The dependencies; of libc its constants.
 const CRATES: [&str; 5] = ["fastrand", "jiff", "libc", "serde", "serde_json"];
 
