@@ -91,7 +91,7 @@ impl Following {
         let next = if self.unsettled.is_some() { retry } else { core.next_read().or_earlier(self.next_write(core)) };
         let preemption = self.preemption(core).map(|(at, _)| at.max(retry));
         let wait_limit = core.leases.iter().filter_map(|lease| lease.wait_limit.as_ref()?.due()).min();
-        let wait_limit = wait_limit.filter(|_| !core.common.shutdown);
+        let wait_limit = if core.common.shutdown { None } else { wait_limit };
         [watch, wait_limit, preemption].into_iter().flatten().chain([next]).min()
     }
 
@@ -151,7 +151,10 @@ impl Following {
 
     /// Returns when this replica asks the holder to hand over (`lease.preempt`): once both have been what they are for that long.
     fn preempts_at(&self, lease: &Lease, common: &Common) -> Option<Instant> {
-        let after = common.config.lease.preempt.filter(|_| common.is_workload_ready && self.unsettled.is_none())?;
+        if !common.is_workload_ready || self.unsettled.is_some() {
+            return None;
+        }
+        let after = common.config.lease.preempt?;
         let at = lease.observation.preempts_at(common.config.lease.priority, after)?;
         Some(at.max(common.ready_since + after).max(common.lease_backoff.until).max(lease.writes.not_before))
     }
@@ -255,7 +258,7 @@ fn campaign(one: &mut One<'_>, why: AcquireReason, from: &LeaseRecord, now: Now)
             common.report(Event::Odd { message: message.into() });
         }
         let other = from.annotation(TRACEPARENT).and_then(TraceContext::parse);
-        let context = common.next_campaign(other.filter(|_| why == AcquireReason::Released), now);
+        let context = common.next_campaign(if why == AcquireReason::Released { other } else { None }, now);
         common.report(Event::Campaigning { slot: lease.slot, why, context, other });
         Campaign { context, changes: 0, outdated: None }
     });

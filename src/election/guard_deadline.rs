@@ -27,7 +27,7 @@ impl GuardDeadline {
         self.hard
     }
 
-    /// Returns whether a guard that is armed for `hard` kills now.
+    /// Returns true if a guard that is armed for `hard` kills now.
     #[must_use]
     pub fn is_time(hard: Instant, now: Instant) -> bool {
         now >= hard

@@ -63,7 +63,7 @@ pub enum Action {
         slot: Slot,
         /// The answer names it.
         id: RequestId,
-        /// The request.
+        /// The request to send.
         request: Request,
     },
     /// Watch the Lease, or the Leases of all slots, from this version on, in place of any earlier watch.
@@ -88,9 +88,9 @@ pub enum Request {
     Replace(Arc<Value>),
     /// DELETE with both preconditions.
     Delete {
-        /// Precondition.
+        /// The uid that the Lease must have.
         uid: String,
-        /// Precondition.
+        /// The version that the Lease must have.
         resource_version: String,
     },
 }
@@ -116,12 +116,12 @@ pub enum Input {
     Answered {
         /// The id of the request.
         id: RequestId,
-        /// The answer.
+        /// The outcome of the request.
         answer: Answer,
     },
-    /// From the watch.
+    /// An event of the watch.
     Watched(Watched),
-    /// From init.
+    /// A message of init.
     Told(ToElector),
 }
 
@@ -132,14 +132,14 @@ pub enum Event {
     Ready,
     /// Another replica holds the Lease now (client-go's OnNewLeader). Reported once per holder.
     NewLeader {
-        /// Which Lease.
+        /// The slot of the Lease.
         slot: Slot,
         /// The identity of the holder.
         holder: String,
     },
     /// A reply or the watch has shown the Lease.
     Observed {
-        /// Which Lease.
+        /// The slot of the Lease.
         slot: Slot,
         /// The Lease; none: it does not exist.
         record: Option<LeaseRecord>,
@@ -186,11 +186,11 @@ pub enum Event {
     },
     /// A request failed. For metrics, and for one log line per state.
     Failed {
-        /// The operation.
+        /// The operation that failed.
         operation: Operation,
         /// When it was sent.
         sent: Instant,
-        /// Why.
+        /// The failure, in words.
         message: RequestError,
     },
     /// An operation that had failed succeeds again.
@@ -200,7 +200,7 @@ pub enum Event {
     },
     /// The term ends. A later one replaces the reason.
     Stopping {
-        /// Why.
+        /// The cause of the stop.
         reason: Reason,
         /// The transition's own span.
         context: TraceContext,

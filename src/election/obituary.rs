@@ -63,9 +63,9 @@ pub enum Input {
     },
     /// The answer to a request.
     Answered {
-        /// Which.
+        /// The id of the request.
         id: RequestId,
-        /// The answer.
+        /// The outcome of the request.
         answer: Answer,
     },
 }
@@ -92,7 +92,7 @@ pub enum Action {
         identity: String,
         /// Name of the Lease.
         lease: String,
-        /// Why.
+        /// The failure, in words.
         message: RequestError,
     },
     /// Everything is done for a dead replica, which is forgotten.
@@ -165,13 +165,13 @@ impl Witness {
         self.actions.pop_front()
     }
 
-    /// True if this replica is known: it lives, or not everything is done yet.
+    /// Returns true if this replica is known: it lives, or not everything is done yet.
     #[must_use]
     pub fn knows(&self, identity: &str) -> bool {
         self.replicas.contains_key(identity)
     }
 
-    /// True if no replica is known.
+    /// Returns true if no replica is known.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.replicas.is_empty()
@@ -205,7 +205,7 @@ impl Witness {
         let Some((replica, mut step)) = self.replicas.values_mut().find_map(open) else { return };
         let (request, pause) = match next(&replica, &step, answer) {
             Next::Done { given_back } => {
-                if let Some(entry) = self.replicas.get_mut(&replica.identity).filter(|_| given_back) {
+                if given_back && let Some(entry) = self.replicas.get_mut(&replica.identity) {
                     entry.given_back.push(step.lease);
                 }
                 return self.end(&replica.identity);
@@ -232,8 +232,11 @@ impl Witness {
         step.clears = matches!(request, Request::Replace(_));
         step.failures += u32::from(!step.clears);
         step.awaited = self.ask(&replica, &step.lease, request, pause);
-        let entry = self.replicas.get_mut(&replica.identity);
-        entry.and_then(|entry| entry.open.as_mut()).into_iter().for_each(|open| open.push(step.clone()));
+        if let Some(entry) = self.replicas.get_mut(&replica.identity)
+            && let Some(open) = &mut entry.open
+        {
+            open.push(step);
+        }
     }
 
     fn ask(&mut self, replica: &Arc<Replica>, lease: &str, request: Request, pause: Duration) -> RequestId {

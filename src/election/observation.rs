@@ -244,7 +244,10 @@ impl Observation {
     /// Returns when this replica may ask a holder of a lower priority to hand over: once it has led for `after`, and not before a
     /// standby of a yet higher priority.
     pub(crate) fn preempts_at(&self, priority: i8, after: Duration) -> Option<Instant> {
-        let holders = self.record().filter(|_| self.is_led_by_another())?.preemptible_priority()?;
+        if !self.is_led_by_another() {
+            return None;
+        }
+        let holders = self.record()?.preemptible_priority()?;
         if holders >= priority {
             return None;
         }
@@ -281,7 +284,7 @@ impl Observation {
                 let due = due.filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
-                (at, why, candidate.filter(|_| was_asked))
+                (at, why, if was_asked { candidate } else { None })
             }
             LeaseState::Nobody | LeaseState::Free if self.creation_wait == Some(Duration::ZERO) => {
                 (self.since, AcquireReason::Cleared, candidate)

@@ -32,7 +32,7 @@ pub const PAUSE: Duration = Duration::from_millis(200);
 /// The content of the slice that a term wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The term.
+    /// The term whose leader is published.
     pub term: Term,
     /// The slot whose slice it is.
     pub slot: Slot,
@@ -207,7 +207,7 @@ impl Publisher {
         }
         let Some(seen) = &self.seen else { return SliceAction::Get };
         let kind = seen.get("addressType").and_then(Value::as_str).unwrap_or_default();
-        let own = self.endpoints.of.get(kind).filter(|_| self.refused.is_none());
+        let own = if self.refused.is_none() { self.endpoints.of.get(kind) } else { None };
         self.lacks = own.is_none().then(|| {
             let other = format!("its addressType is {kind:?}, and POD_IPS, or POD_IP, names no such address");
             self.refused.clone().unwrap_or(other)
@@ -260,7 +260,8 @@ impl Publisher {
 
     /// Returns the state if it is new for the log.
     pub fn take_news(&mut self) -> Option<&SliceState> {
-        self.state.as_ref().filter(|_| mem::take(&mut self.is_new))
+        let state = self.state.as_ref()?;
+        mem::take(&mut self.is_new).then_some(state)
     }
 
     fn settle(&mut self) {
@@ -299,7 +300,8 @@ fn changed(seen: &Value, wanted: &Wanted, own: Option<&Value>, ports: &[Value]) 
             wanted.token
         ));
     }
-    let list = own.filter(|_| wanted.serves).into_iter().cloned().collect::<Vec<_>>();
+    let own = if wanted.serves { own } else { None };
+    let list = own.into_iter().cloned().collect::<Vec<_>>();
     // The server stores an empty list as null.
     let as_it_is = |name: &str| seen.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if token == Some(&wanted.token) && as_it_is("endpoints") == list && as_it_is("ports") == ports {

@@ -121,7 +121,7 @@ impl LeaseRecord {
         let is_named = self.state() == LeaseState::Held && self.annotation(HOLDER) == self.holder();
         let is_asked = [STEP_DOWN, STEP_DOWN_TO].into_iter().any(|name| self.annotation(name).is_some());
         let is_left_alone = is_asked || self.is_paused() || self.is_being_deleted() || self.strategy().is_some();
-        self.annotation(PRIORITY)?.parse().ok().filter(|_| is_named && !is_left_alone)
+        if is_named && !is_left_alone { self.annotation(PRIORITY)?.parse().ok() } else { None }
     }
 
     /// `spec.leaseDurationSeconds` if it is positive. Missing, zero or negative is no duration (law 11). One beyond 32 bits is

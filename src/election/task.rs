@@ -76,7 +76,10 @@ impl Runs {
 
     /// Returns when the next fire is due. None: whatever the clock shows, the schedule delays nothing.
     pub(super) fn fires_at(&self, record: &LeaseRecord, state: LeaseState, proved: Option<&LeaseRecord>) -> Option<Instant> {
-        let fire = self.next_fire.filter(|_| !self.is_to_be_repeated(record, state, proved))?;
+        if self.is_to_be_repeated(record, state, proved) {
+            return None;
+        }
+        let fire = self.next_fire?;
         Some(self.shown_at(fire) + self.moment(record))
     }
 

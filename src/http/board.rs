@@ -50,7 +50,7 @@ struct Seen {
 /// Holds what init has reported about the workload.
 #[derive(Clone, Debug, Default)]
 struct Workload {
-    /// Tells whether the workload runs on standbys too.
+    /// True if the workload runs on standbys too.
     stands_by: bool,
     /// The role that the workload was started or promoted in; none: it does not run.
     role: Option<Role>,
@@ -201,7 +201,7 @@ impl Board {
         let (led, backoff) = (vital.view.leading, vital.view.backoff);
         let left = |deadline: Instant| deadline.since(now).as_secs_f64();
         let Workload { role, ready, unready, status, .. } = &self.workload;
-        let own = self.own.as_ref().filter(|_| led.is_some());
+        let own = if led.is_some() { self.own.as_ref() } else { None };
         json!({
             "identity": self.identity, "namespace": self.namespace, "lease": self.lease, "ready": vital.view.ready,
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The body of the answer, written by a task of the current runtime.
 pub(super) fn stream(health: Health) -> Channel<Bytes> {
     let (sender, body) = Channel::new(1);
-    drop(tokio::spawn(tell(health, sender)));
+    tokio::spawn(tell(health, sender));
     body
 }
 

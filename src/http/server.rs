@@ -53,7 +53,7 @@ pub enum HttpError {
     Listen {
         /// `http.listen`.
         listen: SocketAddr,
-        /// Why.
+        /// The error of bind or listen.
         source: io::Error,
     },
 }
@@ -70,7 +70,7 @@ pub fn serve(listen: SocketAddr, health: Health) -> Result<SocketAddr, HttpError
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    drop(tokio::spawn(accept(listener, health)));
+    tokio::spawn(accept(listener, health));
     Ok(address)
 }
 

@@ -144,8 +144,8 @@ impl Elector {
         if received.is_none() { self.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
     }
 
-    /// Sends a message, or queues it until the socket has room; false if neither was done. Messages that are only logged are never
-    /// queued. A warning is not sent to an elector that has not said anything yet.
+    /// Sends a message, or queues it until the socket has room. Returns false if neither was done. Messages that are only logged
+    /// are never queued. A warning is not sent to an elector that has not said anything yet.
     fn send(&mut self, message: &ToElector) -> bool {
         let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
         let is_unheard = matches!(message, ToElector::Warn(_)) && !self.greeted;

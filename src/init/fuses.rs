@@ -85,7 +85,7 @@ impl Fuses {
         }
     }
 
-    /// Moves all fuses to H, or removes them. True if H has changed.
+    /// Moves all fuses to H, or removes them. Returns true if H has changed.
     pub(super) fn follow(&mut self, hard: Option<Instant>) -> Result<bool, FuseError> {
         if self.hard == hard {
             return Ok(false);

@@ -93,8 +93,10 @@ impl Programs {
         let probes = ProbeKind::ALL.into_iter().map(|kind| ("workload", kind.as_str(), &kind.of(&config.workload).exec.command));
         let mut helpers = BTreeMap::new();
         // Without a Lease none of them is run.
-        for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())).filter(|_| config.lease.enabled) {
-            helpers.insert(key, find(command).map_err(|why| FindError::Helper(section, key, why))?);
+        if config.lease.enabled {
+            for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())) {
+                helpers.insert(key, find(command).map_err(|why| FindError::Helper(section, key, why))?);
+            }
         }
         let standby = Some(&*config.standby.command).filter(|command| !command.is_empty() && config.lease.enabled);
         Ok(Self {

@@ -34,7 +34,7 @@ pub enum ResolveError {
     /// The file exists, but cannot be executed.
     #[error("{}: {why}", file.display())]
     NotExecutable {
-        /// The file.
+        /// The file that was found.
         file: PathBuf,
         /// Directory, permissions.
         why: &'static str,

@@ -102,7 +102,7 @@ pub fn suspend(job: bool) {
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Which.
+    /// The signal that arrived.
     pub signal: Signal,
     /// The kernel sent it, as it does for a key of the terminal.
     pub from_kernel: bool,

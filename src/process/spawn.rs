@@ -121,9 +121,9 @@ pub enum Outcome {
 /// Which step of a child failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The step.
+    /// The step that failed.
     pub step: Step,
-    /// The error.
+    /// The error of that step.
     pub errno: Errno,
 }
 

@@ -81,7 +81,7 @@ impl Electors {
         }
     }
 
-    /// Records that the caller kills it now. False if there is none to kill.
+    /// Records that the caller kills it now. Returns false if there is none to kill.
     pub(crate) fn give_up(&mut self, now: Instant) -> bool {
         let alive = self.is_alive();
         if alive {

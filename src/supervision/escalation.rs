@@ -174,7 +174,7 @@ impl StopEscalation {
         self.timers.begin(Timer::Die, late);
     }
 
-    /// Takes the answer to a step; true if it is the proof.
+    /// Takes the answer to a step. Returns true if it is the proof.
     pub(crate) fn scanned(&mut self, mut scan: Scan, now: Instant) -> bool {
         if scan.killed {
             self.killed.get_or_insert_with(|| self.stepped.unwrap_or(now));

@@ -106,7 +106,9 @@ impl HealthChecks {
     /// Starts over for a new run of the workload, which is started now.
     pub(crate) fn forget(&mut self, now: Instant) {
         *self = Self::new(Arc::clone(&self.policy));
-        self.checks().into_iter().for_each(|check| check.since = now);
+        for check in self.checks() {
+            check.since = now;
+        }
     }
 
     /// Starts the checks, now that the workload runs.

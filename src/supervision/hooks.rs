@@ -65,7 +65,7 @@ impl HookRun {
         self.kill_at
     }
 
-    /// Kills it once its time is up. True if it has not ended `workload.stop.killMargin` later either.
+    /// Kills it once its time is up. Returns true if it has not ended `workload.stop.killMargin` later either.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut VecDeque<Action>) -> bool {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill(out);

@@ -122,8 +122,8 @@ impl ActiveTerm {
         self.ending.as_ref().is_some_and(|ending| ending.proof == Proof::Answered && ending.validity != Validity::Spent)
     }
 
-    /// Takes the deadlines of a confirmed renewal; false if it is refused (law 1, 3). Deadlines later than `latest` cannot be
-    /// those of a write. The caller acknowledges only an accepted one (law 10).
+    /// Takes the deadlines of a confirmed renewal. Returns false if it is refused (law 1, 3). Deadlines later than `latest`
+    /// cannot be those of a write. The caller acknowledges only an accepted one (law 10).
     pub(crate) fn extend(&mut self, confirmed: Confirmed, latest: Deadlines) -> bool {
         let is_over = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss() || ending.validity != Validity::Running);
         if is_over || !is_plausible(confirmed.deadlines, latest) {
@@ -135,8 +135,8 @@ impl ActiveTerm {
         true
     }
 
-    /// Begins the end of the term; false if it was ending already. A loss replaces a reason that is none, and then no extension
-    /// counts (law 3).
+    /// Begins the end of the term. Returns false if it was ending already. A loss replaces a reason that is none, and then no
+    /// extension counts (law 3).
     pub(crate) fn stop(&mut self, reason: Reason) -> bool {
         let was_live = self.ending.is_none();
         let (traceparent, validity, proof) = (String::new(), Validity::Running, Proof::Unasked);
@@ -170,7 +170,8 @@ impl ActiveTerm {
         Some(request)
     }
 
-    /// Records that a release is about to be written, which voids E. False unless this elector was given the proof (law 8).
+    /// Records that a release is about to be written, which voids E. Returns false unless this elector was given the proof (law
+    /// 8).
     pub(crate) fn release(&mut self) -> bool {
         let Some(ending) = self.ending.as_mut().filter(|ending| ending.proof == Proof::Answered) else { return false };
         ending.validity = Validity::Void;

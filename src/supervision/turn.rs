@@ -207,7 +207,7 @@ impl Turn {
         while self.step(c) {}
     }
 
-    /// Carries out one action, or reads one input. False at the end of a turn. The model puts faults between steps.
+    /// Carries out one action, or reads one input. Returns false at the end of a turn. The model puts faults between steps.
     pub fn step(&mut self, c: &mut impl Container) -> bool {
         if self.over.is_some() {
             return false;

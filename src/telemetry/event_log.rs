@@ -223,7 +223,7 @@ impl EventLog {
         let (trace_id, span_id) = ids(*context);
         let (role, lease) = (to.as_str(), self.lease.as_str());
         let slot = further(*slot);
-        let token = Some(token.as_str()).filter(|_| *to == Role::Leader);
+        let token = (*to == Role::Leader).then_some(token.as_str());
         let seconds = readable(until.since(*from).as_secs_f64());
         let took = |phase| transition.took(phase).map(|took| readable(took.as_secs_f64()));
         let (campaign, start) = (took("campaign"), took("workload.start"));
@@ -251,7 +251,7 @@ impl EventLog {
         let grace = transition.grace_before_kill();
         let end = match (outcome, exit) {
             (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
-            (_, Some(_)) if let Some(hook) = failed_hook(transition).filter(|_| grace.is_some()) => {
+            (_, Some(_)) if let (Some(hook), Some(_)) = (failed_hook(transition), grace) => {
                 format!("hook {} failed ({hook}): {program} was killed", HookKind::BeforeFollow.as_str())
             }
             (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed at once"),
@@ -331,7 +331,8 @@ impl EventLog {
         failing.told.truncate(STATES - 1);
         failing.told.push_front((state, now));
         let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
-        let left = self.soft.filter(|_| operation == Operation::Update).map(|soft| soft.since(now).as_secs_f64());
+        let soft = if operation == Operation::Update { self.soft } else { None };
+        let left = soft.map(|soft| soft.since(now).as_secs_f64());
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
             Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,

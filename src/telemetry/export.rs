@@ -169,8 +169,8 @@ impl Export {
         Ok(Self { processor, sampler: SdkConfig::default().sampler })
     }
 
-    /// Tells whether the spans of this trace are exported. Depends on the trace id alone, so that all replicas decide alike about
-    /// a trace that they share.
+    /// Returns true if the spans of this trace are exported. Depends on the trace id alone, so that all replicas decide alike
+    /// about a trace that they share.
     pub(super) fn samples(&self, trace_id: u128) -> bool {
         let sampled = self.sampler.should_sample(None, TraceId::from(trace_id), "transition", &SpanKind::Internal, &[], &[]);
         sampled.decision == SamplingDecision::RecordAndSample

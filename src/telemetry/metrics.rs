@@ -43,7 +43,7 @@ pub(super) const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 /// Bounds for requests, in seconds.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// Whether a witness knows this replica (law 20).
+/// True if a witness knows this replica (law 20).
 pub(crate) static WITNESSED: AtomicBool = AtomicBool::new(false);
 
 /// The instruments, and the provider that they are read through.
@@ -168,7 +168,9 @@ impl Metrics {
                 self.killed(*reason, 1);
             }
         }
-        exit.iter().for_each(|exit| self.exited(*exit));
+        if let Some(exit) = exit {
+            self.exited(*exit);
+        }
     }
 
     fn turned(&self, to: Role, why: TransitionReason, times: u64) {

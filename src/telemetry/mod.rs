@@ -113,28 +113,38 @@ impl Telemetry {
     /// Logs and counts what init said.
     pub fn heard(&mut self, message: &ToElector) {
         self.log.heard(message);
-        self.metrics.iter().for_each(|metrics| metrics.heard(message));
+        if let Some(metrics) = &self.metrics {
+            metrics.heard(message);
+        }
     }
 
     /// A request was answered after this long.
     pub fn requested(&self, operation: Operation, answer: &Answer, took: Duration) {
-        self.metrics.iter().for_each(|metrics| metrics.requested(operation, answer, took));
+        if let Some(metrics) = &self.metrics {
+            metrics.requested(operation, answer, took);
+        }
     }
 
     /// A watch whose answer took this long to begin, or failed with this status.
     pub fn watched(&self, answer: Result<(), Option<u16>>, took: Duration) {
-        self.metrics.iter().for_each(|metrics| metrics.watched(answer, took));
+        if let Some(metrics) = &self.metrics {
+            metrics.watched(answer, took);
+        }
     }
 
     /// A watch replaces the one before.
     pub fn watching_again(&self) {
-        self.metrics.iter().for_each(Metrics::watching_again);
+        if let Some(metrics) = &self.metrics {
+            metrics.watching_again();
+        }
     }
 
     /// The term that is held ends at this S, unless it is renewed; none: none is held.
     pub fn holds(&mut self, soft: Option<Instant>) {
         self.log.holds(soft);
-        self.metrics.iter().for_each(|metrics| metrics.holds(soft));
+        if let Some(metrics) = &self.metrics {
+            metrics.holds(soft);
+        }
     }
 
     /// Sends what is left, for at most [`FLUSH`](crate::link::FLUSH); from now on nothing is exported. To be awaited after the

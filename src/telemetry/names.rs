@@ -2,7 +2,7 @@
 
 use crate::{request::Answer, words::worded};
 
-/// A metric.
+/// A metric, as the reference lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// By OTLP. At `/metrics` dots are underscores, and the unit and `_total` are added.
@@ -13,7 +13,7 @@ pub struct Metric {
     pub unit: &'static str,
     /// The labels of its series.
     pub labels: &'static [&'static str],
-    /// The description.
+    /// The description, as `/metrics` and the reference have it.
     pub says: &'static str,
 }
 

@@ -292,7 +292,7 @@ impl Recorder {
             phases.extend([Phase::new(PhaseKind::Campaign, from, acquired), Phase::new(PhaseKind::Acquire, sent, acquired)]);
         }
         let held = acquired.map_or(from, |(_, acquired)| acquired);
-        self.unready_since = ran.map(|(_, at)| at).filter(|_| !self.ready);
+        self.unready_since = if self.ready { None } else { ran.map(|(_, at)| at) };
         if let Some((pid, at)) = ran {
             phases.push(Phase::new(PhaseKind::WorkloadStart { pid, after: None }, held.min(at), at));
         }

@@ -59,7 +59,9 @@ impl Observer {
     pub(crate) async fn finish(mut self, events: &[(Instant, Event)], outcome: &Outcome) {
         let until = clock::boot();
         let spans = self.export.take().map(|export| {
-            self.spans(events, outcome, until).into_iter().for_each(|span| export.queue(span));
+            for span in self.spans(events, outcome, until) {
+                export.queue(span);
+            }
             export.finish()
         });
         let metrics = self.metrics.take().map(|provider| {

@@ -104,7 +104,7 @@ impl Leading {
             serial: self.serial + 1,
             context: ending.context,
             then: proof.then,
-            rest: one.common.trigger.as_ref().filter(|_| proof.rests).and_then(rest),
+            rest: if proof.rests { one.common.trigger.as_ref().and_then(rest) } else { None },
             step: ReleaseStep::Void(None),
             until: proof.at + one.common.timing.release_limit(),
             due: now.boot,

@@ -277,7 +277,7 @@ impl Bench {
         }
     }
 
-    /// Returns whether the second guard kills.
+    /// Returns true if the second guard kills.
     pub(super) fn guarding(&self) -> bool {
         self.now.boot >= self.armed.hard()
     }

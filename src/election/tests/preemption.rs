@@ -252,7 +252,7 @@ impl Room {
         self.now.boot = to;
     }
 
-    /// Delivers what waits; false if nothing did.
+    /// Delivers what waits. Returns false if nothing did.
     fn drain(&mut self) -> bool {
         let mut moved = false;
         for who in 0..self.members.len() {

@@ -25,7 +25,7 @@ const LOOKING: Duration = Duration::from_millis(10);
 /// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
 const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
 
-/// Whether a process handles a signal.
+/// How a process handles a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handling {
     Yes,
@@ -74,8 +74,8 @@ impl StatusFiles {
         Self { status: file("status"), stat: file("stat") }
     }
 
-    /// Tells whether the process has a handler for the signal, or blocks it to read it from a signalfd. Takes no longer than
-    /// [`LOOKING`] and one wake-up.
+    /// Returns how the process handles the signal: it has a handler for it, or blocks it to read it from a signalfd. Takes no
+    /// longer than [`LOOKING`] and one wake-up.
     pub(super) fn handling(&self, signal: Signal) -> Handling {
         let (enough, mut handling, mut slept) = (clock::boot() + LOOKING, Handling::Yes, false);
         loop {

@@ -56,7 +56,7 @@ impl Agent {
         }
     }
 
-    /// Puts off the stop that this signal asks for; false if it begins at once.
+    /// Puts off the stop that this signal asks for. Returns false if it begins at once.
     fn put_off(&mut self, signal: Signal, now: Instant) -> bool {
         let Some(until) = self.withdraws_until(now) else { return false };
         self.withdrawal = Some(Withdrawal { signal: Some(signal), asked: None, until });

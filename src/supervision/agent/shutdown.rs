@@ -82,7 +82,7 @@ impl Shutdown {
 }
 
 impl Agent {
-    /// Ends init if the limit of the wait has passed and electors keep ending instead of giving up; true if it ends.
+    /// Ends init if the limit of the wait has passed and electors keep ending instead of giving up. Returns true if it ends.
     pub(super) fn end_vain_wait(&mut self, now: Instant) -> bool {
         let Some(wait_limit) = self.config.preset.wait_limit() else { return false };
         if self.shutdown.is_some() || self.last_term != Term(0) || now < self.config.began + wait_limit.limit {

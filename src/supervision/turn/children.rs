@@ -28,7 +28,8 @@ pub(super) struct Helper {
 }
 
 impl Turn {
-    /// Reaps dead children and tells the agent. The agent's actions are carried out afterwards. True if anything has ended.
+    /// Reaps dead children and tells the agent. The agent's actions are carried out afterwards. Returns true if anything has
+    /// ended.
     pub(super) fn reap(&mut self, c: &mut impl Container) -> bool {
         let (mut any, enough) = (false, c.now() + MAX_TIME);
         self.more_to_reap = loop {
@@ -117,7 +118,7 @@ impl Turn {
         self.handle(started.map_or_else(Input::NotSpawned, |()| Input::Spawned), c);
     }
 
-    /// Reports each hook and probe whose process group is gone. True if there was one.
+    /// Reports each hook and probe whose process group is gone. Returns true if there was one.
     fn end_helpers(&mut self, c: &mut impl Container) -> bool {
         let mut any = false;
         while let Some(over) = self.helpers.iter().position(|helper| helper.exit.is_some() && c.is_group_gone(helper.pid)) {

@@ -52,7 +52,7 @@ pub trait Container {
     /// # Errors
     /// Why it was not told.
     fn tell(&mut self, order: Order) -> Result<Option<i32>, String>;
-    /// Sends a signal; false on EPERM.
+    /// Sends a signal. Returns false on EPERM.
     fn kill(&mut self, target: Target, signal: Signal) -> bool;
     /// Sends SIGCONT, if the process is stopped.
     fn wake(&mut self, target: Target);

@@ -124,8 +124,8 @@ impl Workload {
         Change { to: Role::Leader, info, not_after, reason: None, step: Step::Signal, word: true, alone: true, until }
     }
 
-    /// Tells a leader that it follows, to be acknowledged by `until`. Its hook does not begin from `not_after` on. False if the
-    /// workload cannot be told, because it has not yet acknowledged that it leads.
+    /// Tells a leader that it follows, to be acknowledged by `until`. Its hook does not begin from `not_after` on. Returns false
+    /// if the workload cannot be told, because it has not yet acknowledged that it leads.
     pub(super) fn demote(&mut self, reason: Reason, info: &TermInfo, until: Instant, not_after: Instant, now: Instant) -> bool {
         let alone = !self.policy.always || !self.health.is_asking();
         match &mut self.state {

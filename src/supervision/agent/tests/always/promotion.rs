@@ -12,7 +12,7 @@ fn hooked_promotion(acknowledge: Acknowledge) -> World {
     world
 }
 
-/// Whether the term is given up for this reason, and the workload stopped.
+/// Returns true if the term is given up for this reason, and the workload stopped.
 fn gives_up(world: &World, reason: Reason) -> bool {
     world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason, at: world.now }))
         && world.wants(&to_main(libc::SIGTERM))
