@@ -108,7 +108,7 @@ fn reference() -> String {
     table(&mut page, ["code", "meaning"], codes.into_iter().map(|(says, value)| [value.to_owned(), says]));
     page.push_str("\n## Names on a Lease\n");
     let names = [
-        include_str!("../../src/election/writes.rs"),
+        include_str!("../../src/election/names.rs"),
         include_str!("../../src/election/publication.rs"),
         include_str!("../../src/transaction/mod.rs"),
     ];

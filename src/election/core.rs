@@ -1,24 +1,30 @@
-//! The parts that all phases of an election share: the Leases, the reader, and what is common to all Leases.
+//! The parts that all phases of an election share: the Leases, the reader, and what is common to all Leases; and when a follower
+//! tries again after a failure (law 5, 16).
+
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{
     common::Common,
     lease::{Lease, WaitLimit},
-    observation::Observation,
+    observation::{Eligibility, Observation},
+    pace::doubled,
     reader::Reader,
     record::{LeaseRecord, metadata_of},
 };
 use crate::{
+    law::RETRY_PAUSE,
     link::{InitialState, LastSeen},
-    request::Watched,
+    request::{Operation, RequestError, Watched},
     slot::Slot,
     time::{Instant, Now},
 };
 
 mod one;
-mod reports;
-mod retry;
+
+/// The longest Retry-After that is honoured while no Lease was read yet, or none may be taken.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Core {
@@ -122,5 +128,29 @@ impl Core {
         };
         let next = || self.leases.iter().map(next_read).min();
         self.reader.next_by_name(period).or_else(next).unwrap_or_default()
+    }
+
+    /// Notes that a follower's credentials were refused.
+    pub(crate) fn refused_credentials(&mut self, operation: Operation, message: RequestError, now: Now) {
+        if !self.reader.note_refused_credentials() {
+            return self.failed(operation, message, None, now);
+        }
+        self.reader.retry_now(now.boot);
+        self.common.report_failure(operation, now.boot, message);
+    }
+
+    /// Notes a failed request, and when a follower tries again. If a Lease may be taken, now or later, a Retry-After delays it by R
+    /// at most: a renewal must be observed within R to keep the takeover in time (law 16).
+    pub(crate) fn failed(&mut self, operation: Operation, message: RequestError, retry_after: Option<Duration>, now: Now) {
+        let period = self.common.timing.renew_period;
+        let pause = doubled(RETRY_PAUSE, self.reader.retry.times, period.max(RETRY_PAUSE));
+        let soon = now.boot + self.common.jittered(pause).min(period);
+        let may_be_taken = |lease: &Lease| match lease.observation.eligibility(None) {
+            Eligibility::Open { .. } | Eligibility::Vacant { .. } => true,
+            Eligibility::Unknown | Eligibility::Closed => false,
+        };
+        let longest = if self.leases.iter().any(may_be_taken) { period } else { LONGEST_PAUSE };
+        self.reader.failed(soon.max(now.boot + retry_after.unwrap_or_default().min(longest)));
+        self.common.report_failure(operation, now.boot, message);
     }
 }

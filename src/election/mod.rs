@@ -36,6 +36,7 @@ mod following;
 pub mod guard_deadline;
 mod leading;
 mod lease;
+mod names;
 pub mod obituary;
 mod observation;
 mod pace;

@@ -20,7 +20,7 @@ use crate::{
 
 mod watch;
 
-pub(crate) use watch::Watch;
+use watch::Watch;
 
 /// A follower sends a request within this time, because servers close connections that are idle for a minute.
 const KEEP_WARM: Duration = Duration::from_secs(55);

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::writes::{HOLDER, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
+use super::names::{HOLDER, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
 
 /// A version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq, Hash)]

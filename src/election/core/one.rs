@@ -1,4 +1,4 @@
-//! Requests about one Lease, and what is observed of it.
+//! One Lease: the requests about it, what is observed of it, and what is reported of that, each state once.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
         Event, Request,
         asked::Attempt,
         pace::{Paced, doubled},
-        record::LeaseRecord,
+        record::{LeaseRecord, LeaseState},
         trace::TraceContext,
     },
     law::RETRY_PAUSE,
@@ -25,16 +25,18 @@ impl One<'_> {
 
     /// Sends a POST, which acquires nothing (law 12).
     pub(crate) fn create(&mut self, object: Value, now: Now) {
-        let object = Arc::new(object);
-        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires: None };
-        self.send(Request::Create(object), Some(attempt), now);
+        self.write(Request::Create, object, None, now);
     }
 
     /// Sends a PUT. `acquires` is the span of the transition, if the write is to begin a term.
     pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
+        self.write(Request::Replace, object, acquires, now);
+    }
+
+    fn write(&mut self, of: fn(Arc<Value>) -> Request, object: Value, acquires: Option<TraceContext>, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
-        self.send(Request::Replace(object), Some(attempt), now);
+        self.send(of(object), Some(attempt), now);
     }
 
     pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
@@ -148,5 +150,40 @@ impl One<'_> {
         common.tell(ToInit::Ended { term, backoff });
         common.report(Event::Ended);
         then
+    }
+
+    fn report_warning(&mut self, record: &LeaseRecord) {
+        let odd = record.warning(Some(&self.common.writer.identity));
+        if odd != self.lease.warning
+            && let Some(message) = odd
+        {
+            self.common.report(Event::Odd { message: message.into() });
+        }
+        self.lease.warning = odd;
+    }
+
+    /// Reports the Lease as it was read, or found absent.
+    fn report_observed(&mut self, record: Option<&LeaseRecord>) {
+        let nobody = record.filter(|record| record.state() == LeaseState::Nobody).map(|record| {
+            let wait = self.lease.observation.wait_for_nobody(record.duration().unwrap_or_default());
+            self.common.timing.takeable(Instant::BOOT, wait).since(Instant::BOOT)
+        });
+        self.common.report(Event::Observed { slot: self.lease.slot, record: record.cloned(), nobody });
+        if let Some(record) = record {
+            self.report_holder(record);
+        }
+    }
+
+    fn report_holder(&mut self, record: &LeaseRecord) {
+        if record.state() != LeaseState::Held {
+            return;
+        }
+        let other = record.holder().filter(|holder| *holder != self.common.writer.identity).map(str::to_owned);
+        if other != self.lease.holder
+            && let Some(holder) = other.clone()
+        {
+            self.common.report(Event::NewLeader { slot: self.lease.slot, holder });
+        }
+        self.lease.holder = other;
     }
 }
