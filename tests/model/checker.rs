@@ -1,12 +1,12 @@
 //! The model that stateright explores: the steps possible in a state, and the state that each leads to.
 
 use stateright::{Model, Property};
+use tenure_world::{Observer, Wrong};
 
 use crate::{
     clock::{Ns, S},
     family::{Family, Setup},
     fault::{Aim, Fault, Kind},
-    judge::Wrong,
     peer::Peer,
     world::{Actor, World},
 };
@@ -114,7 +114,7 @@ impl Model for Family {
             Step::Tick => self.tick(&mut world),
         }
         if self.undisturbed && world.judge.terms > 0 && !world.judge.is_led() {
-            world.judge.fail(Wrong::Disturbed, "the workload was stopped");
+            world.judge.fail(Wrong::Disturbed, "the workload was stopped".into());
         }
         Some(world)
     }
@@ -188,12 +188,12 @@ impl Family {
             when = when.min(self.calm);
         }
         if when <= world.now {
-            return world.judge.fail(Wrong::Spins, "an instant that is past is waited for");
+            return world.judge.fail(Wrong::Spins, "an instant that is past is waited for".into());
         }
         world.pass(when, &self.setups);
         let wait_limit = world.judge.led().max(self.calm) + self.wait_limit();
         if world.calm && when > wait_limit {
-            world.judge.fail(Wrong::Unled, "nobody leads");
+            world.judge.fail(Wrong::Unled, "nobody leads".into());
         }
     }
 

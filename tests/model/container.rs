@@ -10,15 +10,15 @@ use tenure::{
     supervision::{Action, AgentConfig, Turn},
     time::Instant,
 };
+use tenure_world::{Choice, Due, Observer, Scene, Who, Wrong};
 
 use crate::{
     clock::Ns,
     digest::Sealed,
     elector::ElectorProcess,
     family::Setup,
-    judge::{Judge, Wrong},
-    tree::{Part, Spawned, Tree},
-    world::Who,
+    judge::Judge,
+    tree::{Killer, Outcome, Part, Step, Tree},
 };
 
 mod init;
@@ -42,6 +42,42 @@ impl Around<'_> {
     /// Returns the node's BOOTTIME.
     pub fn boot(&self) -> Instant {
         self.setup.clock.boot(self.now)
+    }
+}
+
+/// Nothing is left open: the faults are the choices.
+impl Choice for Around<'_> {
+    fn up_to(&mut self, most: u32) -> u32 {
+        most
+    }
+
+    fn chance(&mut self, share: f64) -> bool {
+        share >= 1.0
+    }
+
+    fn coin(&mut self) -> bool {
+        false
+    }
+
+    fn spread(&mut self, _: Ns, _: Ns) -> Ns {
+        0
+    }
+}
+
+impl Scene for Around<'_> {
+    const EXACT: bool = true;
+    type Judge = Judge;
+
+    fn now(&self) -> Ns {
+        self.now
+    }
+
+    fn schedule(&mut self, _: Ns, _: Due) {}
+
+    fn note(&mut self, _: Who, _: impl FnOnce() -> String) {}
+
+    fn judge(&mut self) -> &mut Judge {
+        self.judge
     }
 }
 
@@ -72,7 +108,7 @@ pub struct Container {
     undead: Vec<i32>,
     signals: VecDeque<i32>,
     /// The outcome of the workload's start, until init hears of it.
-    spawned: Option<Spawned>,
+    spawned: Option<Outcome>,
     /// The workload's main process, until it is reaped.
     main: Option<i32>,
     /// The datagrams that wait in NOTIFY_SOCKET.
@@ -106,7 +142,7 @@ impl Container {
         Self {
             who,
             elector: None,
-            tree: Tree::new(setup),
+            tree: Tree::new(who),
             frozen: false,
             dawdles: false,
             over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
@@ -129,12 +165,14 @@ impl Container {
     pub fn rests(&self) -> bool {
         let waits = !self.turn.is_under_way() && self.signals.is_empty() && self.words.is_empty() && self.spawned.is_none();
         let alone = self.undead.is_empty() && self.teller.is_none();
-        waits && alone && !self.frozen && self.tree.rests() && self.elector.as_ref().is_some_and(ElectorProcess::rests)
+        let steady = self.tree.restored(self.who).is_some();
+        waits && alone && !self.frozen && steady && self.elector.as_ref().is_some_and(ElectorProcess::rests)
     }
 
     /// Its memory, restored elsewhere: its connections are broken.
     pub fn restored(&self, who: Who) -> Self {
-        Self { who, elector: self.elector.as_ref().map(ElectorProcess::restored), ..self.clone() }
+        let tree = self.tree.restored(who).expect("it rests");
+        Self { who, tree, elector: self.elector.as_ref().map(ElectorProcess::restored), ..self.clone() }
     }
 
     /// SIGTERM, or another signal, to init.
@@ -202,17 +240,20 @@ impl Container {
 
     /// Lets one process of the tree take its step.
     pub fn step_tree(&mut self, around: &mut Around<'_>) {
-        self.tree.bury(self.who, around.now, around.judge);
-        let teller = self.teller.filter(|(pid, _)| self.tree.is_forked(*pid));
-        let (spawned, word) = self.tree.work(self.who, around.boot(), around.judge);
-        // The child that tells the workload its role sets the mark before.
-        if let Some((pid, Some(mark))) = teller
-            && !self.tree.is_forked(pid)
-        {
-            self.words.push_back(Word::Mark(mark));
+        match self.tree.step(around.setup.clock, &around.setup.habits(), around) {
+            Some(Step::Execs(pid, outcome)) => {
+                // The child that tells the workload its role sets the mark before.
+                if let Some((_, Some(mark))) = self.teller.filter(|(teller, _)| *teller == pid) {
+                    self.words.push_back(Word::Mark(mark));
+                }
+                if outcome == Some(Ok(())) && around.setup.config.workload.readiness.notify {
+                    self.says(Notification::Ready);
+                }
+                self.spawned = outcome.or_else(|| self.spawned.take());
+            }
+            Some(Step::Obeys(_, role)) => self.says(Notification::Role(role)),
+            Some(Step::Ends) | None => {}
         }
-        self.spawned = spawned.or_else(|| self.spawned.take());
-        self.words.extend(word.map(Word::Said));
     }
 
     /// When the fuse fires.
@@ -224,27 +265,30 @@ impl Container {
     pub fn fire_fuse(&mut self, around: &mut Around<'_>) {
         if self.fuse.take_if(|hard| *hard <= around.boot()).is_some() {
             self.fired = true;
-            self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+            self.tree.kill(Killer::All, &around.setup.habits(), around);
         }
     }
 
     /// Somebody continues a part of a frozen workload. Init hears at once of the main process, and finds the other when it looks.
     pub fn stir(&mut self, part: Part, around: &Around<'_>) {
-        let by = if part == Part::Workload { around.now } else { around.setup.clock.real(around.boot() + LOOKING) };
-        if self.tree.stir(part, by) {
+        let Some((pid, _)) = self.tree.stopped(around.now).find(|(_, stopped)| *stopped == part) else { return };
+        let is_main = part == Part::Main;
+        let by = if is_main { around.now } else { around.setup.clock.real(around.boot() + LOOKING) };
+        self.tree.stir(pid, Some(by).filter(|_| self.tree.is_seen()));
+        if is_main && !around.setup.blind {
             self.signal(libc::SIGCHLD);
         }
     }
 
     /// Returns whether init, which is not stopped, must have found somebody.
     pub fn strays(&self, now: Ns) -> bool {
-        !self.frozen && self.over.is_none() && self.tree.strays(now)
+        !self.frozen && self.over.is_none() && self.tree.has_strays(now)
     }
 
     /// Time is about to pass: what init must have found by now has been killed, or runs as a leader.
     pub fn judge_strays(&mut self, around: &mut Around<'_>) {
         let token = self.turn.agent().leads().then_some(self.token);
-        self.tree.judge_strays(self.who, token, around.now, around.judge);
+        self.tree.judge_strays(token, around);
     }
 
     /// The workload says something.
@@ -261,7 +305,6 @@ impl Container {
     /// Init is gone, and the kernel kills the rest.
     pub fn end(&mut self, around: &mut Around<'_>) {
         self.elector = None;
-        self.tree.kill(self.who, around.setup.death, around.now, around.judge);
-        self.over = Some(self.tree.end(around.now));
+        self.over = Some(self.tree.collapse(around));
     }
 }

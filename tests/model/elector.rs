@@ -14,18 +14,17 @@ use tenure::{
     slot::Slot,
     time::{Instant, Now},
 };
+use tenure_world::{Observer, Who, Wrong};
 
 use crate::{
-    clock::{MS, Ns},
+    clock::Ns,
     container::{Around, Container},
     digest::Sealed,
     family::Setup,
-    judge::{Judge, Wrong},
-    world::Who,
+    judge::Judge,
+    tree::{GUARD_ROUND, Killer},
 };
 
-/// The time between two rounds of the guard.
-const ROUND: Ns = 50 * MS;
 /// Signs of life within the time after which silence means death; few, because each is a step.
 const BEATS: u32 = 2;
 
@@ -164,9 +163,9 @@ impl Container {
     /// Runs one round of the guard.
     pub fn step_guard(&mut self, around: &mut Around<'_>) {
         if let Some(elector) = &mut self.elector {
-            elector.guard.next = around.now + ROUND;
+            elector.guard.next = around.now + GUARD_ROUND;
         }
-        self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+        self.tree.kill(Killer::Guard, &around.setup.habits(), around);
     }
 
     /// Returns whether the elector has something to do now.

@@ -12,6 +12,7 @@ use crate::{
     clock::{Clock, MS, Ns, S},
     fault::Kind,
     register::Start,
+    tree::Habits,
 };
 
 /// The wall clock when a model begins, in microseconds since 1970.
@@ -246,6 +247,24 @@ pub fn families(size: Size) -> Vec<Family> {
 impl Setup {
     pub const fn slots(&self) -> u8 {
         self.config.lease.slots
+    }
+
+    /// The workload ignores its stop signal, so that it runs for as long as the law allows, and dies exactly `death` after SIGKILL.
+    /// A hook leaves a daemon behind, which does the same.
+    pub fn habits(&self) -> Habits {
+        let freezes = self.config.workload.runs == Runs::Frozen;
+        Habits {
+            deaf: 1.0,
+            death: self.death,
+            slow_death: 1.0,
+            daemons: freezes.into(),
+            hangs: 1.0,
+            freezes,
+            leaves: 1.0,
+            blind: self.blind,
+            hides: self.hides,
+            ..Habits::default()
+        }
     }
 }
 

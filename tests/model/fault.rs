@@ -213,6 +213,9 @@ impl World {
         if container.over.is_some() {
             return false;
         }
+        let is_stopped = |part| container.tree.stopped(self.now).any(|(_, stopped)| stopped == part);
+        let main = container.tree.main();
+        let is_leading = main.is_some_and(|(_, leads)| leads);
         match kind {
             Kind::Cut => !road.cut,
             Kind::Stall => !road.stalled,
@@ -222,14 +225,14 @@ impl World {
             Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
             Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
             Kind::KillInit | Kind::Terminate | Kind::PassOn => true,
-            Kind::Stir => container.tree.is_stopped(Part::Workload),
-            Kind::StirWorker => container.tree.is_stopped(Part::Worker),
-            Kind::Exit => container.tree.is_leading(),
+            Kind::Stir => is_stopped(Part::Main),
+            Kind::StirWorker => is_stopped(Part::Worker),
+            Kind::Exit => is_leading,
             Kind::Dawdle => !container.dawdles,
             // A report after the signal would be the workload's own lie.
-            Kind::Sicken => container.tree.is_running(),
-            Kind::Unready => container.tree.is_running() && !container.unready,
-            Kind::StaleWord => container.tree.is_leading() && !container.tree.has_orders(),
+            Kind::Sicken => main.is_some(),
+            Kind::Unready => main.is_some() && !container.unready,
+            Kind::StaleWord => is_leading && !container.tree.has_orders(),
             Kind::LoseRequest
             | Kind::HoldRequest
             | Kind::RepeatRequest
@@ -295,12 +298,12 @@ impl World {
                 self.tell_witness(on, setups, |identity| Input::Disconnected { identity });
             }
             Kind::Terminate => self.inside(on, setups, |container, _| container.signal(libc::SIGTERM)),
-            Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(container.who, around.judge)),
+            Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(around)),
             Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
             Kind::StaleWord => self.inside(on, setups, |container, _| {
                 container.says(Notification::Role(Role::Standby));
             }),
-            Kind::Stir => self.inside(on, setups, |container, around| container.stir(Part::Workload, around)),
+            Kind::Stir => self.inside(on, setups, |container, around| container.stir(Part::Main, around)),
             Kind::StirWorker => self.inside(on, setups, |container, around| container.stir(Part::Worker, around)),
             Kind::PassOn => self.inside(on, setups, |container, _| container.signal(libc::SIGCONT)),
             Kind::Sicken => self.inside(on, setups, |container, _| container.says(Notification::WatchdogTrigger)),

@@ -2,42 +2,19 @@
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenure::slot::Slot;
+use tenure_world::{Child, Observer, Who, Wrong};
 
 use crate::{
     clock::{Ns, S},
     register::name_of,
-    world::Who,
 };
 
 /// So long after a replica was restored beside itself, only one of the two may lead: neither knew more than its last write.
 const PARTED: Ns = 7 * S;
-
-/// The violations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wrong {
-    /// Two terms led at once, of two replicas or of one.
-    Overlap,
-    /// A fencing token that does not rise.
-    Token,
-    /// A release while something of the term ran.
-    Release,
-    /// Something of a term outlived what init knew of it.
-    Late,
-    /// A workload was stopped without cause.
-    Disturbed,
-    /// Nobody leads long after the last fault.
-    Unled,
-    /// A frozen workload gets a signal that is not SIGKILL.
-    Signalled,
-    /// A standby that is not ready, or not preferred to the leader, asks it to hand over.
-    Asked,
-    /// A machine asks to be woken and then does nothing.
-    Spins,
-}
 
 /// See the module.
 #[derive(Clone, Debug, Default, Hash)]
@@ -83,39 +60,11 @@ impl Judge {
         self.others.get(&token).copied().unwrap_or_default()
     }
 
-    /// A process leads from now on; under 0 without a Lease.
-    pub fn leads(&mut self, who: Who, pid: i32, token: u64) {
-        let slot = self.slot_of(token);
-        let conflicts =
-            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
-        let other = self.alive.iter().find(|(other, _, theirs)| conflicts(*other, *theirs)).copied();
-        if let Some((other, other_pid, theirs)) = other.filter(|_| self.copied.is_none()) {
-            let what = format!("{who} leads as pid {pid} under {token}, {other} still does as pid {other_pid} under {theirs}");
-            return self.fail(Wrong::Overlap, what);
-        }
-        let last = self.last.get(&slot).copied();
-        if last != Some((who, token)) {
-            if let Some((before, last)) = last.filter(|(_, last)| token <= *last && token > 0 && self.copied.is_none()) {
-                return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
-            }
-            if token > 0 {
-                self.terms += 1;
-                self.last.insert(slot, (who, token));
-            }
-        }
-        self.alive.push((who, pid, token));
-    }
-
     /// `copy` is restored from the memory of `original`: both lead, until one of them has lost the Lease.
     pub fn copies(&mut self, original: Who, copy: Who, now: Ns) {
         let running: Vec<_> = self.alive.iter().filter(|(who, ..)| *who == original).copied().collect();
         self.alive.extend(running.into_iter().map(|(_, pid, token)| (copy, pid, token)));
         self.copied = Some(now);
-    }
-
-    /// The process no longer leads.
-    pub fn gone(&mut self, who: Who, pid: i32) {
-        self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
     }
 
     /// Returns whether something of `who` leads.
@@ -165,11 +114,6 @@ impl Judge {
         self.led
     }
 
-    /// Records a violation.
-    pub fn fail(&mut self, wrong: Wrong, what: impl Display) {
-        self.wrong.get_or_insert_with(|| (wrong, what.to_string()));
-    }
-
     /// The violation.
     pub fn wrong(&self) -> Option<Wrong> {
         self.wrong.as_ref().map(|(wrong, _)| *wrong)
@@ -178,5 +122,42 @@ impl Judge {
     /// The violation in words.
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_ref().map(|(_, what)| what.as_str())
+    }
+}
+
+impl Observer for Judge {
+    /// Under 0 without a Lease.
+    fn runs(&mut self, Child { who, pid }: Child, token: u64, _: bool, _: Ns) {
+        let slot = self.slot_of(token);
+        let conflicts =
+            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
+        let other = self.alive.iter().find(|(other, _, theirs)| conflicts(*other, *theirs)).copied();
+        if let Some((other, other_pid, theirs)) = other.filter(|_| self.copied.is_none()) {
+            let what = format!("{who} leads as pid {pid} under {token}, {other} still does as pid {other_pid} under {theirs}");
+            return self.fail(Wrong::Overlap, what);
+        }
+        let last = self.last.get(&slot).copied();
+        if last != Some((who, token)) {
+            if let Some((before, last)) = last.filter(|(_, last)| token <= *last && token > 0 && self.copied.is_none()) {
+                return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
+            }
+            if token > 0 {
+                self.terms += 1;
+                self.last.insert(slot, (who, token));
+            }
+        }
+        self.alive.push((who, pid, token));
+    }
+
+    fn begins_run(&mut self, _: Who, _: u64) {}
+
+    fn gone(&mut self, Child { who, pid }: Child) {
+        self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
+    }
+
+    fn covers(&mut self, _: Child) {}
+
+    fn fail(&mut self, wrong: Wrong, what: String) {
+        self.wrong.get_or_insert((wrong, what));
     }
 }

@@ -31,12 +31,9 @@ use std::{fmt::Write, process::ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use tenure_world::{client_go, clock, register, tree};
 
 mod checker;
-#[path = "../simulation/client_go.rs"]
-mod client_go;
-#[path = "../simulation/clock.rs"]
-mod clock;
 mod container;
 mod digest;
 mod elector;
@@ -44,9 +41,6 @@ mod family;
 mod fault;
 mod judge;
 mod peer;
-#[path = "../simulation/register.rs"]
-mod register;
-mod tree;
 mod witness;
 mod world;
 

@@ -7,11 +7,12 @@ use tenure::{
     request::Answer,
 };
 
+use tenure_world::{Child, Observer, Who};
+
 use crate::{
     client_go::{ClientGo, Deed, Times},
     clock::{Clock, Ns},
     judge::Judge,
-    world::Who,
 };
 
 const TIMES: Times = Times {
@@ -39,6 +40,10 @@ impl Peer {
         Self { who, clock, cut: false, machine: ClientGo::start(who.to_string(), TIMES, clock.boot(0)) }
     }
 
+    const fn child(&self) -> Child {
+        Child { who: self.who, pid: 0 }
+    }
+
     /// Returns whether the peer has something to do now.
     pub fn has_work(&self, now: Ns) -> bool {
         self.timeout() <= now
@@ -64,8 +69,8 @@ impl Peer {
     fn carry_out(&mut self, deed: Option<Deed>, now: Ns, judge: &mut Judge) -> Option<(RequestId, Request)> {
         match deed? {
             Deed::Asks(id, request) => return Some((id, request)),
-            Deed::Leads(token) => judge.leads(self.who, 0, token.parse().unwrap_or_default()),
-            Deed::Ends => judge.gone(self.who, 0),
+            Deed::Leads(token) => judge.runs(self.child(), token.parse().unwrap_or_default(), true, now),
+            Deed::Ends => judge.gone(self.child()),
             Deed::Exits => {
                 self.who.life += 1;
                 self.machine = ClientGo::start(self.who.to_string(), TIMES, self.clock.boot(now));

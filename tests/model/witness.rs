@@ -11,7 +11,9 @@ use tenure::{
     slot::Slot,
 };
 
-use crate::{clock::Ns, family::Setup, register::name_of, world::Who};
+use tenure_world::Who;
+
+use crate::{clock::Ns, family::Setup, register::name_of};
 
 /// In place of an elector's pid.
 pub const PID: i32 = -1;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt::Display,
     hash::{Hash, Hasher},
     sync::Arc,
 };
@@ -17,6 +16,7 @@ use tenure::{
     request::{Answer, Watched},
     slot::Slot,
 };
+use tenure_world::{Observer, Who, Wrong};
 
 use crate::{
     clock::{Clock, Ns},
@@ -24,26 +24,11 @@ use crate::{
     digest::{Sealed, digest},
     elector::ElectorProcess,
     family::Setup,
-    judge::{Judge, Wrong},
+    judge::Judge,
     peer::Peer,
     register::{Leases, Start, is_shown, shown},
     witness::{self, WitnessProcess},
 };
-
-/// A life of a replica: its container from start to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Who {
-    /// Which replica.
-    pub replica: usize,
-    /// Which of its containers.
-    pub life: u32,
-}
-
-impl Display for Who {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "r{}.{}", self.replica, self.life)
-    }
-}
 
 /// A state of the model.
 #[derive(Clone, Debug)]
@@ -385,7 +370,7 @@ impl World {
         self.judge.passes(when);
         for on in 0..self.places.len() {
             if self.places[on].container.tree.next_death().is_some_and(|at| at <= when) {
-                self.inside(on, setups, |container, around| container.tree.bury(container.who, around.now, around.judge));
+                self.inside(on, setups, |container, around| container.tree.bury(around));
             }
             if self.places[on].container.fuse_timeout(&setups[on]).is_some_and(|at| at <= when) {
                 self.inside(on, setups, Container::fire_fuse);

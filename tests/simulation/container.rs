@@ -85,7 +85,7 @@ pub struct Container {
     /// The datagrams that wait in NOTIFY_SOCKET.
     words: VecDeque<(i32, Word)>,
     /// The token of the last Lead.
-    token: String,
+    token: u64,
 }
 
 /// A datagram on NOTIFY_SOCKET.
@@ -143,7 +143,7 @@ impl Container {
             answered: None,
             helpers: Vec::new(),
             words: VecDeque::new(),
-            token: String::new(),
+            token: 0,
         };
         container.wake_init(0, e);
         container

@@ -14,6 +14,7 @@ use tenure::{
     slot::Slot,
     time::Instant,
 };
+use tenure_world::{Observer, Wrong};
 
 use crate::{
     clock::Ns,
@@ -178,67 +179,6 @@ impl Judge {
         *end = until.max(*end);
     }
 
-    /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
-    pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
-        let Ok(token) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let (new, slot) = (Running { token, covered, unseen: false }, self.slot_of(token));
-        let conflicts =
-            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
-        let others = self.alive.iter().map(|(child, running)| (*child, *running));
-        let others: Vec<_> = others.filter(|((other, _), theirs)| conflicts(*other, theirs.token)).collect();
-        for (other, theirs) in others {
-            let Some(cause) = self.excuse((who, new), (other.0, theirs), now) else {
-                let what = format!(
-                    "two at once: {who} runs as pid {pid} under {token}, {} still as pid {} under {}",
-                    other.0, other.1, theirs.token
-                );
-                return self.fail(what);
-            };
-            *self.exposed.entry(cause).or_default() += 1;
-            if let Some(running) = self.alive.get_mut(&other) {
-                running.unseen |= cause == Uncovered::Unseen;
-            }
-        }
-        self.alive.insert((who, pid), new);
-        let owner = *self.copies.get(&who).unwrap_or(&who);
-        // A stopped node makes nothing start that was not there before.
-        if !covered && self.is(Uncovered::Unguarded, who, now) {
-            return;
-        }
-        let last = self.histories.entry(slot).or_default().last;
-        let excused =
-            self.sights.is_some() || [Uncovered::Suspended, Uncovered::Copied].into_iter().any(|cause| self.is(cause, who, now));
-        match self.tokens.insert(token, owner) {
-            Some(before) if before != owner => self.fail(format!("{who} runs under {token}, the token of {before}")),
-            Some(_) if token < last && !excused => self.fail(format!("{who} runs under {token} after {last}")),
-            Some(_) => {}
-            None if token <= last && !excused => self.fail(format!("{who} begins to run under {token} after {last}")),
-            None => {
-                self.runs += 1;
-                self.histories.entry(slot).or_default().last = last.max(token);
-            }
-        }
-    }
-
-    /// Between the starts of two runs of a task lies its interval, whatever the Lease said between them.
-    pub fn begins_run(&mut self, who: Who, token: &str) {
-        let (Some(interval), Some(replica), Ok(token)) = (self.interval, self.replicas.get(who.replica), token.parse::<u64>())
-        else {
-            return;
-        };
-        let (_, rests) = replica.keeps.unwrap_or_default();
-        // One that does not wait after a crash may take the Lease, fail before its run begins, and release it for the others.
-        let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
-        let sent = self.sent_as(token);
-        let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
-        if let (Some(sent), Some((before, true))) = (sent, before)
-            && waits
-            && sent + self.latest_byte < before + interval / 10 * 9
-        {
-            self.fail(format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000));
-        }
-    }
-
     /// A process that should be frozen runs without a Lease: it may do what a leader does.
     pub fn strays(&mut self, Child { who, pid }: Child, now: Ns) {
         let new = Running { token: 0, covered: false, unseen: false };
@@ -274,13 +214,6 @@ impl Judge {
         self.uncovered.get(&(cause, who)).is_some_and(|until| now <= *until)
     }
 
-    /// The kernel kills this process at H from now on.
-    pub fn covers(&mut self, who: Who, pid: i32) {
-        if let Some(running) = self.alive.get_mut(&(who, pid)) {
-            running.covered = true;
-        }
-    }
-
     /// `copy` is `original`, restored: it runs what that one runs, until one of them finds that it has lost the Lease.
     pub fn copied(&mut self, original: Who, copy: Who, until: Ns) {
         self.began = None;
@@ -306,11 +239,6 @@ impl Judge {
         if copies.contains(&who) {
             copies.into_iter().for_each(|who| self.injects(Uncovered::Copied, who, until));
         }
-    }
-
-    /// Records that the process is dead.
-    pub fn gone(&mut self, who: Who, pid: i32) {
-        self.alive.remove(&(who, pid));
     }
 
     /// The slots that somebody leads now whose init is able to do its work.
@@ -371,5 +299,76 @@ impl Judge {
     /// The violation.
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
+    }
+}
+
+impl Observer for Judge {
+    fn runs(&mut self, Child { who, pid }: Child, token: u64, covered: bool, now: Ns) {
+        let (new, slot) = (Running { token, covered, unseen: false }, self.slot_of(token));
+        let conflicts =
+            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
+        let others = self.alive.iter().map(|(child, running)| (*child, *running));
+        let others: Vec<_> = others.filter(|((other, _), theirs)| conflicts(*other, theirs.token)).collect();
+        for (other, theirs) in others {
+            let Some(cause) = self.excuse((who, new), (other.0, theirs), now) else {
+                let what = format!(
+                    "two at once: {who} runs as pid {pid} under {token}, {} still as pid {} under {}",
+                    other.0, other.1, theirs.token
+                );
+                return self.fail(what);
+            };
+            *self.exposed.entry(cause).or_default() += 1;
+            if let Some(running) = self.alive.get_mut(&other) {
+                running.unseen |= cause == Uncovered::Unseen;
+            }
+        }
+        self.alive.insert((who, pid), new);
+        let owner = *self.copies.get(&who).unwrap_or(&who);
+        // A stopped node makes nothing start that was not there before.
+        if !covered && self.is(Uncovered::Unguarded, who, now) {
+            return;
+        }
+        let last = self.histories.entry(slot).or_default().last;
+        let excused =
+            self.sights.is_some() || [Uncovered::Suspended, Uncovered::Copied].into_iter().any(|cause| self.is(cause, who, now));
+        match self.tokens.insert(token, owner) {
+            Some(before) if before != owner => self.fail(format!("{who} runs under {token}, the token of {before}")),
+            Some(_) if token < last && !excused => self.fail(format!("{who} runs under {token} after {last}")),
+            Some(_) => {}
+            None if token <= last && !excused => self.fail(format!("{who} begins to run under {token} after {last}")),
+            None => {
+                self.runs += 1;
+                self.histories.entry(slot).or_default().last = last.max(token);
+            }
+        }
+    }
+
+    fn begins_run(&mut self, who: Who, token: u64) {
+        let (Some(interval), Some(replica)) = (self.interval, self.replicas.get(who.replica)) else { return };
+        let (_, rests) = replica.keeps.unwrap_or_default();
+        // One that does not wait after a crash may take the Lease, fail before its run begins, and release it for the others.
+        let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
+        let sent = self.sent_as(token);
+        let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
+        if let (Some(sent), Some((before, true))) = (sent, before)
+            && waits
+            && sent + self.latest_byte < before + interval / 10 * 9
+        {
+            self.fail(format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000));
+        }
+    }
+
+    fn gone(&mut self, Child { who, pid }: Child) {
+        self.alive.remove(&(who, pid));
+    }
+
+    fn covers(&mut self, Child { who, pid }: Child) {
+        if let Some(running) = self.alive.get_mut(&(who, pid)) {
+            running.covered = true;
+        }
+    }
+
+    fn fail(&mut self, _: Wrong, what: String) {
+        self.fail(what);
     }
 }

@@ -30,8 +30,6 @@ use std::{
 };
 
 mod alarm;
-mod client_go;
-mod clock;
 mod container;
 mod elector;
 mod engine;
@@ -42,14 +40,14 @@ mod network;
 mod peer;
 mod plan;
 mod progress;
-mod register;
 mod server;
 mod sights;
 mod tally;
 mod traffic;
-mod tree;
 mod witness;
 mod world;
+
+use tenure_world::{client_go, clock, register, tree};
 
 use plan::Control;
 use progress::Progress;

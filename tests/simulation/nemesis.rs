@@ -183,7 +183,7 @@ impl World {
     /// Injects it.
     pub fn strike(&mut self, who: Who, fault: Fault) {
         if self.hits(who, fault) {
-            self.e.struck(fault);
+            self.e.count(fault);
         }
     }
 

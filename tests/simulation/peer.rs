@@ -1,6 +1,7 @@
 //! A client-go replica beside those of tenure: its node, its network, and a workload that ends with it.
 
 use tenure::{election::RequestId, request::Answer, slot::Slot, time::Instant};
+use tenure_world::Observer;
 
 use crate::{
     alarm::Alarm,
@@ -118,11 +119,11 @@ impl World {
                 if !peer.habits.lawful {
                     self.e.judge.injects(Uncovered::ClientGo, peer.who, Ns::MAX);
                 }
-                self.e.judge.runs(peer.child(), &token, true, self.e.now);
+                self.e.judge.runs(peer.child(), token.parse().unwrap_or_default(), true, self.e.now);
             }
             Some(Deed::Ends) => {
                 self.e.note(peer.who, || "client-go ends".into());
-                self.e.judge.gone(peer.who, peer.child().pid);
+                self.e.judge.gone(peer.child());
                 peer.crash = Ns::MAX;
             }
             Some(Deed::Exits) => {

@@ -12,15 +12,16 @@ use tenure::{
     },
     law::Timing,
 };
+use tenure_world::engine::spread;
 
 use crate::{
     clock::{Clock, MS, Ns, S},
-    engine::{Engine, Event, Who, spread},
+    engine::{Engine, Event, Who},
     nemesis::{Fault, Hang},
     peer,
     register::Start,
     server::{EPOCH, WatchHabits},
-    tree::{ON_FOLLOW, ON_LEAD},
+    tree::Habits,
 };
 
 /// The plan of the whole run, which the seed determines.
@@ -98,49 +99,6 @@ pub struct Node {
     pub habits: Habits,
     /// A witness is told of its replica.
     pub witnessed: bool,
-}
-
-/// How the workload behaves.
-#[derive(Clone, Debug)]
-pub struct Habits {
-    /// The longest time from fork to execve.
-    pub exec: Ns,
-    /// Fraction that ignores SIGTERM.
-    pub deaf: f64,
-    /// The longest time from SIGTERM to the end of one that obeys.
-    pub lingers: Ns,
-    /// k: the longest time from SIGKILL to the end.
-    pub death: Ns,
-    /// Fraction that takes all of that.
-    pub slow_death: f64,
-    /// The maximum number of daemons.
-    pub daemons: u32,
-    /// Fraction that forks while others are being killed.
-    pub breeds: f64,
-    /// Fraction that ends by itself.
-    pub exits: f64,
-    /// The longest time until it does.
-    pub lasts: Ns,
-    /// If it always runs: it reports when it has taken on a role.
-    pub says: bool,
-    /// Fraction of hooks that hang, and of the others that fail, where hooks tell it its role.
-    pub hangs: f64,
-    /// Fraction of daemons that nobody may kill.
-    pub foreign: f64,
-    /// Fraction of answers to probes that are none.
-    pub ill: f64,
-    /// The workload says itself whether it is ready and live, on NOTIFY_SOCKET.
-    pub tells: bool,
-    /// The workload is frozen until it leads.
-    pub freezes: bool,
-    /// Fraction of hooks and probes that leave a process behind.
-    pub leaves: f64,
-    /// Init sees of no process that a stranger has continued it: a control, which must be reported.
-    pub blind: bool,
-    /// Fraction of electors that hang in the kernel when they are killed.
-    pub stuck: f64,
-    /// Nothing finds or kills its daemons: a control, which must be reported.
-    pub hides: bool,
 }
 
 impl Node {
@@ -490,7 +448,7 @@ fn node(
     if plan.always {
         config.workload.runs = Runs::Always;
         config.workload.acknowledge = Some(if habits.says { Acknowledge::Notify } else { Acknowledge::None });
-        (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(ON_LEAD)), Some(Signal(ON_FOLLOW)));
+        (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
         if rng.u8(..3) == 0 {
             let timeout = Duration::from_nanos(spread(rng, 20 * MS, S));
             let hook = || Hook { command: vec!["hook".into()], timeout, ..Hook::default() };

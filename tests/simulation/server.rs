@@ -217,7 +217,7 @@ impl Server {
         let fault = if lag > 0 { Fault::SecondServer } else { Fault::StaleWatch };
         if let Some(watch) = self.watches.iter_mut().find(|watch| watch.child == child) {
             (watch.after, watch.lag) = (watch.after.saturating_sub(e.rng.u64(1..=5)), lag);
-            e.struck(fault);
+            e.count(fault);
         }
     }
 

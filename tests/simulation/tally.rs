@@ -41,7 +41,7 @@ impl Tally {
         self.events += e.events;
         self.seconds += e.now / S;
         add(&mut self.exposed, &e.judge.exposed);
-        add(&mut self.faults, &e.faults);
+        add(&mut self.faults, &e.counts);
         if let Some(wrong) = e.judge.verdict() {
             self.wrong = Some((seed, wrong.to_owned()));
         }

@@ -11,6 +11,7 @@ use tenure::{
     request::Answer,
     slot::Slot,
 };
+use tenure_world::Due;
 
 use crate::{
     clock::{MS, Ns, S},
@@ -114,7 +115,7 @@ impl World {
         // After the last fault, delayed messages may still arrive, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
         let (mut second, mut events, mut led) = (self.e.now / S, 0, BTreeSet::new());
-        while let Some(event) = self.e.next() {
+        while let Some(event) = self.e.next_until(Ns::MAX) {
             events = if self.e.now / S == second { events + 1 } else { 0 };
             second = self.e.now / S;
             if events > CROWD {
@@ -239,11 +240,11 @@ impl World {
             Event::Watched(child, number, watched) => {
                 self.on(child.who, |container, e| container.watched(child.pid, number, *watched, e));
             }
-            Event::Exec(child) => self.on(child.who, |container, e| container.exec(child.pid, e)),
-            Event::Obeys(child) => self.on(child.who, |container, e| container.obeys(child.pid, e)),
+            Event::Due(Due::Exec(child)) => self.on(child.who, |container, e| container.exec(child.pid, e)),
+            Event::Due(Due::Obeys(child)) => self.on(child.who, |container, e| container.obeys(child.pid, e)),
+            Event::Due(Due::Ends(child)) => self.on(child.who, |container, e| container.ends(child.pid, e)),
             Event::Says(child) => self.on(child.who, |container, e| container.says(child.pid, e)),
             Event::Strays(child, within) => self.on(child.who, |container, e| container.strays(child.pid, within, e)),
-            Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
             Event::Publishes(child) => self.publishes(child),
             Event::SliceArrives(flight) => self.slice_arrives(*flight),
             Event::SliceAnswered(child, answer) => {

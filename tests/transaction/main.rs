@@ -55,10 +55,10 @@ fn changes_are_all_made_or_all_undone_whoever_dies_in_the_middle() {
     while terms < wanted {
         let (world, drivers) = run(seed, false, false);
         terms += drivers;
-        for (what, count) in &world.borrow().counts.0 {
+        for (what, count) in &world.borrow().e.counts {
             *counts.entry(what).or_default() += count;
         }
-        if let Some(wrong) = world.borrow().judge.violations.first() {
+        if let Some(wrong) = world.borrow().e.judge.violations.first() {
             eprintln!("{} worlds, {terms} terms", seed - first + 1);
             panic!("SEED={seed}: {wrong}");
         }
@@ -76,7 +76,7 @@ fn a_journal_that_is_stored_after_the_change_is_reported() {
     let is_reported = |seed| {
         let (world, _) = run(seed, true, false);
         let world = world.borrow();
-        world.judge.violations.iter().any(|wrong| wrong.starts_with("T1"))
+        world.e.judge.violations.iter().any(|wrong| wrong.starts_with("T1"))
     };
     assert!((0..CONTROLS).any(is_reported));
 }
@@ -286,11 +286,11 @@ fn two_transactions_over_the_same_objects_are_never_mixed() {
 fn tell(seed: u64) {
     let (world, _) = run(seed, false, true);
     let world = world.borrow();
-    for line in &world.story {
+    for line in world.e.story() {
         eprintln!("{line}");
     }
-    eprintln!("{:#?}", world.judge.violations);
-    assert!(world.judge.violations.is_empty());
+    eprintln!("{:#?}", world.e.judge.violations);
+    assert!(world.e.judge.violations.is_empty());
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -8,15 +8,15 @@ impl World {
     fn object(&mut self, prefix: &str, marked: bool) -> Option<String> {
         let fits = |(name, object): &(&String, &Value)| name.starts_with(prefix) && (!marked || mark(object).is_some());
         let names: Vec<String> = self.cluster.objects.iter().filter(fits).map(|(name, _)| name.clone()).collect();
-        (!names.is_empty()).then(|| names[self.rng.usize(0..names.len())].clone())
+        (!names.is_empty()).then(|| names[self.e.rng.usize(0..names.len())].clone())
     }
 
     pub fn edit(&mut self) {
         let Some(name) = self.object("", false) else { return };
         let key = self.pick(&["a", "b", "z"]);
         let next = self.cluster.new_version();
-        let reverts = self.chance(self.revert);
-        let removes = self.chance(0.15);
+        let reverts = self.e.chance(self.revert);
+        let removes = self.e.chance(0.15);
         let value = match self.origin.get(&name) {
             Some(origin) if reverts => origin.get(key).cloned(),
             _ if removes => None,
@@ -28,14 +28,14 @@ impl World {
             Some(value) => object["data"][key] = value.clone(),
             None => drop(object["data"].as_object_mut().map(|data| data.remove(key))),
         }
-        self.tell(|| format!("somebody sets {name}.{key} to {value:?}"));
-        self.judge.foreign(&name, key, value);
+        self.e.note("somebody", || format!("sets {name}.{key} to {value:?}"));
+        self.e.judge.foreign(&name, key, value);
     }
 
     pub fn status(&mut self) {
         let names: Vec<String> = self.cluster.objects.keys().cloned().collect();
         for name in names {
-            if self.rng.bool() {
+            if self.e.rng.bool() {
                 let next = self.cluster.new_version();
                 self.cluster.objects.get_mut(&name).unwrap()["metadata"]["resourceVersion"] = next;
             }
@@ -48,36 +48,36 @@ impl World {
         let object = self.cluster.objects.get_mut(&name).unwrap();
         object["metadata"]["annotations"] = json!({});
         object["metadata"]["resourceVersion"] = next;
-        self.tell(|| format!("somebody takes the mark off {name}"));
-        self.judge.stripped.insert(name);
+        self.e.note("somebody", || format!("takes the mark off {name}"));
+        self.e.judge.stripped.insert(name);
     }
 
     pub fn recreate(&mut self) {
         let Some(name) = self.object("X", false) else { return };
-        let author = if self.rng.bool() { "o" } else { "r" };
-        self.tell(|| format!("somebody makes {name} anew"));
+        let author = if self.e.rng.bool() { "o" } else { "r" };
+        self.e.note("somebody", || format!("makes {name} anew"));
         self.plant(&name, data(&name, author));
     }
 
     pub fn delete(&mut self) {
         let Some(name) = self.object("X", false) else { return };
-        self.tell(|| format!("somebody deletes {name}"));
+        self.e.note("somebody", || format!("deletes {name}"));
         self.cluster.objects.remove(&name);
-        self.judge.deleted(&name);
+        self.e.judge.deleted(&name);
     }
 
     pub fn create(&mut self) {
-        if !self.cluster.objects.contains_key("C0") || self.rng.bool() {
-            self.tell(|| "somebody makes C0".into());
+        if !self.cluster.objects.contains_key("C0") || self.e.rng.bool() {
+            self.e.note("somebody", || "makes C0".into());
             self.plant("C0", json!({ "a": "C0:f" }));
         }
     }
 
     pub fn lose_journal(&mut self) {
         if let Some(name) = self.cluster.journals.keys().next().cloned() {
-            self.tell(|| format!("somebody deletes {name}"));
+            self.e.note("somebody", || format!("deletes {name}"));
             self.cluster.journals.remove(&name);
-            self.judge.loses(name);
+            self.e.judge.loses(name);
         }
     }
 }

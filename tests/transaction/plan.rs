@@ -4,10 +4,11 @@ use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Value, json};
 use tenure::transaction::Verb;
+use tenure_world::clock::S;
 
 use crate::{
     judge::data,
-    world::{Faults, Happening, Job, SECOND, Shared, World, change, drain},
+    world::{Faults, Happening, Job, Shared, World, change, drain},
 };
 
 /// How often something may happen, with which probability each time, and what.
@@ -27,12 +28,12 @@ pub fn run(seed: u64, is_late_journal: bool, tells: bool) -> (Shared, u64) {
             let slow = Faults { crash: 0.05, ..faults };
             let (first, second) =
                 (world.add(journal, token + 1, back(), slow), world.add(journal, token + 1, back(), Faults::default()));
-            let after = world.pick(&[0, 1, 30]) * SECOND;
-            world.at(0, Happening::Start(first));
-            world.at(after, Happening::Start(second));
+            let after = world.pick(&[0, 1, 30]) * S;
+            world.e.after(0, Happening::Start(first));
+            world.e.after(after, Happening::Start(second));
         }
-        let rest = world.borrow_mut().pick(&[40, 400]) * SECOND;
-        let until = world.borrow().now + rest;
+        let rest = world.borrow_mut().pick(&[40, 400]) * S;
+        let until = world.borrow().e.now + rest;
         drain(&world, until);
     }
     drain(&world, u64::MAX);
@@ -41,15 +42,15 @@ pub fn run(seed: u64, is_late_journal: bool, tells: bool) -> (Shared, u64) {
         {
             let mut world = world.borrow_mut();
             let last = world.add(journal, token + 2, back(), Faults::default());
-            world.at(0, Happening::Start(last));
+            world.e.after(0, Happening::Start(last));
         }
         drain(&world, u64::MAX);
     }
     let mut borrowed = world.borrow_mut();
     let drivers = borrowed.drivers.len() as u64;
-    let World { judge, cluster, drivers: all, .. } = &mut *borrowed;
-    judge.end(cluster);
-    judge.violations.extend(
+    let World { e, cluster, drivers: all, .. } = &mut *borrowed;
+    e.judge.end(cluster);
+    e.judge.violations.extend(
         all.iter().filter(|driver| driver.running.is_some()).map(|driver| format!("T10 no end: driver {}", driver.party.number)),
     );
     drop(borrowed);
@@ -60,12 +61,12 @@ pub fn run(seed: u64, is_late_journal: bool, tells: bool) -> (Shared, u64) {
 fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
     let mut world = world.borrow_mut();
     let w = &mut *world;
-    let is_quiet = w.chance(0.2);
-    let targets: Vec<String> = (0..w.rng.usize(2..=4)).map(|number| format!("X{number}")).collect();
+    let is_quiet = w.e.chance(0.2);
+    let targets: Vec<String> = (0..w.e.rng.usize(2..=4)).map(|number| format!("X{number}")).collect();
     let pods: Vec<String> = (0..6).map(|number| format!("P{number}")).collect();
     for name in targets.iter().chain(&pods).chain(&["D0".to_owned()]) {
         let mut content = data(name, "o");
-        if w.chance(0.2) {
+        if w.e.chance(0.2) {
             content.as_object_mut().unwrap().remove("b");
         }
         w.plant(name, content.clone());
@@ -80,54 +81,54 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         unanswered: w.pick(&[0.0, 0.03, 0.1]),
         late: w.pick(&[0.0, 0.05, 0.15, 0.25]),
     };
-    let is_promotion = w.chance(0.6);
-    let families = if w.chance(0.6) { vec!["J1"] } else { vec!["J1", "J2"] };
+    let is_promotion = w.e.chance(0.6);
+    let families = if w.e.chance(0.6) { vec!["J1"] } else { vec!["J1", "J2"] };
     // Drivers that die with writes under way, one after another, while somebody puts fields back.
-    let is_chain = w.chance(0.3);
+    let is_chain = w.e.chance(0.3);
     let (faults, families) = if is_chain {
         w.revert = 0.8;
         (Faults { crash: 0.06, freeze: 0.02, lost: 0.02, unanswered: 0.05, late: 0.25 }, vec!["J1"])
     } else {
         (faults, families)
     };
-    let kinds = !is_promotion && w.chance(0.6);
+    let kinds = !is_promotion && w.e.chance(0.6);
     let horizon = w.pick(&[60, 200]);
-    let mut starts: Vec<u64> = (0..w.rng.usize(1..=6)).map(|_| w.rng.u64(0..=horizon * SECOND)).collect();
-    starts.sort_unstable_by_key(|_| w.rng.u64(..));
+    let mut starts: Vec<u64> = (0..w.e.rng.usize(1..=6)).map(|_| w.e.rng.u64(0..=horizon * S)).collect();
+    starts.sort_unstable_by_key(|_| w.e.rng.u64(..));
     let mut token = 0;
     for (number, start) in starts.into_iter().enumerate() {
-        token += u64::from(w.chance(0.75));
+        token += u64::from(w.e.chance(0.75));
         let mut changes = Vec::new();
         for name in &targets {
-            if w.chance(0.7) {
+            if w.e.chance(0.7) {
                 let content: Value = ["a", "b"]
                     .iter()
-                    .filter(|_| w.rng.f64() < 0.75)
+                    .filter(|_| w.e.rng.f64() < 0.75)
                     .map(|key| ((*key).to_owned(), json!(format!("{name}:t{number}{key}"))))
                     .collect();
                 if content.as_object().is_some_and(|content| !content.is_empty()) {
-                    let verb = if is_promotion || w.rng.bool() { Verb::Patch } else { Verb::Manifest };
+                    let verb = if is_promotion || w.e.rng.bool() { Verb::Patch } else { Verb::Manifest };
                     changes.push(change(name, verb, json!({ "data": content })));
                 }
             }
         }
-        if is_promotion && w.chance(0.6) {
+        if is_promotion && w.e.chance(0.6) {
             changes.push(change(&pods[number], Verb::Patch, json!({ "data": { "a": format!("P{number}:t{number}") } })));
         }
-        if kinds && w.chance(0.5) {
+        if kinds && w.e.chance(0.5) {
             let verb = w.pick(&[Verb::Create, Verb::Manifest]);
             changes.push(change("C0", verb, json!({ "data": { "a": format!("C0:t{number}a"), "b": format!("C0:t{number}b") } })));
         }
-        if kinds && w.chance(0.4) {
+        if kinds && w.e.chance(0.4) {
             changes.push(change("D0", Verb::Delete, json!({})));
         }
         if changes.is_empty() {
             changes.push(change(&targets[0], Verb::Patch, json!({ "data": { "a": format!("X0:t{number}!") } })));
         }
-        w.rng.shuffle(&mut changes);
+        w.e.rng.shuffle(&mut changes);
         let refused: Vec<String> =
-            changes.iter().filter(|_| w.rng.f64() < 0.06).map(|change| change.target.name.clone()).collect();
-        let job = match (is_promotion, w.chance(0.12)) {
+            changes.iter().filter(|_| w.e.rng.f64() < 0.06).map(|change| change.target.name.clone()).collect();
+        let job = match (is_promotion, w.e.chance(0.12)) {
             (true, false) => Job::Promote(changes),
             (true, true) => Job::Demote,
             (false, false) => Job::Apply(changes),
@@ -136,14 +137,14 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         let journal = w.pick(&families);
         let driver = w.add(journal, token, job, faults);
         w.drivers[driver].refused = refused;
-        w.drivers[driver].may_not_undo = w.chance(0.1);
-        if w.chance(0.1) {
+        w.drivers[driver].may_not_undo = w.e.chance(0.1);
+        if w.e.chance(0.1) {
             w.drivers[driver].signal = start + w.within(5);
         }
-        if w.chance(0.1) {
+        if w.e.chance(0.1) {
             w.drivers[driver].until = start + w.within(30);
         }
-        w.at(start, Happening::Start(driver));
+        w.e.after(start, Happening::Start(driver));
     }
     if !is_quiet {
         let plans: [Plan<'_>; 7] = [
@@ -157,12 +158,12 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         ];
         for (numbers, probability, happening) in plans {
             for _ in 0..w.pick(numbers) {
-                if w.chance(probability) {
+                if w.e.chance(probability) {
                     let after = w.within(horizon);
-                    w.at(after, happening());
+                    w.e.after(after, happening());
                 }
             }
         }
     }
-    (horizon * SECOND, families, is_promotion, token, faults)
+    (horizon * S, families, is_promotion, token, faults)
 }

@@ -4,11 +4,12 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
 use tenure::transaction::{Answer, Change, Outcome, Verb};
+use tenure_world::clock::S;
 
 use crate::{
     judge::{data, field},
     server::mark,
-    world::{Faults, Happening, Job, SECOND, Shared, World, change, drain},
+    world::{Faults, Happening, Job, Shared, World, change, drain},
 };
 
 /// The schedule that a mark without its claim loses: a fence that changes nothing moves no version, and a late write of the dead driver
@@ -22,7 +23,7 @@ pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
     let lead = |job: Job, token: u64, dies_late: bool| {
         let driver = world.borrow_mut().add("J1", token, job, Faults::default());
         world.borrow_mut().drivers[driver].dies_late = dies_late;
-        world.borrow_mut().at(0, Happening::Start(driver));
+        world.borrow_mut().e.after(0, Happening::Start(driver));
         drain(&world, u64::MAX);
         driver
     };
@@ -37,7 +38,7 @@ pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
         let object = world.cluster.objects.get_mut("X").unwrap();
         object["data"]["a"] = json!("X:oa");
         object["metadata"]["resourceVersion"] = next;
-        world.judge.foreign("X", "a", Some(json!("X:oa")));
+        world.e.judge.foreign("X", "a", Some(json!("X:oa")));
     }
     let dead = lead(promotion("X", "t2"), 2, true);
     lead(promotion("Y", "t3"), 3, false);
@@ -46,8 +47,8 @@ pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
     world.borrow_mut().serve(dead, late, None);
     lead(Job::Demote, 4, false);
     let world = &mut *world.borrow_mut();
-    world.judge.end(&world.cluster);
-    (answer, field(world.cluster.objects.get("X"), "a"), world.judge.violations.clone())
+    world.e.judge.end(&world.cluster);
+    (answer, field(world.cluster.objects.get("X"), "a"), world.e.judge.violations.clone())
 }
 
 /// Two transactions over the same objects in opposite order, at about the same time, many times. Returns the values that stand after
@@ -63,8 +64,8 @@ pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {
         let job = Job::Apply(names.map(|name| change(name, Verb::Patch, content.clone())).collect());
         let mut world = world.borrow_mut();
         let driver = world.add(author, 1, job, Faults::default());
-        let after = world.rng.u64(0..SECOND / 5);
-        world.at(after, Happening::Start(driver));
+        let after = world.e.rng.u64(0..S / 5);
+        world.e.after(after, Happening::Start(driver));
     };
     let round = |_| {
         apply("J1", &mut NAMES.into_iter());
@@ -126,13 +127,13 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
         };
         let driver = world.borrow_mut().add("J1", token, job, Faults::default());
         world.borrow_mut().drivers[driver].dies_at = dies_at;
-        world.borrow_mut().at(0, Happening::Start(driver));
+        world.borrow_mut().e.after(0, Happening::Start(driver));
         drain(&world, u64::MAX);
         world.borrow_mut().drivers[driver].outcome.take()
     };
     let outcomes = legs.into_iter().map(run).collect();
     // What is forgotten is not undone.
-    let wrong = world.borrow().judge.violations.iter().find(|wrong| !wrong.starts_with("T6")).cloned();
+    let wrong = world.borrow().e.judge.violations.iter().find(|wrong| !wrong.starts_with("T6")).cloned();
     assert_eq!(wrong, None);
     (outcomes, world)
 }

@@ -4,8 +4,7 @@
 
 use std::{
     cell::RefCell,
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::BTreeMap,
     future::poll_fn,
     pin::Pin,
     rc::Rc,
@@ -13,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use fastrand::Rng;
 use serde_json::Value;
 use tenure::{
     request::RequestError,
@@ -23,15 +21,15 @@ use tenure::{
         demote, forget, promote, recover,
     },
 };
+use tenure_world::{clock::S, engine::Engine};
 
 use crate::{
     judge::{Judge, Party, journal},
     server::{Cluster, Effect, mark, version},
 };
 
-pub const SECOND: u64 = 1_000_000_000;
 /// How long an answer is waited for.
-const SILENCE: u64 = 10 * SECOND;
+const SILENCE: u64 = 10 * S;
 /// More requests than any driver needs.
 const MOST_REQUESTS: u32 = 5_000;
 
@@ -99,34 +97,16 @@ pub struct Driver {
     pub kept: Option<Request>,
 }
 
-/// What happened in a world, counted.
-#[derive(Debug, Default)]
-pub struct Counts(pub BTreeMap<&'static str, u64>);
-
-impl Counts {
-    pub fn add(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
-    }
-}
-
 pub struct World {
-    pub now: u64,
-    pub seq: u64,
-    pub heap: BinaryHeap<Reverse<(u64, u64)>>,
-    pub happenings: BTreeMap<u64, Happening>,
+    pub e: Engine<Happening, Judge, &'static str>,
     pub cluster: Cluster,
-    pub judge: Judge,
-    pub rng: Rng,
     pub drivers: Vec<Driver>,
     pub origin: BTreeMap<String, Value>,
     pub revert: f64,
     /// The control: a journal is stored after the change that it should undo.
     pub is_late_journal: bool,
-    pub counts: Counts,
     /// The driver and the user of each write to a target.
     pub users: Vec<(usize, String)>,
-    pub story: Vec<String>,
-    pub tells: bool,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -148,17 +128,17 @@ impl Server for Surroundings {
 
     fn wait(&self, span: Duration) -> impl Future<Output = ()> {
         let mut world = self.world.borrow_mut();
-        let until = world.now + u64::try_from(span.as_nanos()).unwrap();
+        let until = world.e.now + u64::try_from(span.as_nanos()).unwrap();
         let driver = self.driver;
-        let after = until - world.now;
-        world.at(after, Happening::Wake(driver, false));
+        let after = until - world.e.now;
+        world.e.after(after, Happening::Wake(driver, false));
         drop(world);
         let world = self.world.clone();
-        poll_fn(move |_| if world.borrow().now >= until { Poll::Ready(()) } else { Poll::Pending })
+        poll_fn(move |_| if world.borrow().e.now >= until { Poll::Ready(()) } else { Poll::Pending })
     }
 
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.world.borrow().now)
+        Instant::from_nanos(self.world.borrow().e.now)
     }
 
     fn until(&self) -> Instant {
@@ -168,99 +148,74 @@ impl Server for Surroundings {
 
     fn is_interrupted(&self) -> bool {
         let world = self.world.borrow();
-        world.now >= world.drivers[self.driver].signal
+        world.e.now >= world.drivers[self.driver].signal
     }
 
     fn report(&self, event: Event) {
         let mut world = self.world.borrow_mut();
         let driver = self.driver;
-        world.tell(|| format!("driver {driver}: {event:?}"));
+        world.e.note("driver", || format!("{driver} {event:?}"));
     }
 }
 
 impl World {
     pub fn new(seed: u64, is_late_journal: bool, tells: bool) -> Self {
         Self {
-            now: 0,
-            seq: 0,
-            heap: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
+            e: Engine::new(seed, tells),
             cluster: Cluster::default(),
-            judge: Judge::default(),
-            rng: Rng::with_seed(seed),
             drivers: Vec::new(),
             origin: BTreeMap::new(),
             revert: 0.35,
             is_late_journal,
-            counts: Counts::default(),
             users: Vec::new(),
-            story: Vec::new(),
-            tells,
         }
-    }
-
-    pub fn tell(&mut self, line: impl FnOnce() -> String) {
-        if self.tells {
-            let line = format!("{:>9.3} {}", self.now as f64 / SECOND as f64, line());
-            self.story.push(line);
-        }
-    }
-
-    pub fn at(&mut self, after: u64, happening: Happening) {
-        self.seq += 1;
-        self.heap.push(Reverse((self.now + after, self.seq)));
-        self.happenings.insert(self.seq, happening);
-    }
-
-    pub fn chance(&mut self, probability: f64) -> bool {
-        self.rng.f64() < probability
     }
 
     pub fn within(&mut self, seconds: u64) -> u64 {
-        self.rng.u64(0..=seconds * SECOND)
+        self.e.rng.u64(0..=seconds * S)
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.rng.usize(0..from.len())]
+        from[self.e.rng.usize(0..from.len())]
     }
 
     pub fn plant(&mut self, name: &str, data: Value) {
         self.cluster.plant(name, data);
         let object = self.cluster.objects[name].clone();
-        self.judge.planted(name, &object);
+        self.e.judge.planted(name, &object);
     }
 
     /// Sends a request into the network.
     fn dispatch(&mut self, driver: usize, request: Request) -> Slot {
         let slot = Slot::default();
-        let lag = self.rng.u64(SECOND / 1_000..SECOND / 50);
+        let lag = self.e.rng.u64(S / 1_000..S / 50);
         self.drivers[driver].requests += 1;
         if self.drivers[driver].dies_at == Some(self.drivers[driver].requests) {
             self.drivers[driver].faults.crash = 1.0;
-            self.at(0, Happening::Serve { driver, request, slot: None });
-            self.at(1, Happening::Wake(driver, true));
+            self.e.after(0, Happening::Serve { driver, request, slot: None });
+            self.e.after(1, Happening::Wake(driver, true));
             return slot;
         }
         if self.drivers[driver].dies_late && matches!(request, Request::Write(..)) {
             self.drivers[driver].kept = Some(request);
             self.drivers[driver].faults.crash = 1.0;
-            self.at(0, Happening::Wake(driver, true));
+            self.e.after(0, Happening::Wake(driver, true));
             return slot;
         }
         let Faults { lost, unanswered, late, .. } = self.drivers[driver].faults;
-        let dice = self.rng.f64();
+        let dice = self.e.rng.f64();
         if dice >= lost + unanswered + late {
-            self.at(lag, Happening::Serve { driver, request, slot: Some(slot.clone()) });
+            self.e.after(lag, Happening::Serve { driver, request, slot: Some(slot.clone()) });
             return slot;
         }
-        self.at(SILENCE, Happening::Silence(driver, slot.clone()));
+        self.e.after(SILENCE, Happening::Silence(driver, slot.clone()));
         if dice >= lost + unanswered {
-            self.counts.add("late");
+            self.e.count("late");
             let after = SILENCE + self.within(40);
-            self.at(after, Happening::Serve { driver, request, slot: None });
+            self.e.after(after, Happening::Serve { driver, request, slot: None });
         } else if dice >= lost {
-            self.counts.add("unanswered");
-            self.at(lag, Happening::Serve { driver, request, slot: None });
+            self.e.count("unanswered");
+            self.e.after(lag, Happening::Serve { driver, request, slot: None });
         }
         slot
     }
@@ -278,12 +233,12 @@ impl World {
         if self.drivers[driver].may_not_undo {
             match &request {
                 Request::Review(..) => answer = Answer::Refused(RequestError { status: Some(403), words: "denied".into() }),
-                Request::Write(target, Write::Create(_)) if target.name == "C0" => self.judge.made_for_good(driver),
-                Request::Write(target, Write::Delete(_)) if target.name == "D0" => self.judge.made_for_good(driver),
+                Request::Write(target, Write::Create(_)) if target.name == "C0" => self.e.judge.made_for_good(driver),
+                Request::Write(target, Write::Delete(_)) if target.name == "D0" => self.e.judge.made_for_good(driver),
                 Request::Look(_) | Request::Plan(..) | Request::Write(..) | Request::Journal(..) => {}
             }
         }
-        self.tell(|| match &request {
+        self.e.note("server", || match &request {
             Request::Look(target) => format!("driver {driver} looks at {}: {}", target.name, told(&answer)),
             Request::Journal(place, Storing::Read) => format!("driver {driver} reads {}", place.name),
             request @ (Request::Plan(..) | Request::Write(..) | Request::Journal(..) | Request::Review(..)) => {
@@ -294,16 +249,16 @@ impl World {
             effect = Effect::Nothing;
         }
         let mut party = self.drivers[driver].party.clone();
-        self.judge.write(&self.cluster, &mut party, &effect);
+        self.e.judge.write(&self.cluster, &mut party, &effect);
         self.drivers[driver].party = party;
         if !matches!(effect, Effect::Nothing) {
-            self.counts.add("writes");
+            self.e.count("writes");
         }
         self.cluster.apply(effect);
         if let Some(slot) = slot {
             *slot.borrow_mut() = Some(answer);
-            let lag = self.rng.u64(SECOND / 1_000..SECOND / 50);
-            self.at(lag, Happening::Wake(driver, true));
+            let lag = self.e.rng.u64(S / 1_000..S / 50);
+            self.e.after(lag, Happening::Wake(driver, true));
         }
     }
 
@@ -328,7 +283,7 @@ impl World {
             acting_as: Some(format!("user {number}")),
             limit: Duration::from_secs(limit),
             began: String::new(),
-            seed: self.rng.u64(..),
+            seed: self.e.rng.u64(..),
         };
         let party = Party { number, journal: journal.into(), claims: BTreeMap::new(), id: String::new() };
         self.drivers.push(Driver {
@@ -374,19 +329,7 @@ pub fn change(name: &str, verb: Verb, content: Value) -> Change {
 /// Lets everything happen that happens until then.
 pub fn drain(world: &Shared, until: u64) {
     loop {
-        let next = {
-            let mut world = world.borrow_mut();
-            match world.heap.peek() {
-                Some(Reverse((at, seq))) if *at <= until => {
-                    let (at, seq) = (*at, *seq);
-                    world.heap.pop();
-                    world.now = world.now.max(at);
-                    world.happenings.remove(&seq)
-                }
-                _ => return,
-            }
-        };
-        let Some(next) = next else { continue };
+        let Some(next) = world.borrow_mut().e.next_until(until) else { return };
         let mut borrowed = world.borrow_mut();
         match next {
             Happening::Start(driver) => {
@@ -397,14 +340,14 @@ pub fn drain(world: &Shared, until: u64) {
             Happening::Wake(driver, may_fail) => {
                 let faults = borrowed.drivers[driver].faults;
                 let runs = borrowed.drivers[driver].running.is_some();
-                if runs && borrowed.chance(faults.crash) {
-                    borrowed.counts.add("killed");
-                    borrowed.tell(|| format!("driver {driver} is killed"));
+                if runs && borrowed.e.chance(faults.crash) {
+                    borrowed.e.count("killed");
+                    borrowed.e.note("driver", || format!("{driver} is killed"));
                     borrowed.drivers[driver].running = None;
-                } else if runs && may_fail && borrowed.chance(faults.freeze) {
-                    borrowed.counts.add("frozen");
+                } else if runs && may_fail && borrowed.e.chance(faults.freeze) {
+                    borrowed.e.count("frozen");
                     let after = borrowed.within(60);
-                    borrowed.at(after, Happening::Wake(driver, false));
+                    borrowed.e.after(after, Happening::Wake(driver, false));
                 } else {
                     drop(borrowed);
                     wake(world, driver);
@@ -412,7 +355,7 @@ pub fn drain(world: &Shared, until: u64) {
             }
             Happening::Silence(driver, slot) => {
                 *slot.borrow_mut() = Some(Answer::Unknown("silence".into()));
-                borrowed.at(0, Happening::Wake(driver, true));
+                borrowed.e.after(0, Happening::Wake(driver, true));
             }
             Happening::Serve { driver, request, slot } => {
                 let late = borrowed.drivers[driver].held_back.take_if(|_| matches!(request, Request::Write(..)));
@@ -460,12 +403,12 @@ fn wake(world: &Shared, driver: usize) {
     let poll = running.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let mut world = world.borrow_mut();
     if let Poll::Ready(outcome) = poll {
-        world.tell(|| format!("driver {driver} ends: {outcome}"));
-        world.counts.add(outcome.as_str());
+        world.e.note("driver", || format!("{driver} ends: {outcome}"));
+        world.e.count(outcome.as_str());
         world.drivers[driver].outcome = Some(outcome);
     } else if world.drivers[driver].requests > MOST_REQUESTS {
         let what = format!("T10 no end: driver {driver}");
-        world.judge.violations.push(what);
+        world.e.judge.violations.push(what);
     } else {
         world.drivers[driver].running = Some(running);
     }

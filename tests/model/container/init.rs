@@ -12,7 +12,10 @@ use tenure::{
 };
 
 use super::{Around, Container, Word};
-use crate::{elector::ElectorProcess, judge::Wrong, tree::Part};
+use crate::{
+    elector::ElectorProcess,
+    tree::{Hook, Killer},
+};
 
 /// Init, while it takes a step.
 pub struct Init<'a, 'b> {
@@ -22,8 +25,7 @@ pub struct Init<'a, 'b> {
 
 impl Init<'_, '_> {
     fn kill_tree(&mut self) -> bool {
-        let Self { container, around } = self;
-        container.tree.kill(container.who, around.setup.death, around.now, around.judge)
+        self.container.tree.kill(Killer::All, &self.around.setup.habits(), self.around)
     }
 }
 
@@ -63,12 +65,11 @@ impl supervision::Container for Init<'_, '_> {
         let exit = container.tree.reap(pid)?;
         container.teller.take_if(|(teller, _)| *teller == pid);
         let is_main = container.main.take_if(|main| *main == pid).is_some();
-        let mut outcome = || container.spawned.take().map(|(_, outcome)| outcome);
-        Some(Ended { exit, started: if is_main { outcome() } else { Some(Ok(())) } })
+        Some(Ended { exit, started: if is_main { container.spawned.take() } else { Some(Ok(())) } })
     }
 
     fn started(&mut self) -> Option<Started> {
-        self.container.spawned.take().map(|(_, outcome)| outcome)
+        self.container.spawned.take()
     }
 
     // What a hook leaves behind leaves its group too.
@@ -109,19 +110,22 @@ impl supervision::Container for Init<'_, '_> {
     }
 
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
-        let container = &mut *self.container;
+        let Self { container, around } = self;
+        let habits = around.setup.habits();
         Ok(match program {
             Program::Workload { launch, .. } => {
                 // What another one has said is not believed once that is gone.
                 container.words.retain(|word| !matches!(word, Word::Said(said) if !matches!(said, Notification::Role(_))));
                 container.unready = false;
-                let token = launch.as_ref().map(|_| container.token);
-                let pid = container.tree.fork(token, launch.map(|launch| launch.not_after));
+                let lead = launch.map(|launch| (container.token, launch.not_after));
+                let pid = container.tree.fork(lead, false, &habits, *around);
                 container.main = Some(pid);
                 pid
             }
             Program::Helper { kind: HelperKind::Hook(_), not_after, fused, .. } => {
-                container.tree.hook(fused.then_some(container.token), not_after)
+                let token = if fused { container.token } else { 0 };
+                let hook = Hook { kind: None, workload: 0, token, not_after, tells: false, leads: fused, ill: false };
+                container.tree.fork_hook(hook, false, &habits, *around)
             }
             Program::Helper { kind: HelperKind::Probe(_), .. } => {
                 return Err(NotSpawned::Unavailable { message: "nobody asks".into() });
@@ -130,21 +134,27 @@ impl supervision::Container for Init<'_, '_> {
     }
 
     fn tell(&mut self, order: Order) -> Result<Option<i32>, String> {
-        let container = &mut *self.container;
-        let token = container.token;
+        let Self { container, around } = self;
+        let (token, habits) = (container.token, around.setup.habits());
         let (child, mark) = match order {
             Order::Mark(number) => {
                 container.words.push_back(Word::Mark(number));
                 return Ok(None);
             }
-            Order::Signal { pid, not_after: Some(not_after), mark, .. } => (container.tree.promote(pid, token, not_after), mark),
-            Order::Signal { pid, not_after: None, mark, until_taken: true, .. } => (container.tree.demote(pid), mark),
+            Order::Signal { pid, not_after: Some(not_after), mark, .. } => {
+                (container.tree.promote(pid, token, not_after, &habits, *around), mark)
+            }
+            Order::Signal { pid, not_after: None, mark, until_taken: true, .. } => {
+                (container.tree.demote(pid, &habits, *around), mark)
+            }
             Order::Signal { pid, not_after: None, .. } => {
-                container.tree.order(pid, Role::Standby, token);
+                container.tree.order(pid, Role::Standby, 0, &habits, *around);
                 return Ok(None);
             }
-            Order::Resume { not_after } if container.tree.is_frozen(false) => (container.tree.resume(token, not_after), None),
-            Order::Resume { .. } => return Err("it is not frozen any more".into()),
+            Order::Resume { not_after } => {
+                let left = container.tree.frozen(false, &habits, *around).ok_or("it is not frozen any more")?;
+                (container.tree.resume(left, token, not_after, &habits, *around), None)
+            }
         };
         container.teller = Some((child, mark));
         Ok(Some(child))
@@ -154,9 +164,9 @@ impl supervision::Container for Init<'_, '_> {
         let Self { container, around } = self;
         let (Target::Main(pid) | Target::Group(pid)) = target;
         if signal.0 == libc::SIGKILL {
-            container.tree.kill_one(pid, around.now + around.setup.death);
-        } else if container.tree.is_stopped(Part::Workload) {
-            around.judge.fail(Wrong::Signalled, format!("{} gets signal {}, although it is frozen", container.who, signal.0));
+            container.tree.kill_group(pid, *around);
+        } else {
+            container.tree.ask(pid, signal.0, *around);
         }
         true
     }
@@ -165,7 +175,7 @@ impl supervision::Container for Init<'_, '_> {
     fn wake(&mut self, _: Target) {}
 
     fn frozen(&mut self, stop: bool) -> bool {
-        self.container.tree.is_frozen(stop)
+        self.container.tree.frozen(stop, &self.around.setup.habits(), self.around).is_some()
     }
 
     fn scan(&mut self, kill: bool) -> Scan {

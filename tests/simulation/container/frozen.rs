@@ -1,9 +1,12 @@
 //! Strangers' signals to a workload that is frozen until it leads.
 
+use tenure_world::Observer;
+
 use super::Container;
 use crate::{
     clock::{MS, Ns},
     engine::{Child, Engine, Event},
+    tree::Part,
 };
 
 /// From one look at what is frozen to the next, by the slowest clock.
@@ -12,7 +15,10 @@ const LOOKING: Ns = 220 * MS;
 impl Container {
     /// Somebody continues one of its processes. Init hears at once of the main one, and finds the others when it looks.
     pub fn stir(&mut self, e: &mut Engine) -> bool {
-        let Some((pid, is_main)) = self.tree.stir(e) else { return false };
+        let stopped: Vec<_> = self.tree.stopped(e.now).collect();
+        let Some((pid, part)) = e.rng.choice(stopped) else { return false };
+        let is_main = part == Part::Main;
+        self.tree.stir(pid, Some(e.now));
         e.note(self.who, || format!("somebody continues pid {pid}"));
         if is_main && !self.node.habits.blind {
             self.child_changed(e);
@@ -36,7 +42,7 @@ impl Container {
         if stood + within > e.now {
             e.at(stood + within, Event::Strays(child, within));
         } else if self.turn.as_ref().is_some_and(|turn| turn.agent().leads()) {
-            e.judge.runs(child, &self.token, covered, e.now);
+            e.judge.runs(child, self.token, covered, e.now);
         } else {
             e.note(self.who, || format!("pid {pid} RUNS without a Lease"));
             e.judge.strays(child, e.now);

@@ -2,7 +2,7 @@
 
 use tenure::{
     config::Acknowledge,
-    link::{Exit, InitialState, Reason, Then, ToElector, ToInit},
+    link::{Exit, InitialState, Reason, TermInfo, Then, ToElector, ToInit},
     role::Role,
     supervision::{
         self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
@@ -33,7 +33,7 @@ impl Init<'_> {
         self.e.note(self.container.who, what);
     }
 
-    fn hook(&mut self, kind: HelperKind, role: Role, token: Option<String>, not_after: Instant, leads: bool) -> Option<i32> {
+    fn hook(&mut self, kind: HelperKind, role: Role, token: Option<u64>, not_after: Instant, leads: bool) -> Option<i32> {
         let Self { container, e } = self;
         let tells = container.hooks_tell();
         let kind = match kind {
@@ -42,10 +42,10 @@ impl Init<'_> {
         };
         // Before a lead there is no workload, and where it is not told, it matters to no hook.
         let workload = if tells && kind.is_some() { container.main? } else { container.main.unwrap_or_default() };
-        let token = if role == Role::Standby && kind.is_none() { String::new() } else { token? };
+        let token = if role == Role::Standby && kind.is_none() { 0 } else { token? };
         let ill = kind.is_none() && container.illness(e).is_some();
         let hook = Hook { kind, workload, token, not_after, tells, leads, ill };
-        let pid = container.tree.fork_hook(hook, container.fuse.is_armed(), &container.node.habits, e);
+        let pid = container.tree.fork_hook(hook, container.fuse.is_armed(), &container.node.habits, *e);
         container.helpers.push(pid);
         Some(pid)
     }
@@ -73,7 +73,10 @@ impl supervision::Container for Init<'_> {
             self.container.void = Some(*term);
         }
         if let ToInit::Lead { info, .. } = &message {
-            self.container.token.clone_from(&info.token);
+            match info.token.parse() {
+                Ok(token) => self.container.token = token,
+                Err(_) => self.e.judge.fail(format!("{:?} is no token", info.token)),
+            }
         }
         if message != ToInit::Heartbeat {
             self.note(|| format!("init hears {message:?}"));
@@ -212,15 +215,13 @@ impl supervision::Container for Init<'_> {
             Program::Workload { launch, .. } => {
                 let Self { container, e } = self;
                 let habits = &container.node.habits;
-                let pid = match launch.and_then(|launch| Some((launch.info?, launch.not_after))) {
-                    Some((info, not_after)) => {
-                        container.judge_fuse("forks a leader", e);
-                        let pid = container.tree.fork(info.token, not_after, container.fuse.is_armed(), habits, e);
-                        e.note(container.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
-                        pid
-                    }
-                    None => container.tree.fork_standby(habits, e),
-                };
+                let lead = launch.and_then(|launch| Some((token_of(&launch.info?), launch.not_after)));
+                let covered = lead.is_some() && container.fuse.is_armed();
+                if let Some((_, not_after)) = lead {
+                    container.judge_fuse("forks a leader", e);
+                    e.note(container.who, || format!("forks a leader, not to run after {not_after:?}"));
+                }
+                let pid = container.tree.fork(lead, covered, habits, *e);
                 (container.main, container.outcome, container.answered) = (Some(pid), None, None);
                 container.never_ran = false;
                 pid
@@ -229,7 +230,7 @@ impl supervision::Container for Init<'_> {
                 if fused {
                     self.container.judge_fuse("forks a hook or probe of a leader", self.e);
                 }
-                let token = told.info.map(|info| info.token);
+                let token = told.info.as_ref().map(token_of);
                 let pid = self.hook(kind, role, token, not_after, fused);
                 let pid = pid.ok_or_else(|| NotSpawned::Unavailable { message: "there is nobody to tell".into() })?;
                 self.note(|| format!("forks {} as pid {pid}", kind.as_str()));
@@ -245,7 +246,7 @@ impl supervision::Container for Init<'_> {
         if let Order::Signal { pid, role, mark, .. } = order {
             container.judge_order(pid, role, mark, e);
         }
-        let (token, habits) = (container.token.clone(), &container.node.habits);
+        let (token, habits) = (container.token, &container.node.habits);
         let (child, mark) = match order {
             Order::Mark(number) => {
                 container.is_marked = true;
@@ -254,25 +255,25 @@ impl supervision::Container for Init<'_> {
             }
             Order::Signal { pid, not_after: Some(not_after), mark, .. } => {
                 container.judge_fuse("promotes a leader", e);
-                let child = container.tree.promote(pid, token, not_after, habits, e);
+                let child = container.tree.promote(pid, token, not_after, habits, *e);
                 e.note(container.who, || format!("forks pid {child} to promote {pid} not after {not_after:?}"));
                 (child, mark)
             }
             Order::Signal { pid, not_after: None, mark, until_taken: true, .. } => {
-                let child = container.tree.demote(pid, habits, e);
+                let child = container.tree.demote(pid, habits, *e);
                 e.note(container.who, || format!("forks pid {child} to demote {pid}"));
                 (child, mark)
             }
             Order::Signal { pid, signal, not_after: None, .. } => {
                 e.note(container.who, || format!("signal {} to pid {pid}", signal.0));
-                container.tree.order(pid, Role::Standby, "", habits, e);
+                container.tree.order(pid, Role::Standby, 0, habits, *e);
                 container.step(e);
                 return Ok(None);
             }
             Order::Resume { not_after } => {
                 container.judge_fuse("continues a leader", e);
-                let frozen = container.tree.frozen(false, habits, e).ok_or("the workload is not frozen any more")?;
-                let child = container.tree.resume(frozen, token, not_after, habits, e);
+                let frozen = container.tree.frozen(false, habits, *e).ok_or("the workload is not frozen any more")?;
+                let child = container.tree.resume(frozen, token, not_after, habits, *e);
                 e.note(container.who, || format!("forks pid {child} to continue it, not after {not_after:?}"));
                 (child, None)
             }
@@ -290,13 +291,13 @@ impl supervision::Container for Init<'_> {
         match signal.0 {
             libc::SIGKILL if container.teller.is_some_and(|(teller, _)| teller == pid) => {
                 let clock = container.clock();
-                if container.tree.cancel(pid, clock, &container.node.habits, e) {
+                if container.tree.cancel(pid, clock, &container.node.habits, *e) {
                     container.set_mark(pid);
                 }
             }
-            libc::SIGKILL => container.tree.kill_group(pid, e),
+            libc::SIGKILL => container.tree.kill_group(pid, *e),
             signal => {
-                container.tree.ask(pid, signal, e);
+                container.tree.ask(pid, signal, *e);
                 container.step(e);
             }
         }
@@ -308,12 +309,12 @@ impl supervision::Container for Init<'_> {
 
     fn frozen(&mut self, stop: bool) -> bool {
         let Self { container, e } = self;
-        container.tree.frozen(stop, &container.node.habits, e).is_some()
+        container.tree.frozen(stop, &container.node.habits, *e).is_some()
     }
 
     fn scan(&mut self, kill: bool) -> Scan {
         let Self { container, e } = self;
-        let killed = kill && container.tree.kill(Killer::Walk, &container.node.habits, e);
+        let killed = kill && container.tree.kill(Killer::Walk, &container.node.habits, *e);
         let scan = container.tree.scan(killed);
         if kill {
             e.note(container.who, || format!("kills {:?}", scan.left));
@@ -325,7 +326,7 @@ impl supervision::Container for Init<'_> {
         let Self { container, e } = self;
         e.note(container.who, || "kill(-1)".into());
         container.shoot_elector(e);
-        container.tree.kill(Killer::All, &container.node.habits, e);
+        container.tree.kill(Killer::All, &container.node.habits, *e);
     }
 
     fn follow_hard(&mut self, hard: Option<Instant>) {
@@ -404,11 +405,17 @@ impl Container {
         }
         // While the Lease is held, what the kernel continues may run.
         let is_frozen = self.main == Some(pid) && !self.fuse.is_armed() && self.tree.is_stopped(pid, e.now);
-        let other = self.tree.is_stopped_beside(pid, e.now).filter(|_| is_frozen && signal == libc::SIGKILL);
+        // When the main process dies, the kernel may continue one that no SIGKILL has reached.
+        let other = self.tree.stopped(e.now).map(|(other, _)| other).find(|other| *other != pid);
+        let other = other.filter(|_| is_frozen && signal == libc::SIGKILL);
         if let Some(other) = other {
             e.judge.fail(format!("{} kills the main process before pid {other}, which the kernel may then continue", self.who));
         }
     }
+}
+
+fn token_of(info: &TermInfo) -> u64 {
+    info.token.parse().unwrap_or_default()
 }
 
 impl Container {

@@ -1,6 +1,7 @@
 //! Stops of init, of both processes, or of the whole node.
 
 use tenure::{supervision::Turn, time::Instant};
+use tenure_world::Due;
 
 use super::Container;
 use crate::{
@@ -78,7 +79,7 @@ impl Container {
         let left = self.clock().real(soft).checked_sub(e.now).filter(|left| *left > 0)?;
         if let Some(pid) = self.main.filter(|_| e.rng.bool()) {
             let span = e.between(0, left);
-            e.after(span, Event::Ends(Child { who: self.who, pid }));
+            e.after(span, Event::Due(Due::Ends(Child { who: self.who, pid })));
         }
         Some(left + e.spread(MS, 200 * MS))
     }

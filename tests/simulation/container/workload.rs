@@ -1,6 +1,7 @@
 //! Actions of the processes under init by themselves.
 
 use tenure::{notification::Notification, role::Role, supervision::NotSpawned};
+use tenure_world::Due;
 
 use super::{Container, Word};
 use crate::{
@@ -62,7 +63,7 @@ impl Container {
     /// A forked child is about to exec.
     pub fn exec(&mut self, pid: i32, e: &mut Engine) {
         if e.now < self.suspended_until {
-            return e.at(self.suspended_until, Event::Exec(Child { who: self.who, pid }));
+            return e.at(self.suspended_until, Event::Due(Due::Exec(Child { who: self.who, pid })));
         }
         if self.tree.lives(pid) {
             self.set_mark(pid);
@@ -82,7 +83,7 @@ impl Container {
     /// The workload takes on a role that it was told, and reports it, once or more often.
     pub fn obeys(&mut self, pid: i32, e: &mut Engine) {
         if e.now < self.suspended_until {
-            return e.at(self.suspended_until, Event::Obeys(Child { who: self.who, pid }));
+            return e.at(self.suspended_until, Event::Due(Due::Obeys(Child { who: self.who, pid })));
         }
         let Some(role) = self.tree.obey(pid, &self.node.habits, e) else { return };
         if self.node.habits.says {
@@ -112,7 +113,7 @@ impl Container {
     /// A process ends.
     pub fn ends(&mut self, pid: i32, e: &mut Engine) {
         if e.now < self.suspended_until {
-            return e.at(self.suspended_until, Event::Ends(Child { who: self.who, pid }));
+            return e.at(self.suspended_until, Event::Due(Due::Ends(Child { who: self.who, pid })));
         }
         if self.tree.end(pid, e) {
             self.child_changed(e);
