@@ -20,7 +20,7 @@ pub enum AccessError {
     Plugin {
         /// The source of the access.
         place: String,
-        /// Why.
+        /// The failure of the plugin.
         #[source]
         source: PluginError,
     },
@@ -37,7 +37,8 @@ impl AccessError {
         if self.may_pass() { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
-    /// True if another attempt may succeed: a credential plugin failed, or there was no process for it. All else is configuration.
+    /// Returns true if another attempt may succeed: a credential plugin failed, or there was no process for it. All else is
+    /// configuration.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Plugin { source, .. } if source.may_pass())

@@ -106,7 +106,7 @@ impl Dialer {
         &self.server
     }
 
-    /// True if this is a clone of `other`.
+    /// Returns true if this is a clone of `other`.
     #[cfg(test)]
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.make, &other.make)

@@ -48,24 +48,24 @@ pub enum PluginError {
     /// The plugin must prompt its user, and there is no terminal.
     #[error("the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none")]
     Terminal {
-        /// The plugin.
+        /// The program that the kubeconfig names.
         program: String,
     },
     /// The plugin cannot be started.
     #[error("the credential plugin {program} cannot be run{hint}")]
     Start {
-        /// The plugin.
+        /// The program that the kubeconfig names.
         program: String,
         /// The kubeconfig's installHint, or empty.
         hint: String,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
     /// The plugin ran and failed.
     #[error("the credential plugin {program} failed ({status}){complaint}")]
     Failed {
-        /// The plugin.
+        /// The program that the kubeconfig names.
         program: String,
         /// How it ended.
         status: ExitStatus,
@@ -75,7 +75,7 @@ pub enum PluginError {
     /// The plugin hung, and was killed.
     #[error("the credential plugin {program} did not end within {limit:?}, and was killed")]
     Hung {
-        /// The plugin.
+        /// The program that the kubeconfig names.
         program: String,
         /// How long it had.
         limit: Duration,
@@ -86,13 +86,13 @@ pub enum PluginError {
          certificate and its key, and an expiry that is a time or none"
     )]
     Unusable {
-        /// The plugin.
+        /// The program that the kubeconfig names.
         program: String,
     },
 }
 
 impl PluginError {
-    /// True if another attempt may succeed: it ran, or there was no process for it. All else is configuration.
+    /// Returns true if another attempt may succeed: it ran, or there was no process for it. All else is configuration.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Terminal { .. } => false,
@@ -178,7 +178,9 @@ impl Plugin {
         let mut question = json!({
             "apiVersion": api_version, "kind": "ExecCredential", "spec": { "interactive": self.interactive },
         });
-        if let Some(cluster) = cluster.as_ref().filter(|_| self.exec.provide_cluster_info) {
+        if self.exec.provide_cluster_info
+            && let Some(cluster) = &cluster
+        {
             question["spec"]["cluster"] = serde_json::to_value(cluster)?;
         }
         let variables = env.iter().flatten();

@@ -46,7 +46,9 @@ pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConf
     if let Some(identity) = identity {
         tls.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
     }
-    if let Some(roots) = roots.filter(|_| !config.accept_invalid_certs) {
+    if !config.accept_invalid_certs
+        && let Some(roots) = roots
+    {
         let verifier = Verifier::new(roots.into_iter().map(CertificateDer::from).collect()).map_err(caused)?;
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     }
@@ -152,7 +154,7 @@ impl ServerCertVerifier for Verifier {
             }
             Err(error) => {
                 let mut keys = intermediates.iter().filter_map(key).chain(self.keys.iter().cloned());
-                let kind = keys.find_map(|key| unsupported(&key, RSA_2048_PUBLIC)).filter(|_| is_of_a_signature(&error));
+                let kind = if is_of_a_signature(&error) { keys.find_map(|key| unsupported(&key, RSA_2048_PUBLIC)) } else { None };
                 Err(kind.map_or(error, |kind| refuse("a key of the cluster's certificate authority", kind)))
             }
             verified => verified,

@@ -75,12 +75,12 @@ impl Seen {
             Some(LeaseState::Nobody) => State::Nobody,
             Some(LeaseState::Resting | LeaseState::Released | LeaseState::Free) | None => State::Free,
         };
-        let holder = record.and_then(LeaseRecord::holder).filter(|_| state != State::Nobody).map(str::to_owned);
+        let annotation = |name| record.and_then(|record| record.annotation(name)).map(str::to_owned);
         Self {
             namespace: metadata("namespace"),
             name: metadata("name"),
             state,
-            holder,
+            holder: if state == State::Nobody { None } else { record.and_then(LeaseRecord::holder).map(str::to_owned) },
             paused: record.is_some_and(LeaseRecord::is_paused),
             since: time(record.and_then(LeaseRecord::acquire_time)),
             transitions: record.map_or(0, LeaseRecord::transitions),
@@ -88,8 +88,8 @@ impl Seen {
             duration,
             until,
             fires: [FIRE, NEXT_FIRE].map(|name| time(record.and_then(|record| record.annotation(name)))),
-            obituary: record.and_then(|record| record.annotation(OBITUARY)).filter(|_| state == State::Free).map(str::to_owned),
-            status: record.and_then(|record| record.annotation(STATUS)).filter(|_| state == State::Held).map(str::to_owned),
+            obituary: if state == State::Free { annotation(OBITUARY) } else { None },
+            status: if state == State::Held { annotation(STATUS) } else { None },
             candidates: candidates(object),
             now,
         }

@@ -73,7 +73,7 @@ impl Access {
         let state = &mut *state;
         let now = clock::boot();
         let is_doubted = state.again.is_some_and(|again| again <= now);
-        if let Some(built) = state.built.as_ref().filter(|_| !is_doubted) {
+        if !is_doubted && let Some(built) = &state.built {
             return Ok(built.clone());
         }
         let building = state.building.get_or_insert_with(|| {
@@ -82,7 +82,10 @@ impl Access {
         });
         // Only one request waits: another server may still accept the old credentials.
         let waits = is_request && std::mem::take(&mut state.refused);
-        if let Some(built) = state.built.as_ref().filter(|_| !waits && !building.is_finished()) {
+        if !waits
+            && !building.is_finished()
+            && let Some(built) = &state.built
+        {
             return Ok(built.clone());
         }
         let made = match building.await {

@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// Returns whether the whole process stood still over H. Then the link may hold the proof, and is drained before the guard acts
+/// Returns true if the whole process stood still over H. Then the link may hold the proof, and is drained before the guard acts
 /// (law 9).
 fn is_late(hard: Instant, now: Instant) -> bool {
     now >= hard + TURN

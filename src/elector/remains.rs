@@ -51,7 +51,7 @@ impl Init {
         Self { pid, pid1, marker, group, known: Vec::new(), scanner, look_from: Instant::BOOT }
     }
 
-    /// Returns whether init is alive. While it dies it may still seem so.
+    /// Returns true if init is alive. While it dies it may still seem so.
     pub(super) fn lives(&self) -> bool {
         getppid() == self.pid
     }
@@ -78,7 +78,10 @@ impl Init {
     /// Searches for init's descendants, unless the last search was costly and not long ago.
     fn look(&mut self) {
         let began = clock::boot();
-        let Some(scanner) = self.scanner.as_mut().filter(|_| self.look_from <= began) else { return };
+        if began < self.look_from {
+            return;
+        }
+        let Some(scanner) = &mut self.scanner else { return };
         if let Ok(found) = scanner.find(Scope::Descendants, Spare { init: self.pid, electors: &[Pid::this()] }) {
             self.known.clear();
             self.known.extend_from_slice(found.targets);

@@ -40,7 +40,7 @@ impl Slew {
         }
     }
 
-    /// Returns whether the correction exceeds the allowed one, if that has changed.
+    /// Returns true if the correction exceeds the allowed one, if that has changed.
     fn judge(&mut self, slew: u32) -> Option<bool> {
         let exceeds = slew > self.allowed;
         (std::mem::replace(&mut self.exceeds, exceeds) != exceeds).then_some(exceeds)

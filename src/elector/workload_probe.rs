@@ -74,7 +74,7 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 
-/// Tells whether a file was written before `since`. A file system may keep whole seconds only.
+/// Returns true if a file was written before `since`. A file system may keep whole seconds only.
 fn is_older(written: Timestamp, since: Timestamp) -> bool {
     let lag = if written.subsec_nanosecond() == 0 { SignedDuration::from_secs(1) } else { TICK };
     since.duration_since(written) > lag

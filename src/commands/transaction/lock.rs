@@ -30,9 +30,7 @@ const OURSELVES: &str = "/proc/self/exe";
 pub(super) struct Term {
     /// The page that tells H.
     pub(super) page: Reader,
-    /// The fencing token.
     pub(super) token: String,
-    /// The full identity of the replica.
     pub(super) identity: String,
 }
 
