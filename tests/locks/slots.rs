@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use nix::sys::signal::Signal;
 use support::{LEASE, Replica, Stage};
 
 /// A replica of a pool of two slots, which may do everything in its namespace.
