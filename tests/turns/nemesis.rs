@@ -121,7 +121,7 @@ impl Nemesis {
         let lies = self.rng.u8(..15) == 0;
         let ago = Duration::from_millis(self.rng.u64(..1_500));
         let sent = if lies { k.now + ago } else { k.now.before(ago) };
-        let named = self.term.unwrap_or(self.last.max(1));
+        let named = self.term.unwrap_or_else(|| self.last.max(1));
         let term = Term(if self.rng.u8(..12) == 0 { named + self.rng.u64(..3) } else { named });
         let message = match (self.term, self.rng.u8(..16)) {
             (None, _) => {
