@@ -18,7 +18,6 @@ use crate::{
         record::{LeaseRecord, LeaseState},
         trace::TraceContext,
     },
-    elector,
     law::longer,
     link::{Exit, InitialState, Term, ToElector, ToInit, decode, encode},
     loading,
@@ -39,8 +38,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("lease", lease),
     ("link", link),
     ("notify", notify),
-    ("reply", elector::fuzz_reply),
-    ("watch", elector::fuzz_watch),
+    ("reply", api::fuzz_reply),
+    ("watch", api::fuzz_watch),
 ];
 
 /// Runs the target of this name on `bytes`.

@@ -77,8 +77,8 @@
 //! | [`transaction`] | decides what one process does about changes to several objects that are all made or all undone |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
-//! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
-//! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
+//! | [`elector`] | acts: the elector's loop, the requests for the Lease, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
+//! | [`api`] | finds the cluster, knows where objects are, sends single requests, reads their replies, watches |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the record of each term, traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |

@@ -67,6 +67,18 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// Returns the pause that the server asks for.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { refusal, .. } => refusal.retry_after(),
+            Self::Unknown { retry_after, .. } => *retry_after,
+            Self::Object(_) | Self::Listed { .. } | Self::Deleted | Self::NotFound | Self::Conflict => None,
+        }
+    }
+}
+
 /// Why a request failed: words for people, and the status by which edges and log tell failures apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestError {
@@ -107,8 +119,10 @@ pub enum Refusal {
     Unauthorized,
     /// 403.
     Forbidden,
-    /// 404 for the namespace or the API group.
+    /// 404 for another object, such as the namespace.
     NoSuchPlace,
+    /// 404 that names no object: the server does not serve this API group, or is no API server.
+    NotServed,
     /// 400, 422 and other 4xx: the same body would be refused again.
     Invalid,
     /// 429.

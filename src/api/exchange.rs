@@ -10,7 +10,7 @@ use serde_json::Value;
 use tower::BoxError;
 
 use super::proxies;
-use crate::{exit, words};
+use crate::words;
 
 /// Largest body of a reply in bytes; the API server accepts no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
@@ -40,70 +40,21 @@ pub enum ExchangeError {
     Timeout(Duration),
 }
 
-/// Why a [`call`] returned no object.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// No reply.
-    #[error(transparent)]
-    Exchange(#[from] ExchangeError),
-    /// The server refused.
-    #[error("the API server answered {}: {}", .0.status, .0.message())]
-    Refused(Reply),
-    /// A 2xx reply that is not JSON.
-    #[error("the API server's reply is not JSON")]
-    NotJson(#[source] serde_json::Error),
-    /// A 2xx reply that is JSON, but not what was asked for.
-    #[error("the API server's answer is not a {0}")]
-    Another(&'static str),
-}
-
-impl CallError {
-    /// The exit code of a command that this ends.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Refused(reply) if matches!(reply.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                exit::NOT_PERMITTED
-            }
-            Self::Refused(_) | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => exit::UNAVAILABLE,
-        }
-    }
-
-    /// The status with which the server refused.
-    #[must_use]
-    pub fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Refused(reply) => Some(reply.status),
-            Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => None,
-        }
-    }
-}
-
 /// Sends `request` once and reads the whole reply, whatever its status.
 ///
 /// # Errors
 /// No complete reply arrives within `timeout`.
 pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Reply, ExchangeError> {
-    let whole = async {
-        let (head, body) = send(client, request).await?.into_parts();
-        let retry_after = retry_after(&head.headers);
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(ExchangeError::Body)?.to_bytes();
-        Ok(Reply { status: head.status, retry_after, body })
-    };
+    let whole = async { collect(send(client, request).await?).await };
     tokio::time::timeout(timeout, whole).await.unwrap_or(Err(ExchangeError::Timeout(timeout)))
 }
 
-/// Sends `request` once and returns the object of a 2xx reply.
-///
-/// # Errors
-/// Any other reply, or none within `timeout`.
-pub async fn call(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Value, CallError> {
-    let reply = exchange(client, request, timeout).await?;
-    if !reply.status.is_success() {
-        return Err(CallError::Refused(reply));
-    }
-    let object = serde_json::from_slice(&reply.body).map_err(CallError::NotJson)?;
-    Ok(object)
+/// Reads the whole reply.
+pub(super) async fn collect(response: http::Response<Body>) -> Result<Reply, ExchangeError> {
+    let (head, body) = response.into_parts();
+    let retry_after = retry_after(&head.headers);
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(ExchangeError::Body)?.to_bytes();
+    Ok(Reply { status: head.status, retry_after, body })
 }
 
 impl Reply {
@@ -150,7 +101,7 @@ impl Reply {
 ///
 /// # Errors
 /// No head of a reply arrives.
-pub async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
+pub(super) async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
     client.send(request).await.map_err(|error| {
         // The service's own error says more without its wrapper.
         ExchangeError::Transport(if let kube::Error::Service(error) = error { error } else { error.into() })
@@ -277,22 +228,6 @@ mod tests {
 
         assert!(matches!(error, ExchangeError::Transport(_)), "{error:?}");
         assert!(words::one_line(&error).contains("onnection refused"), "{}", words::one_line(&error));
-    }
-
-    #[tokio::test]
-    async fn a_command_is_told_why_by_its_exit_code() {
-        let answers = [json(401, "{}"), json(403, r#"{"message":"no"}"#), json(500, "broken"), json(200, "broken")];
-        let stub = Stub::start(answers).await;
-        let client = stub.dialer().client();
-
-        let codes = [
-            call(&client, get(), LONG).await.unwrap_err().exit_code(),
-            call(&client, get(), LONG).await.unwrap_err().exit_code(),
-            call(&client, get(), LONG).await.unwrap_err().exit_code(),
-            call(&client, get(), LONG).await.unwrap_err().exit_code(),
-        ];
-
-        assert_eq!(codes, [77, 77, 69, 69]);
     }
 
     #[test]

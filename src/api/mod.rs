@@ -1,8 +1,8 @@
 //! Access to the API server, for the elector and the commands.
 //!
-//! Owns where the server is and who we are there ([`Cluster`]), connections to it ([`Dialer`]), single requests on them
-//! ([`exchange()`], [`call`]), and which of its objects is the Lease ([`key`]). Never retries a request or adds one of its own,
-//! and never waits without a deadline.
+//! Owns where the server is and who we are there ([`Cluster`], [`Access`]), connections to it ([`Dialer`]), where an object is
+//! ([`Place`]), single requests ([`Client`]), what a reply means ([`classify`]), and the watch ([`Watch`]). Never retries a request
+//! or adds one of its own, and never waits without a deadline.
 //!
 //! kube reads the configuration and speaks TLS. Ours are the connector, because kube's does not set TCP_NODELAY; the stack of layers,
 //! because kube's retries what a deciding room has long given up; and the credentials, because kube sends whatever it finds in a file,
@@ -12,27 +12,41 @@ pub use self::{
     access::AccessError,
     cluster::Cluster,
     dial::Dialer,
-    exchange::{CallError, ExchangeError, MAX_BODY, Reply, call, exchange, send},
+    exchange::{ExchangeError, MAX_BODY, Reply, exchange},
     plugin::{PATIENCE as PLUGIN_PATIENCE, PluginError},
 };
+pub(crate) use self::{
+    classify::Answered,
+    client::Client,
+    credentials::Access,
+    place::{LeasePlace, Place},
+    request::{Request, Verb},
+    watch::{Watch, Watching},
+};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::{classify::fuzz as fuzz_reply, plugin::fuzz as fuzz_credential, watch::fuzz as fuzz_watch};
 
 mod access;
 mod bearer;
+mod classify;
+mod client;
 mod cluster;
+mod credentials;
 mod dial;
 mod exchange;
-pub(crate) mod key;
 mod kubeconfig;
 mod namespace;
+mod place;
 mod plugin;
 mod pod;
 mod proxies;
+mod request;
+pub(crate) mod review;
 mod tls;
-#[cfg(any(test, fuzzing))]
-pub(crate) use plugin::fuzz as fuzz_credential;
+pub(crate) mod url;
+mod watch;
+
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::stub;
-pub(crate) mod review;
-pub(crate) mod url;

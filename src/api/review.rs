@@ -2,55 +2,73 @@
 
 use serde_json::{Value, json};
 
-/// The path of the reviews.
-pub(crate) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+use super::{Place, Request, Verb};
 
-/// An action of a replica, in the words of RBAC.
+/// A verb on an object, or on all objects of a kind, in the words of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
-    /// The API group.
-    pub(crate) group: &'static str,
-    /// The resource.
-    pub(crate) resource: &'static str,
+    place: Place,
     /// The verb.
     pub(crate) verb: &'static str,
-    /// The object of the action. None: all, as RBAC cannot restrict it further.
-    pub(crate) name: Option<String>,
 }
 
 impl Right {
-    /// Updates this Lease, without which a replica can never lead.
-    pub(crate) const fn to_update_lease(name: String) -> Self {
-        Self { group: "coordination.k8s.io", resource: "leases", verb: "update", name: Some(name) }
+    /// Without a name of the place: for all objects, as RBAC cannot restrict it further.
+    pub(crate) fn new(place: &Place, verb: &'static str) -> Self {
+        Self { place: place.clone(), verb }
     }
 
-    /// Returns the review that asks for it in `namespace`.
-    pub(crate) fn question(&self, namespace: &str) -> Value {
-        let Self { group, resource, verb, name } = self;
-        let name = name.as_deref().unwrap_or_default();
-        json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": { "resourceAttributes": {
-                "group": group, "resource": resource, "namespace": namespace, "verb": verb, "name": name,
-            } },
-        })
+    /// Returns the place.
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns the review that asks for it.
+    pub(crate) fn request(&self) -> Request {
+        let place = Place { namespace: None, ..Place::new("authorization.k8s.io/v1", KIND, "selfsubjectaccessreviews", "", "") };
+        let body = json!({
+            "apiVersion": place.api_version,
+            "kind": KIND,
+            "spec": { "resourceAttributes": self.attributes() },
+        });
+        Request::of(place, Verb::Create(body.into()))
+    }
+
+    fn attributes(&self) -> Value {
+        let Place { resource, namespace, name, .. } = &self.place;
+        let mut asked = json!({ "group": self.place.group(), "resource": resource, "namespace": namespace, "verb": self.verb });
+        if !name.is_empty() {
+            asked["name"] = name.as_str().into();
+        }
+        asked
     }
 
     /// Returns the rule of a Role that grants it, on one line of YAML.
     pub(crate) fn rule(&self) -> String {
-        let Self { group, resource, verb, name } = self;
-        let names = name.as_ref().map_or_else(String::new, |name| format!("resourceNames: [{name}], "));
+        let Self { place, verb } = self;
+        let (group, resource, name) = (place.group(), &place.resource, &place.name);
+        let names = if name.is_empty() { String::new() } else { format!("resourceNames: [{name}], ") };
         format!("- {{ apiGroups: [{group}], resources: [{resource}], {names}verbs: [{verb}] }}")
     }
 }
 
-/// Returns whether a review allows it, and the reason that the server may give.
-pub(crate) fn verdict(review: &Value) -> (bool, String) {
+const KIND: &str = "SelfSubjectAccessReview";
+
+/// Reads a review.
+///
+/// # Errors
+/// It is not allowed, for this reason, which may be empty.
+pub(crate) fn verdict(review: &Value) -> Result<(), String> {
     let status = |name| review.pointer(&format!("/status/{name}"));
-    let allowed = status("allowed").and_then(Value::as_bool).unwrap_or_default();
-    let reason = status("reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
-    (allowed, reason.map(|reason| format!(" ({reason})")).unwrap_or_default())
+    if status("allowed") == Some(&Value::Bool(true)) {
+        return Ok(());
+    }
+    Err(status("reason").and_then(Value::as_str).unwrap_or_default().into())
+}
+
+/// Returns the reason of a refusal as an addition to a sentence.
+pub(crate) fn in_brackets(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(" ({reason})") }
 }
 
 #[cfg(test)]
@@ -59,19 +77,28 @@ mod tests {
 
     #[test]
     fn no_answer_is_no_permission() {
-        assert_eq!(verdict(&json!({ "status": { "allowed": true } })), (true, String::new()));
-        assert_eq!(verdict(&json!({ "status": { "allowed": false, "reason": "no rule" } })), (false, " (no rule)".into()));
-        assert!(!verdict(&json!({})).0 && !verdict(&json!({ "status": { "allowed": "yes" } })).0);
+        assert_eq!(verdict(&json!({ "status": { "allowed": true } })), Ok(()));
+        assert_eq!(verdict(&json!({ "status": { "allowed": false, "reason": "no rule" } })), Err("no rule".into()));
+        assert_eq!([in_brackets("no rule"), in_brackets("")], [" (no rule)", ""]);
+        assert!(verdict(&json!({})).is_err() && verdict(&json!({ "status": { "allowed": "yes" } })).is_err());
+    }
+
+    #[test]
+    fn a_question_names_the_object_except_where_that_cannot_be_granted() {
+        let asked = |name: &str, verb| Right::new(&Place::lease("shop", name), verb).attributes();
+        let group = "coordination.k8s.io";
+        let one = json!({ "group": group, "resource": "leases", "namespace": "shop", "verb": "update", "name": "billing" });
+        assert_eq!(asked("billing", "update"), one);
+        assert_eq!(asked("", "create"), json!({ "group": group, "resource": "leases", "namespace": "shop", "verb": "create" }));
     }
 
     #[test]
     fn the_rule_that_grants_it_is_one_line_of_a_role() {
-        let update = Right::to_update_lease("billing".into()).rule();
+        let rule = |name: &str, verb| Right::new(&Place::lease("shop", name), verb).rule();
         assert_eq!(
-            update,
+            rule("billing", "update"),
             "- { apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [billing], verbs: [update] }"
         );
-        let create = Right { group: "coordination.k8s.io", resource: "leases", verb: "create", name: None }.rule();
-        assert_eq!(create, "- { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create] }");
+        assert_eq!(rule("", "create"), "- { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create] }");
     }
 }

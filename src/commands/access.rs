@@ -2,24 +2,20 @@
 
 use std::{env, time::Duration};
 
-use form_urlencoded::Serializer;
-use futures_core::Stream;
-use http::{Request, StatusCode, header::CONTENT_TYPE};
-use kube::{client::Body, core::WatchEvent};
+use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    api::{
-        self, AccessError, CallError, Cluster, ExchangeError, Reply,
-        key::{self, LeaseKey},
-    },
+    api::{self, AccessError, Answered, Client, Cluster, Place, Request, Watch, Watching},
     cli::ConfigFlags,
     config::Config,
     console::complain,
-    election::record::LeaseRecord,
+    election::{record::LeaseRecord, writes::LeaseWrite},
     environment::{LEASE, NAMESPACE},
     exit,
     loading::{Loaded, Purpose},
+    request::{Answer, RequestError, WatchEnd},
+    time::Instant,
     words::one_line,
 };
 
@@ -48,9 +44,6 @@ impl Which<'_> {
         }
     }
 }
-
-/// An event of a watch.
-pub(super) type Event = kube::Result<WatchEvent<Value>>;
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
 pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> u8) -> u8 {
@@ -94,8 +87,7 @@ pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags
 /// A connection to a cluster for one command.
 pub(super) struct Access {
     cluster: Cluster,
-    client: kube::Client,
-    timeout: Duration,
+    client: Client,
 }
 
 impl Access {
@@ -103,18 +95,19 @@ impl Access {
     /// for a plugin that prompts nobody.
     pub(super) async fn open(timeout: Duration, patience: Duration) -> Result<Self, AccessError> {
         let cluster = Cluster::discover()?;
-        let client = cluster.dialer(timeout, patience).await?.client();
-        Ok(Self { cluster, client, timeout })
+        let access = api::Access::of(&cluster, timeout, patience);
+        access.dial(true).await?;
+        Ok(Self { cluster, client: Client::new(access, timeout) })
     }
 
     /// Says why there is no answer, and returns the exit code. The selector is the only part of these requests that can be invalid.
-    pub(super) fn complain(&self, error: &CallError, has_selector: bool) -> u8 {
-        if has_selector && error.status() == Some(StatusCode::BAD_REQUEST) {
-            complain(&format!("--selector: {}", one_line(error)));
+    pub(super) fn complain(&self, error: &RequestError, has_selector: bool) -> u8 {
+        if has_selector && error.status == Some(StatusCode::BAD_REQUEST.as_u16()) {
+            complain(&format!("--selector: {}", said(error)));
             return exit::INVALID;
         }
-        complain(&format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), one_line(error)));
-        error.exit_code()
+        complain(&format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), said(error)));
+        exit_code(error)
     }
 
     /// The cluster.
@@ -128,35 +121,33 @@ impl Access {
     }
 
     /// Reads a Lease. `None` if there is no Lease of that name.
-    pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
-        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
-        match self.call(Request::get(key.object()), Body::empty()).await {
-            Err(CallError::Refused(reply)) if reply.is_absence_of("leases", name) => Ok(None),
-            answer => {
-                let lease = answer?;
-                (key.names(&lease) && is_stored(&lease)).then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
-            }
+    pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, RequestError> {
+        let answered = self.send(&Request::get(&Place::lease(namespace, name))).await;
+        if answered.answer == Answer::NotFound {
+            return Ok(None);
         }
+        let lease = answered.object()?;
+        if is_stored(&lease) { Ok(Some(lease)) } else { Err("the API server's answer is not a Lease of this name".into()) }
     }
 
     /// Returns true if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may
     /// not ask.
     pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
-        let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
-        matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
+        self.send(&Request::get(&Place::namespace(namespace))).await.answer == Answer::NotFound
     }
 
     /// All of these Leases of a namespace, and the version as of which they are all.
-    pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<Value>, String), CallError> {
-        let is_one = |object: &Value| key::is_lease_of(namespace, object) && is_stored(object);
-        let (key, selector) = which.parameter();
+    pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<Value>, String), RequestError> {
+        let (all, (key, selector)) = (Place::lease(namespace, ""), which.parameter());
+        // A page is read as one object.
+        let place = Place { kind: String::new(), ..Place::clone(&all) };
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
-            let query = query(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
-            let mut page = self.call(Request::get(format!("{}?{query}", key::collection(namespace))), Body::empty()).await?;
+            let request = Request::get(&place).with(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
+            let mut page = self.send(&request).await.object()?;
             match page.get_mut("items").map(Value::take) {
-                Some(Value::Array(items)) if items.iter().all(is_one) => leases.extend(items),
-                Some(_) | None => return Err(CallError::Another("list of Leases")),
+                Some(Value::Array(items)) if items.iter().all(|lease| all.has(lease) && is_stored(lease)) => leases.extend(items),
+                Some(_) | None => return Err("the API server's answer is not a list of Leases".into()),
             }
             let metadata = |name| page.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             next = metadata("/metadata/continue");
@@ -166,76 +157,48 @@ impl Access {
         }
     }
 
-    /// Watches the Leases after `version`. A live server ends the watch after [`WATCH`]; it has no deadline of its own.
-    pub(super) async fn watch(
-        &self,
-        namespace: &str,
-        which: Which<'_>,
-        version: &str,
-    ) -> kube::Result<impl Stream<Item = Event> + use<>> {
-        let (key, selector) = which.parameter();
-        let query = query(&[("resourceVersion", version), (key, &selector)]);
-        let uri = format!("{}?watch=true&timeoutSeconds={}&{query}", key::collection(namespace), WATCH.as_secs());
-        self.client.request_events(Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?).await
+    /// Watches the Leases after `version`. A live server ends the watch after [`WATCH`].
+    pub(super) async fn watch(&self, namespace: &str, which: Which<'_>, version: String) -> Result<Watching, WatchEnd> {
+        let places = [Place::lease(namespace, "")].into();
+        self.client.watch(Watch { places, selector: which.parameter(), resource_version: Some(version), span: WATCH }).await
     }
 
-    /// Deletes a Lease as it was read; if anything has changed since then, the server refuses.
-    pub(super) async fn delete(&self, namespace: &str, name: &str, read: &LeaseRecord) -> Result<(), CallError> {
-        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
-        let options = key::delete_options(read.uid(), read.resource_version());
-        let request = Request::delete(key.object()).header(CONTENT_TYPE, "application/json");
-        self.call(request, Body::from(options.into_bytes())).await.map(drop)
+    /// Writes a Lease as it was read; if anything has changed since then, the server refuses.
+    pub(super) async fn write(&self, namespace: &str, name: &str, write: &LeaseWrite) -> Result<(), RequestError> {
+        self.send(&Request::lease(&Place::lease(namespace, name), write)).await.object().map(drop)
     }
 
-    /// Replaces a Lease as it was read; if anything has changed since then, the server refuses.
-    pub(super) async fn replace(&self, namespace: &str, name: &str, lease: &Value) -> Result<(), CallError> {
-        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
-        let request = Request::put(key.object()).header(CONTENT_TYPE, "application/json");
-        self.call(request, Body::from(lease.to_string().into_bytes())).await.map(drop)
+    /// Sends a request once, and once more with new credentials if the last ones are refused.
+    pub(super) async fn send(&self, request: &Request) -> Answered {
+        let answered = self.client.send(request).await;
+        if needs_credentials(&answered) { self.client.send(request).await } else { answered }
     }
 
-    /// Creates an object that is answered but not stored, such as an access review.
-    pub(super) async fn review(&self, path: &str, body: &Value) -> Result<Value, CallError> {
-        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
-        self.call(request, Body::from(body.to_string().into_bytes())).await
+    /// The same, unless `until` has passed before the first byte.
+    pub(super) async fn send_before(&self, until: Instant, request: &Request) -> Option<Answered> {
+        let answered = self.client.send_before(until, request).await?;
+        if needs_credentials(&answered) { self.client.send_before(until, request).await } else { Some(answered) }
     }
+}
 
-    /// Reads any object.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, CallError> {
-        self.call(Request::get(path), Body::empty()).await
-    }
+fn needs_credentials(answered: &Answered) -> bool {
+    answered.said.status == Some(StatusCode::UNAUTHORIZED.as_u16())
+}
 
-    /// Sends any request once, and returns the reply whatever its status.
-    pub(super) async fn exchange(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Reply, ExchangeError> {
-        let request = request.header(http::header::ACCEPT, "application/json").body(Body::from(body));
-        let request = request.map_err(|error| ExchangeError::Transport(error.into()))?;
-        api::exchange(&self.client, request, self.timeout).await
+/// Why there is no answer, as people read it.
+pub(super) fn said(RequestError { status, words }: &RequestError) -> String {
+    match status.and_then(|status| StatusCode::from_u16(status).ok()) {
+        Some(status) => format!("the API server answered {status}: {words}"),
+        None => words.clone(),
     }
+}
 
-    async fn call(&self, request: http::request::Builder, body: Body) -> Result<Value, CallError> {
-        let request = request.header(http::header::ACCEPT, "application/json").body(body);
-        let request = request.map_err(|error| CallError::Exchange(ExchangeError::Transport(error.into())))?;
-        api::call(&self.client, request, self.timeout).await
-    }
+/// The exit code of a command that this ends.
+pub(super) fn exit_code(error: &RequestError) -> u8 {
+    if matches!(error.status, Some(401 | 403)) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE }
 }
 
 /// Every object in the API server has a uid and a version.
 fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
-}
-
-fn query(parameters: &[(&str, &str)]) -> String {
-    Serializer::new(String::new()).extend_pairs(parameters).finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_selector_survives_a_query() {
-        let query = query(&[("continue", "b+c"), ("labelSelector", "a.b/c in (x, y),!z=é")]);
-
-        assert_eq!(query, "continue=b%2Bc&labelSelector=a.b%2Fc+in+%28x%2C+y%29%2C%21z%3D%C3%A9");
-    }
 }

@@ -1,18 +1,16 @@
 //! `tenure prune`: deletes Leases that nobody uses.
 //!
-//! Owns the choice of them. A wall clock says which are worth a look, and deletes nothing that somebody may hold: what is held
-//! goes only after it was watched for its own duration (law 11), and everything only in the version that was listed.
+//! Owns which Leases are listed, and the wait. [`operator`] says which of them nobody uses. Everything goes only in the version that
+//! was listed.
 
 use std::time::Duration;
 
-use http::StatusCode;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
     access::{self, Which},
-    seen::{Seen, ago},
+    seen::Seen,
     table::{Line, shown},
 };
 use crate::{
@@ -20,8 +18,8 @@ use crate::{
     config::duration,
     console::{answer, complain},
     election::{
-        record::{LeaseRecord, LeaseState, metadata_of},
-        writes::KIND_LABEL,
+        record::LeaseRecord,
+        writes::{KIND_LABEL, operator},
     },
     exit,
 };
@@ -47,12 +45,12 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
             // tokio's timers stand still while the machine is suspended, so this is late, never early.
             sleep(config.timing().takeable(listed, unused.watched).since(clock::boot())).await;
-            unused.outcome = match access.delete(namespace, &unused.seen.name, &unused.record).await {
+            unused.outcome = match access.write(namespace, &unused.seen.name, &operator::deletion(&unused.record)).await {
                 Ok(()) => "deleted",
-                Err(error) if matches!(error.status(), Some(StatusCode::NOT_FOUND | StatusCode::CONFLICT)) => "in use",
+                Err(error) if matches!(error.status, Some(404 | 409)) => "in use",
                 Err(error) => {
-                    refused = Some((access.complain(&error, false), error.status()));
-                    if error.status().is_some() { "refused" } else { "unknown" }
+                    refused = Some((access.complain(&error, false), error.status));
+                    if error.status.is_some() { "refused" } else { "unknown" }
                 }
             };
             if unused.outcome == "unknown" {
@@ -91,22 +89,8 @@ const HEAD: [&str; 5] = ["LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
 impl Unused {
     fn of(lease: Value, older_than: Duration) -> Option<Self> {
         let seen = Seen::at(clock::timestamp(), &lease, Duration::ZERO);
-        let is_owned = metadata_of(&lease, "ownerReferences").is_some_and(|owners| owners != &json!([]));
-        let is_task = lease["metadata"]["labels"][KIND_LABEL] == "task";
         let record = LeaseRecord::read(lease.into())?;
-        if is_owned || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
-            return None;
-        }
-        let age = |moment: Option<Timestamp>| u128::try_from(ago(seen.now, moment?)).ok();
-        let is_past = |moment, span: Duration| age(moment).is_some_and(|age| age > span.as_nanos());
-        let watched = match record.state() {
-            LeaseState::Released if is_past(seen.renewed, older_than) => Duration::ZERO,
-            LeaseState::Resting if is_past(seen.until, Duration::ZERO) && is_past(seen.renewed, older_than) => Duration::ZERO,
-            // After a crash a task is due an interval after its run began, which this record alone tells.
-            LeaseState::Held if is_task => return None,
-            LeaseState::Held | LeaseState::Nobody if is_past(seen.until, Duration::ZERO) => record.duration()?,
-            LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => return None,
-        };
+        let watched = operator::unused_after(&record, older_than, clock::wall())?;
         Some(Self { seen, record, watched, outcome: "candidate" })
     }
 

@@ -1,12 +1,11 @@
 //! `tenure step-down`, `pause` and `resume`: what `kubectl annotate` does, with the holder looked up and the outcome waited for.
 //! `tenure confirm-dead`: a witness's write (law 20), on the word of an operator.
 //!
-//! Owns their exit codes. Each write is on the version that was read.
+//! Owns their exit codes. What they write is decided in [`operator`], on the version that was read.
 
 use std::time::Duration;
 
-use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
@@ -14,15 +13,15 @@ use super::{
     seen::candidates,
 };
 use crate::{
-    api::CallError,
     cli, clock,
     config::{Config, LeaseConfig, duration},
     console::{answer, complain},
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps},
+        writes::operator::{self, ConfirmDead, Confirmation, Edit},
     },
     exit,
+    request::RequestError,
 };
 
 const NOT_HELD: u8 = 1;
@@ -53,16 +52,11 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             },
             (Some(_), None) | (None, _) => None,
         };
-        let edited = edit(access, namespace, name, |record, annotations| {
-            let holder = record.holder().filter(|_| record.state() == LeaseState::Held)?;
-            if record.is_paused() {
+        let edited = edit(access, namespace, name, |record| {
+            if record.state() == LeaseState::Held && record.is_paused() {
                 complain(&format!("the Lease {name} is paused: nobody takes it before `tenure resume`"));
             }
-            annotations.insert(STEP_DOWN.into(), holder.into());
-            if let Some(identity) = &successor {
-                annotations.insert(STEP_DOWN_TO.into(), identity.as_str().into());
-            }
-            Some(())
+            operator::step_down(record, successor.as_deref())
         });
         let before = match edited.await? {
             Edited::Done(record) => record,
@@ -124,14 +118,7 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
 
 pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
     steer(asked, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
-        let edited = edit(access, namespace, name, |record, annotations| {
-            if record.is_paused() != paused {
-                // Whatever else it is, is paused.
-                annotations.remove(PAUSED);
-                annotations.extend(paused.then(|| (PAUSED.to_owned(), json!("true"))));
-            }
-            Some(())
-        });
+        let edited = edit(access, namespace, name, |record| operator::pause(record, paused));
         Ok(match edited.await? {
             Edited::Done(record) => {
                 let holder = record.holder().filter(|_| record.state() == LeaseState::Held);
@@ -150,38 +137,36 @@ pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> u8 {
     steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, &asked.holder).await)
 }
 
-async fn release_dead(config: &Config, access: &Access, namespace: &str, holder: &str) -> Result<u8, CallError> {
+async fn release_dead(config: &Config, access: &Access, namespace: &str, holder: &str) -> Result<u8, RequestError> {
     let name = &config.lease.name;
-    let (mut watched, mut tries) = (None, 0);
+    let (mut confirm, mut tries) = (ConfirmDead::new(holder.to_owned(), config.clone().into()), 0);
     loop {
         let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
-        if record.state() != LeaseState::Held || !record.is_held_by(holder) {
-            let other = record.holder().filter(|_| record.state() == LeaseState::Held).unwrap_or("nobody");
-            complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
-            return Ok(NOT_HELD);
-        }
-        let Some(before) = &watched else {
-            let period = config.lease.renew_period.max(record.duration().unwrap_or(config.lease.duration) / 3);
-            let span = period + config.lease.attempt_timeout;
-            complain(&format!(
-                "believes you that no process of {holder} runs any more; watches the Lease {name} for {} first",
-                duration::format(span)
-            ));
-            watched = Some(record);
-            sleep(span).await;
-            continue;
+        let write = match confirm.look(record, clock::wall()) {
+            Confirmation::NotHeld(other) => {
+                let other = other.as_deref().unwrap_or("nobody");
+                complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
+                return Ok(NOT_HELD);
+            }
+            Confirmation::Watch(span) => {
+                complain(&format!(
+                    "believes you that no process of {holder} runs any more; watches the Lease {name} for {} first",
+                    duration::format(span)
+                ));
+                sleep(span).await;
+                continue;
+            }
+            Confirmation::Renewed => {
+                complain(&format!("{holder} renews the Lease {name}: it is not dead"));
+                return Ok(exit::HELD);
+            }
+            Confirmation::Write(write) => write,
         };
-        if !record.says_the_same_as(before) {
-            complain(&format!("{holder} renews the Lease {name}: it is not dead"));
-            return Ok(exit::HELD);
-        }
-        let (identity, time) = (holder.to_owned(), Stamps::new(0).next(clock::wall(), record.renew_time()));
-        let writer = LeaseWriter { identity, config: config.clone().into(), kind: None, status: String::new() };
         tries += 1;
-        match access.replace(namespace, name, &writer.obituary(&record, &time)).await {
+        match access.write(namespace, name, &write).await {
             Ok(()) => return Ok(answer(&format!("the Lease {name} is released\n"), 0)),
             // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
-            Err(error) if error.status() == Some(StatusCode::CONFLICT) && tries < TRIES => {}
+            Err(error) if error.status == Some(409) && tries < TRIES => {}
             Err(error) => return Err(error),
         }
     }
@@ -192,43 +177,35 @@ fn absent(namespace: &str, name: &str) -> u8 {
     ABSENT
 }
 
-fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<u8, CallError>) -> u8 {
+fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<u8, RequestError>) -> u8 {
     access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
         act(access, namespace, config).await.unwrap_or_else(|error| access.complain(&error, false))
     })
 }
 
-async fn read(access: &Access, namespace: &str, name: &str) -> Result<Option<LeaseRecord>, CallError> {
+async fn read(access: &Access, namespace: &str, name: &str) -> Result<Option<LeaseRecord>, RequestError> {
     Ok(access.lease(namespace, name).await?.and_then(|lease| LeaseRecord::read(lease.into())))
 }
 
-type Annotations = serde_json::Map<String, Value>;
-
-/// Changes annotations on the version that was read, again and again while others write; `change` says whether it applies.
+/// Edits the version that was read, again and again while others write.
 async fn edit(
     access: &Access,
     namespace: &str,
     name: &str,
-    change: impl Fn(&LeaseRecord, &mut Annotations) -> Option<()>,
-) -> Result<Edited, CallError> {
+    change: impl Fn(&LeaseRecord) -> Edit,
+) -> Result<Edited, RequestError> {
     let mut tries = 0;
     loop {
-        let Some(lease) = access.lease(namespace, name).await? else { return Ok(Edited::Absent) };
-        let Some(record) = LeaseRecord::read(lease.clone().into()) else { return Ok(Edited::Absent) };
-        let mut annotations = lease["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-        let before = annotations.clone();
-        if change(&record, &mut annotations).is_none() {
-            return Ok(Edited::NotHeld);
-        }
-        if annotations == before {
-            return Ok(Edited::Done(record));
-        }
-        let mut edited = lease;
-        edited["metadata"]["annotations"] = annotations.into();
+        let Some(record) = read(access, namespace, name).await? else { return Ok(Edited::Absent) };
+        let write = match change(&record) {
+            Edit::NotHeld => return Ok(Edited::NotHeld),
+            Edit::Unchanged => return Ok(Edited::Done(record)),
+            Edit::Write(write) => write,
+        };
         tries += 1;
-        match access.replace(namespace, name, &edited).await {
+        match access.write(namespace, name, &write).await {
             Ok(()) => return Ok(Edited::Done(record)),
-            Err(error) if error.status() == Some(StatusCode::CONFLICT) && tries < TRIES => {}
+            Err(error) if error.status == Some(409) && tries < TRIES => {}
             Err(error) => return Err(error),
         }
     }
@@ -236,6 +213,8 @@ async fn edit(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const RANDOM: &str = "0123456789abcdef0123456789abcdef";

@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{block_on, interrupts::Interrupts};
 use crate::{
-    api::Cluster,
+    api::{Access, Cluster},
     cli, clock,
     config::Log,
     console::complain,
@@ -35,7 +35,7 @@ use crate::{
         obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
     },
     elector::{
-        Access, Keys, Lease, register,
+        Keys, Lease, register,
         witness::{KNOWN, REFUSED, address, read, socket},
     },
     exit,

@@ -139,7 +139,11 @@ impl Following {
                 }
                 match refusal {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
-                    Refusal::TooManyRequests { .. } | Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => {
+                    Refusal::TooManyRequests { .. }
+                    | Refusal::Forbidden
+                    | Refusal::NoSuchPlace
+                    | Refusal::NotServed
+                    | Refusal::Invalid => {
                         core.failed(operation, message, refusal.retry_after(), now);
                     }
                 }

@@ -1,6 +1,7 @@
-//! Makes the objects that are written: some fields change, all others stay as they were read.
+//! Makes every write of a Lease, whoever wants it: some fields change, all others stay as they were read.
 //!
-//! Owns four rules of the record: times have six digits; renewTime rises; acquireTime and leaseTransitions change only with the
+//! Owns what may be written when: [`LeaseWriter`] for the replica and its witness, [`operator`] for everybody else. Owns four rules
+//! of the record: times have six digits; renewTime rises; acquireTime and leaseTransitions change only with the
 //! holder; the fields of others are left alone.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -8,12 +9,15 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+pub mod operator;
+
 pub use super::names::{
     API_VERSION, CANDIDATE, FIRE, HOLDER, KIND, KIND_LABEL, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY, RESTS, SLOTS, STATUS,
     STEP_DOWN, STEP_DOWN_TO, TRACEPARENT,
 };
 pub(crate) use super::names::{display, micros, rests};
 use super::{
+    Request,
     names::LAST_TIME,
     record::{LeaseRecord, LeaseState},
     trace::TraceContext,
@@ -29,6 +33,35 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
+
+/// A write of a Lease. Only this room makes one, so that no command and no edge can write a Lease past it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaseWrite(Request);
+
+impl LeaseWrite {
+    /// The write that the election asks for. None for a read.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::Get | Request::List => None,
+            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => Some(Self(request.clone())),
+        }
+    }
+
+    /// Returns its request.
+    #[must_use]
+    pub const fn request(&self) -> &Request {
+        &self.0
+    }
+
+    fn replace(object: Value) -> Self {
+        Self(Request::Replace(object.into()))
+    }
+
+    fn delete(record: &LeaseRecord) -> Self {
+        let (uid, resource_version) = (record.uid().into(), record.resource_version().into());
+        Self(Request::Delete { uid, resource_version })
+    }
+}
 
 /// The writing replica, and the fields that it adds to a Lease.
 #[derive(Clone, Debug, Hash)]

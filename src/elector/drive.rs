@@ -255,7 +255,7 @@ impl Process for Running {
                 let _ = arrive.send(Handed::WatchAnswered(answer, clock::boot().since(sent))).await;
             }
         };
-        let task = spawn(self.edges.lease.watch(resource_version).run(answered, async move |watched| {
+        let task = spawn(self.edges.lease.clone().watch(resource_version, answered, async move |watched| {
             let _ = arrive.send(Handed::Watched(number, watched)).await;
         }));
         self.watch = Some(AbortOnDrop(task.abort_handle()));

@@ -5,7 +5,6 @@
 
 use std::{future::pending, mem, net::IpAddr, time::Duration};
 
-use http::Method;
 use k8s_openapi::api::{
     core::v1::ObjectReference,
     discovery::v1::{Endpoint, EndpointConditions},
@@ -13,8 +12,8 @@ use k8s_openapi::api::{
 use serde_json::{Map, Value};
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-use super::{access::Access, best_effort::BestEffort};
 use crate::{
+    api::{Client, Place, Request, Verb},
     clock,
     config::Config,
     election::publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, SliceState, Wanted},
@@ -65,14 +64,14 @@ fn written(part: impl serde::Serialize) -> Value {
 }
 
 impl Traffic {
-    pub(super) fn start(initial: &InitialState, endpoints: Endpoints, access: Access) -> Self {
+    pub(super) fn start(initial: &InitialState, endpoints: Endpoints, client: Client) -> Self {
         let (publication, config) = (Publication::new(initial), &initial.config);
         let (wanted, seen) = watch::channel(publication.wanted());
         let name = config.service.endpoint_slice.clone().unwrap_or_default();
-        let path = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices/{name}", config.lease.namespace);
+        let place = Place::endpoint_slice(&config.lease.namespace, name);
         let publisher = Publisher::new(endpoints, config.timing());
         let (done, withdrawn) = watch::channel(None);
-        let task = tokio::spawn(publish(publisher, BestEffort::new(access, &config.lease), path, seen, done));
+        let task = tokio::spawn(publish(publisher, client, place, seen, done));
         Self { publication, wanted, withdrawn, task }
     }
 
@@ -109,11 +108,11 @@ impl Traffic {
     }
 }
 
-/// Publishes until the handle is dropped. `path` is that of the first slot.
+/// Publishes until the handle is dropped. `first` is the slice of the first slot.
 async fn publish(
     mut publisher: Publisher,
-    mut best_effort: BestEffort,
-    path: String,
+    client: Client,
+    first: Place,
     mut wanted: watch::Receiver<Option<Wanted>>,
     done: watch::Sender<Option<Term>>,
 ) {
@@ -124,7 +123,8 @@ async fn publish(
             }
             continue;
         };
-        let path = now.slot.of(&path);
+        let place = Place { name: now.slot.of(&first.name), ..first.clone() };
+        let path = place.object();
         let step = publisher.step(&now, clock::boot());
         match publisher.take_news() {
             Some(SliceState::Published) => tracing::info!(path, "the EndpointSlice has this replica's address"),
@@ -134,9 +134,9 @@ async fn publish(
             }
             None => {}
         }
-        let (method, slice) = match step {
-            SliceAction::Get => (Method::GET, None),
-            SliceAction::Replace(slice) => (Method::PUT, Some(slice)),
+        let verb = match step {
+            SliceAction::Get => Verb::Get,
+            SliceAction::Replace(slice) => Verb::Replace(slice.into()),
             SliceAction::Wait(until) => {
                 let pause = until.since(clock::boot());
                 if pause > PAUSE {
@@ -155,8 +155,9 @@ async fn publish(
                 continue;
             }
         };
-        if let Some(answer) = best_effort.call((method, &path), slice, now.until).await {
-            publisher.answered(answer, clock::boot());
+        if let Some(answered) = client.send_before(now.until, &Request::of(place, verb)).await {
+            let retry_after = answered.answer.retry_after();
+            publisher.answered(answered.object().map_err(|error| (error, retry_after)), clock::boot());
         }
     }
 }

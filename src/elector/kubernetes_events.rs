@@ -5,15 +5,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::Method;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{access::Access, best_effort::BestEffort};
 use crate::{
+    api::{Client, Place, Request, Verb},
     clock,
     election::{
         Event,
@@ -50,11 +49,10 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn start(initial: &InitialState, access: Access) -> Self {
+    pub(super) fn start(initial: &InitialState, client: Client) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (config, resume) = (&initial.config.lease, initial.resume.as_ref());
-        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", config.namespace);
-        let task = tokio::spawn(send_all(waiting, BestEffort::new(access, config), path));
+        let task = tokio::spawn(send_all(waiting, client, Place::events(&config.namespace)));
         let lease = ObjectReference {
             api_version: Some(API_VERSION.into()),
             kind: Some(KIND.into()),
@@ -156,12 +154,12 @@ impl Events {
 }
 
 /// Sends each Event once. A failure is logged once until an Event is accepted again.
-async fn send_all(mut waiting: mpsc::Receiver<KubeEvent>, mut best_effort: BestEffort, path: String) {
+async fn send_all(mut waiting: mpsc::Receiver<KubeEvent>, client: Client, place: Place) {
     let mut failing = false;
     while let Some(event) = waiting.recv().await {
-        let answer = best_effort.call((Method::POST, &path), serde_json::to_value(event).ok(), Instant::NEVER).await;
-        let failure = answer.and_then(Result::err);
-        if let (false, Some((why, _))) = (failing, &failure) {
+        let event = serde_json::to_value(event).unwrap_or_default();
+        let failure = client.send(&Request::of(place.clone(), Verb::Create(event.into()))).await.object().err();
+        if let (false, Some(why)) = (failing, &failure) {
             tracing::warn!("an Event was not accepted, and is dropped: {}", bounded(&why.to_string()));
         }
         failing = failure.is_some();
@@ -173,7 +171,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{
-            Cluster,
+            Access, Cluster,
             stub::{Stub, json},
         },
         config::Config,
@@ -192,7 +190,8 @@ mod tests {
         (config.lease.name, config.lease.namespace) = ("billing".into(), "shop".into());
         config.lease.attempt_timeout = Duration::from_secs(20);
         let timing = config.timing();
-        let mut events = Events::start(&InitialState::first(config, "a_1".into()), access);
+        let client = Client::beside(access, config.lease.attempt_timeout);
+        let mut events = Events::start(&InitialState::first(config, "a_1".into()), client);
         let info = TermInfo {
             slot: Slot(1),
             token: "9".into(),

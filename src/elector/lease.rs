@@ -1,39 +1,28 @@
 //! Requests for the Lease of each slot, and for all of them.
 //!
-//! Owns the URLs and headers of requests, and the connection that they share. Sends exactly what the election asked for.
+//! Owns the places of the Leases. Sends exactly what the election asked for.
 
 use std::{sync::Arc, time::Duration};
 
-use form_urlencoded::byte_serialize;
-use http::{
-    Method,
-    header::{ACCEPT, CONTENT_TYPE},
-};
-use kube::client::Body;
-use tokio::{sync::Mutex, time::Instant};
-
-use super::{
-    access::Access,
-    classify::{classify, classify_list},
-    watch_stream::Watch,
-};
 use crate::{
-    api::{
-        ExchangeError, exchange,
-        key::{LeaseKey, delete_options},
-    },
+    api::{Access, Client, LeasePlace, Place, Request as Sent, Watch},
     config::LeaseConfig,
-    election::{Request, writes::SLOTS},
-    request::{Answer, Refusal},
+    election::{
+        Request,
+        writes::{LeaseWrite, SLOTS},
+    },
+    request::{Answer, Refusal, WatchEnd, Watched},
     slot::Slot,
-    words::one_line,
 };
 
-pub(super) const JSON: &str = "application/json";
+/// The server is asked to end a watch after about ten minutes, so that a dead one is replaced by then. The time differs between
+/// replicas.
+const LEAST_SECONDS: u64 = 540;
+const SPREAD_SECONDS: u64 = 120;
 
 /// The places of the Leases of all slots, one at least.
 #[derive(Clone)]
-pub(crate) struct Keys(Arc<[LeaseKey]>);
+pub(crate) struct Keys(Arc<[LeasePlace]>);
 
 impl Keys {
     pub(super) fn of(config: &LeaseConfig) -> Self {
@@ -42,29 +31,20 @@ impl Keys {
 
     /// Those of these names: one at least.
     pub(crate) fn named(namespace: &str, names: impl Iterator<Item = String>) -> Self {
-        Self(names.map(|name| LeaseKey { namespace: namespace.into(), name }).collect())
+        Self(names.map(|name| Place::lease(namespace, name)).collect())
     }
 
     /// Returns the place of a slot.
-    fn of_slot(&self, slot: Slot) -> &LeaseKey {
+    fn of_slot(&self, slot: Slot) -> &LeasePlace {
         &self.0[usize::from(slot.0).min(self.0.len() - 1)]
     }
 
-    pub(super) fn collection(&self) -> String {
-        self.0[0].collection()
-    }
-
-    /// Returns whether `object` is one of these Leases.
-    pub(super) fn names(&self, object: &serde_json::Value) -> bool {
-        self.0.iter().any(|key| key.names(object))
-    }
-
-    /// Returns the query for exactly this Lease, or for those of all slots by their label.
-    pub(super) fn query(&self) -> String {
+    /// Selects exactly this Lease, or those of all slots by their label.
+    fn selector(&self) -> (&'static str, String) {
         let name = &self.0[0].name;
         match &*self.0 {
-            [_] => format!("fieldSelector=metadata.name%3D{name}"),
-            _ => format!("labelSelector={}%3D{name}", byte_serialize(SLOTS.as_bytes()).collect::<String>()),
+            [_] => ("fieldSelector", format!("metadata.name={name}")),
+            _ => ("labelSelector", format!("{SLOTS}={name}")),
         }
     }
 }
@@ -72,106 +52,61 @@ impl Keys {
 /// The Leases on the API server. Clones share the connection.
 #[derive(Clone)]
 pub(crate) struct Lease {
-    access: Access,
+    client: Client,
     keys: Keys,
-    timeout: Duration,
-    client: Arc<Mutex<Option<kube::Client>>>,
 }
 
 impl Lease {
-    /// `timeout` is that of each request, from credentials to the last byte of the reply.
+    /// `timeout` is that of each request.
     pub(crate) fn new(access: Access, keys: Keys, timeout: Duration) -> Self {
-        Self { access, keys, timeout, client: Arc::default() }
+        Self { client: Client::new(access, timeout), keys }
     }
 
-    /// Sends `request` once. After an unknown outcome, and after every refusal that another server might not repeat, the next
-    /// request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
+    /// Sends `request` once.
     pub(crate) async fn send(&self, slot: Slot, request: &Request) -> Answer {
-        let answer = self.attempt(slot, request).await;
-        let is_in_doubt = match &answer {
-            Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
-            // Every server refuses an invalid object.
-            Answer::Refused { message, .. } => message.status != Some(422),
-            Answer::Unknown { .. } => true,
+        let (place, (key, selected)) = (self.keys.of_slot(slot), self.keys.selector());
+        let sent = match LeaseWrite::of(request) {
+            Some(write) => Sent::lease(place, &write),
+            None if *request == Request::List => Sent::list(place).with(&[(key, &selected)]),
+            None => Sent::get(place),
         };
-        if is_in_doubt {
-            *self.client.lock().await = None;
-        }
-        // Without a status there were no credentials, and the server was not asked.
-        if let Answer::Refused { refusal: Refusal::Unauthorized, message } = &answer
-            && message.status.is_some()
-        {
-            self.access.refused();
+        let mut answer = self.client.send(&sent).await.answer;
+        if let Answer::Refused { refusal: Refusal::NotServed, message } = &mut answer {
+            message.words.push_str(" (is this the API server? it serves no coordination.k8s.io/v1 at this address)");
         }
         answer
     }
 
-    /// Makes a watch from this version on, with a connection of its own.
-    pub(super) fn watch(&self, resource_version: Option<String>) -> Watch {
-        Watch { access: self.access.clone(), keys: self.keys.clone(), resource_version, timeout: self.timeout }
-    }
-
-    async fn attempt(&self, slot: Slot, request: &Request) -> Answer {
-        let end = Instant::now() + self.timeout;
-        let client = match tokio::time::timeout_at(end, self.client()).await {
-            Ok(Ok(client)) => client,
-            Ok(Err(answer)) => return answer,
-            Err(_) => {
-                let message = format!("no credentials within {:?}", self.timeout);
-                return Answer::Refused { refusal: Refusal::Unauthorized, message: message.into() };
+    /// Watches from this version on. Calls `answered` once: when the answer begins, or with the status of the failure. Passes on
+    /// events until the watch ends. The last is always [`Watched::Ended`].
+    pub(super) async fn watch(
+        self,
+        resource_version: Option<String>,
+        answered: impl AsyncFnOnce(Result<(), Option<u16>>),
+        hand_on: impl AsyncFn(Watched),
+    ) {
+        let span = Duration::from_secs(LEAST_SECONDS + fastrand::u64(..SPREAD_SECONDS));
+        let (places, selector) = (Arc::clone(&self.keys.0), self.keys.selector());
+        match self.client.watch(Watch { places, selector, resource_version, span }).await {
+            Ok(mut watching) => {
+                answered(Ok(())).await;
+                loop {
+                    let watched = watching.next().await;
+                    let is_over = matches!(watched, Watched::Ended(_));
+                    hand_on(watched).await;
+                    if is_over {
+                        return;
+                    }
+                }
             }
-        };
-        let http = match self.http(slot, request) {
-            Ok(http) => http,
-            Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error).into() },
-        };
-        let reply = exchange(&client, http, end.saturating_duration_since(Instant::now())).await;
-        let reply = reply.map_err(|error| match error {
-            ExchangeError::Timeout(_) => ExchangeError::Timeout(self.timeout),
-            ExchangeError::Transport(_) | ExchangeError::Body(_) => error,
-        });
-        if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
-            self.access.doubt();
-        }
-        match request {
-            Request::List => classify_list(reply),
-            Request::Get | Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => {
-                classify(request, self.keys.of_slot(slot), reply)
+            Err(end) => {
+                let status = match &end {
+                    WatchEnd::Closed => None,
+                    WatchEnd::Forbidden(error) | WatchEnd::Failed(error) => error.status,
+                };
+                answered(Err(status)).await;
+                hand_on(Watched::Ended(end)).await;
             }
-        }
-    }
-
-    async fn client(&self) -> Result<kube::Client, Answer> {
-        let mut connected = self.client.lock().await;
-        // A failed watch is no reason to drop a connection that works (law 16).
-        if let Some(client) = connected.as_ref() {
-            return Ok(client.clone());
-        }
-        let dialer = match self.access.dialer().await {
-            Ok(dialer) => dialer,
-            // Not a byte was sent, so the outcome is a refusal and not unknown.
-            Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() }),
-        };
-        let client = dialer.client();
-        *connected = Some(client.clone());
-        Ok(client)
-    }
-
-    fn http(&self, slot: Slot, request: &Request) -> Result<http::Request<Body>, http::Error> {
-        let key = self.keys.of_slot(slot);
-        let (method, path, body) = match request {
-            Request::Get => (Method::GET, key.object(), None),
-            Request::List => (Method::GET, format!("{}?{}", key.collection(), self.keys.query()), None),
-            Request::Create(object) => (Method::POST, key.collection(), Some(object.to_string())),
-            Request::Replace(object) => (Method::PUT, key.object(), Some(object.to_string())),
-            Request::Delete { uid, resource_version } => {
-                (Method::DELETE, key.object(), Some(delete_options(uid, resource_version)))
-            }
-        };
-        let builder = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON);
-        match body {
-            Some(body) => builder.header(CONTENT_TYPE, JSON).body(Body::from(body.into_bytes())),
-            None => builder.body(Body::empty()),
         }
     }
 }
@@ -181,6 +116,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::json;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::api::{
@@ -267,8 +203,8 @@ mod tests {
         lease.send(Slot::default(), &Request::Get).await;
 
         // As a watch does whose server is gone, more than the pause after the last time.
-        lease.access.refused();
-        lease.access.dialer_of_watch().await.unwrap();
+        lease.client.access().refused();
+        lease.client.access().dial(false).await.unwrap();
         while discovered.load(Ordering::Relaxed) < 2 {
             tokio::task::yield_now().await;
         }

@@ -5,11 +5,10 @@
 //! InitialState.
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
-//! - [`lease`] and [`watch_stream`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
+//! - [`lease`] carries requests and the watch out.
 //! - [`permission`] asks once whether this replica may update the Lease.
 //! - [`detach`] makes it a process of its own that no signal ends.
-//! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. [`best_effort`] sends both, and
-//!   nothing waits for it.
+//! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Nothing waits for either.
 //! - [`workload_probe`] asks the workload over the network, where init wants that.
 //! - [`witness`] hands init's pidfd to the witness of this replica, which gives the Lease back once all are dead.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
@@ -43,7 +42,7 @@ use self::{
     link::Link,
 };
 use crate::{
-    api::{AccessError, Cluster},
+    api::{Access, AccessError, Client, Cluster},
     clock,
     config::{Config, LogFormat, Preset},
     election::turn::Turn,
@@ -56,10 +55,7 @@ use crate::{
     words::one_line,
 };
 
-mod access;
-mod best_effort;
 mod candidates;
-mod classify;
 mod detach;
 mod drive;
 mod endpoint_slice;
@@ -70,16 +66,10 @@ mod link;
 mod permission;
 mod remains;
 mod slew;
-mod watch_stream;
 pub(crate) mod witness;
 mod workload_probe;
 
-pub(crate) use self::{
-    access::Access,
-    lease::{Keys, Lease},
-};
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::{classify::fuzz as fuzz_reply, watch_stream::fuzz as fuzz_watch};
+pub(crate) use self::lease::{Keys, Lease};
 
 /// Init sends the InitialState as it starts an elector. An init that does not is stopped, and will start another elector later.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -242,15 +232,16 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
             return Err(failure);
         }
     };
-    let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
-    let events = initial.config.events.enabled.then(|| Events::start(&initial, access.clone()));
+    let beside = || Client::beside(access.clone(), initial.config.lease.attempt_timeout);
+    let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, beside()));
+    let events = initial.config.events.enabled.then(|| Events::start(&initial, beside()));
     let keys = Keys::of(&initial.config.lease);
     if initial.config.lease.announce {
         let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }
     if is_first(&initial) && initial.preset == Preset::Run {
-        permission::start(&initial, access.clone(), health.clone());
+        permission::start(&initial, beside(), health.clone());
     }
     witness::start(&initial);
     let lease = Lease::new(access, keys, initial.config.lease.attempt_timeout);
@@ -317,7 +308,7 @@ async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Re
     if !is_first {
         return Ok(());
     }
-    match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dialer()).await {
+    match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dial(true)).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
         Ok(Ok(dialer)) => {
             let server = dialer.server();

@@ -5,31 +5,29 @@
 
 use std::time::Duration;
 
-use http::Method;
-use serde_json::Value;
-
-use super::{access::Access, best_effort::BestEffort};
 use crate::{
-    api::review::{REVIEWS, Right, verdict},
+    api::{
+        Client, LeasePlace, Place, Request,
+        review::{Right, in_brackets, verdict},
+    },
+    election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
-    time::Instant,
 };
+
+const UPDATE: &str = "update";
 
 /// From one question to the next, while the answer is no, or there is none.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Asks until the answer is yes.
-pub(super) fn start(initial: &InitialState, access: Access, health: Health) {
+pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
-    let (right, namespace) = (Right::to_update_lease(lease.name.clone()), lease.namespace.clone());
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}", lease.name);
-    let question = right.question(&namespace);
-    let mut best_effort = BestEffort::new(access, lease);
+    let place = Place::lease(&lease.namespace, &*lease.name);
     drop(tokio::spawn(async move {
         let mut is_told = false;
         loop {
-            match ask(&mut best_effort, &question, &path).await {
+            match ask(&client, &place).await {
                 Some(Ok(())) => {
                     health.permitted(true);
                     if is_told {
@@ -41,9 +39,11 @@ pub(super) fn start(initial: &InitialState, access: Access, health: Health) {
                     health.permitted(false);
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::error!(
-                            "not ready: this replica may not update its Lease{why}; add this to the rules of the Role of its service \
-                             account in namespace {namespace}: {}",
-                            right.rule()
+                            "not ready: this replica may not update its Lease{}; add this to the rules of the Role of its service \
+                             account in namespace {}: {}",
+                            in_brackets(&why),
+                            place.namespace.as_deref().unwrap_or_default(),
+                            Right::new(&place, UPDATE).rule()
                         );
                     }
                 }
@@ -56,20 +56,15 @@ pub(super) fn start(initial: &InitialState, access: Access, health: Health) {
 
 /// Asks by a review or, where reviews are denied, by the dry run of an update that changes nothing. None: there was no answer. A
 /// server that has no such answer leaves it to the first update.
-async fn ask(best_effort: &mut BestEffort, question: &Value, path: &str) -> Option<Result<(), String>> {
-    let review = match best_effort.call((Method::POST, REVIEWS), Some(question.clone()), Instant::NEVER).await? {
-        Ok(review) => Ok(verdict(&review)),
-        Err((error, _)) => Err(error),
-    };
-    match review {
-        Ok((true, _)) => Some(Ok(())),
-        Ok((false, reason)) => Some(Err(reason)),
+async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> {
+    match client.send(&Right::new(place, UPDATE).request()).await.object() {
+        Ok(review) => Some(verdict(&review)),
         Err(error) if error.is_forbidden() => {
-            let lease = best_effort.call((Method::GET, path), None, Instant::NEVER).await?.ok()?;
-            let path = format!("{path}?dryRun=All");
-            match best_effort.call((Method::PUT, &path), Some(lease), Instant::NEVER).await? {
-                Err((error, _)) if error.is_forbidden() => Some(Err(String::new())),
-                Err((error, _)) if error.status.is_none() => None,
+            let lease = client.send(&Request::get(place)).await.object().ok()?;
+            let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
+            match client.send(&update).await.object() {
+                Err(error) if error.is_forbidden() => Some(Err(String::new())),
+                Err(error) if error.status.is_none() => None,
                 Ok(_) | Err(_) => Some(Ok(())),
             }
         }
@@ -81,28 +76,24 @@ async fn ask(best_effort: &mut BestEffort, question: &Value, path: &str) -> Opti
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
-
     use super::*;
-    use crate::{
-        api::stub::{Say, Stub, json as reply},
-        config::LeaseConfig,
+    use crate::api::{
+        Access,
+        stub::{Say, Stub, json as reply},
     };
-
-    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/shop/leases/billing";
 
     /// The verdict where a review and the dry run of an update are answered like this.
     async fn asked(review: (u16, &'static str), update: u16) -> Option<Result<(), String>> {
         let stub = Stub::answering(move |seen| match seen.line.split(' ').next() {
             Some("POST") => reply(review.0, review.1),
-            Some("GET") => reply(200, r#"{"kind":"Lease"}"#),
-            Some("PUT") if seen.line.contains("dryRun=All") => reply(update, "{}"),
+            Some("GET") => reply(200, r#"{"kind":"Lease","metadata":{"name":"billing","uid":"u","resourceVersion":"7"}}"#),
+            Some("PUT") if seen.line.contains("dryRun=All") => reply(update, r#"{"metadata":{"name":"billing"}}"#),
             _ => Say::Silence,
         })
         .await;
         let cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(20));
-        ask(&mut BestEffort::new(access, &LeaseConfig::default()), &json!({}), LEASE).await
+        ask(&Client::beside(access, Duration::from_secs(20)), &Place::lease("shop", "billing")).await
     }
 
     #[tokio::test]
@@ -110,7 +101,7 @@ mod tests {
         let allowed = r#"{"status":{"allowed":true}}"#;
         let denied = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
         assert_eq!(asked((201, allowed), 403).await, Some(Ok(())));
-        assert_eq!(asked((201, denied), 200).await, Some(Err(" (no rule)".into())));
+        assert_eq!(asked((201, denied), 200).await, Some(Err("no rule".into())));
         assert_eq!(asked((403, "{}"), 200).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 409).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 403).await, Some(Err(String::new())));

@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    Answer, Change, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
+    Change, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, at, comparable, contains, differences, with},
     journal::{DONE, DOUBT},
     plan::{is_going, preconditions},
     requests::{refused, set_mark, uid},
 };
+use crate::request::Answer;
 
 /// How often a change is tried: others may write to the object all the time.
 const TRIES: u32 = 9;
@@ -50,9 +51,9 @@ impl<S: Server> Driver<'_, S> {
                     entry.made(&object);
                     return Ok(());
                 }
-                Answer::Refused(why) => return Err(refused(&entry.target.to_string(), why)),
-                Answer::NotFound | Answer::Conflict(_) => {}
-                unknown @ Answer::Unknown(_) => {
+                Answer::Refused { message, .. } => return Err(refused(&entry.target.to_string(), message)),
+                Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => {}
+                unknown @ Answer::Unknown { .. } => {
                     (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
                     self.again(unknown).await?;
                 }

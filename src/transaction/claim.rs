@@ -1,17 +1,17 @@
 //! The claim of a driver on its journal, and the fence of its targets (rules 1 to 3).
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Entry, EntryType, Journal, Outcome, Phase, Place, Request, SECRET_TYPE, Server, Storing,
+    Entry, EntryType, Journal, Outcome, Phase, Place, Request, SECRET_TYPE, Server, Storing,
     driver::Driver,
     fields::Side,
     journal::{MOST_BYTES, Work, conflict, fresh, hex, parse},
     requests::{refused, uid},
 };
-use crate::election::record::later;
+use crate::{election::record::later, request::Answer};
 
 impl<S: Server> Driver<'_, S> {
     /// Reads the journal; claims it and fences its targets if it is unsettled (rules 1 to 3). Returns its entries.
@@ -132,11 +132,15 @@ impl<S: Server> Driver<'_, S> {
             let storing = if is_new { Storing::Create(secret) } else { Storing::Replace(secret) };
             match self.send(Request::Journal(self.settings.journal.clone(), storing), None).await? {
                 Answer::Object(secret) => {
-                    (self.secret, self.journal) = (secret, journal);
+                    (self.secret, self.journal) = (Arc::unwrap_or_clone(secret), journal);
                     return Ok(true);
                 }
-                Answer::Refused(why) => return Err(refused("the journal", why)),
-                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
+                Answer::Refused { message, .. } => return Err(refused("the journal", message)),
+                other @ (Answer::NotFound
+                | Answer::Conflict
+                | Answer::Unknown { .. }
+                | Answer::Deleted
+                | Answer::Listed { .. }) => self.again(other).await?,
             }
             let (secret, stored) = match self.fetch().await? {
                 Some((secret, stored)) => (secret, stored?),

@@ -48,7 +48,7 @@ pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
     fields::Field,
     journal::{Entry, EntryType, Journal, Kind, Phase},
-    server::{Answer, Event, Fate, Place, Request, Server, Storing, Write},
+    server::{Event, Fate, Place, Request, Server, Storing, Write},
 };
 
 mod change;

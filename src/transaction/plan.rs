@@ -1,14 +1,17 @@
 //! Plans the changes: which fields of which object, and what undoes them (rule 5). Writes nothing.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Change, Entry, EntryType, Event, Fate, Kind, Outcome, Request, Server, Target, Verb, Write,
+    Change, Entry, EntryType, Event, Fate, Kind, Outcome, Request, Server, Target, Verb, Write,
     driver::Driver,
     fields::{Field, Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
     journal::{DONE, DOUBT, Work, conflict},
     requests::{PAUSE, refused, set_mark, uid},
 };
+use crate::request::{Answer, Refusal};
 
 /// The annotation in which kubectl keeps what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -95,13 +98,17 @@ impl<S: Server> Driver<'_, S> {
             let answer = self.ask(Request::Plan(target.clone(), dry_run), self.acting_as.as_deref()).await?;
             let is_unseen = || earlier.iter().any(|change| makes_namespace(change, target));
             let after = match answer {
-                Answer::Object(after) => after,
-                Answer::Refused(why) => return Err(refused(&target.to_string(), why)),
-                Answer::NotFound if kind == EntryType::Create && is_unseen() => Value::Null,
-                Answer::NotFound if kind == EntryType::Create => {
+                Answer::Object(after) => Arc::unwrap_or_clone(after),
+                Answer::Refused { refusal: Refusal::NoSuchPlace, .. } if kind == EntryType::Create && is_unseen() => Value::Null,
+                Answer::Refused { refusal: Refusal::NoSuchPlace, .. } if kind == EntryType::Create => {
                     return Err(refuse("has no Namespace, or its kind is not served"));
                 }
-                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => {
+                Answer::Refused { message, .. } => return Err(refused(&target.to_string(), message)),
+                other @ (Answer::NotFound
+                | Answer::Conflict
+                | Answer::Unknown { .. }
+                | Answer::Deleted
+                | Answer::Listed { .. }) => {
                     self.again(other).await?;
                     continue;
                 }
@@ -195,10 +202,12 @@ impl<S: Server> Driver<'_, S> {
     async fn review(&self, target: &Target, verb: &'static str) -> Result<(), Outcome> {
         match self.ask(Request::Review(target.clone(), verb), self.acting_as.as_deref()).await? {
             Answer::Object(_) => Ok(()),
-            Answer::Refused(why) | Answer::Conflict(why) | Answer::Unknown(why) => {
-                Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}: {why}")))
+            Answer::Refused { message, .. } => {
+                Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}: {message}")))
             }
-            Answer::NotFound => Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}"))),
+            Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => {
+                Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}")))
+            }
         }
     }
 

@@ -1,16 +1,16 @@
 //! The requests of a driver, their retries, and what they are judged by (rule 0).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use super::{
-    Answer, Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
+    Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{Mark, parse},
 };
-use crate::request::RequestError;
+use crate::request::{Answer, Refusal, RequestError};
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
@@ -40,9 +40,9 @@ impl<S: Server> Driver<'_, S> {
     /// Sends a read until it is answered. None: absent.
     async fn found(&self, read: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
         match self.ask(read, acting_as).await? {
-            Answer::Object(object) => Ok(Some(object)),
-            Answer::Refused(why) => Err(refused(what, why)),
-            Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_) => Ok(None),
+            Answer::Object(object) => Ok(Some(Arc::unwrap_or_clone(object))),
+            Answer::Refused { message, .. } => Err(refused(what, message)),
+            Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => Ok(None),
         }
     }
 
@@ -88,10 +88,14 @@ impl<S: Server> Driver<'_, S> {
                 return Ok(Some(object));
             }
             match self.write(target, self.patch(&object, &[], Side::After, None)).await? {
-                Answer::Object(object) => return Ok(Some(object)),
+                Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
                 // A mark that stays is not live.
-                Answer::Refused(_) => return Ok(Some(object)),
-                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Unknown(_)) => self.again(other).await?,
+                Answer::Refused { .. } => return Ok(Some(object)),
+                other @ (Answer::NotFound
+                | Answer::Conflict
+                | Answer::Unknown { .. }
+                | Answer::Deleted
+                | Answer::Listed { .. }) => self.again(other).await?,
             }
         }
     }
@@ -105,7 +109,7 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn ask(&self, request: Request, acting_as: Option<&str>) -> Result<Answer, Outcome> {
         loop {
             let answer = self.send(request.clone(), acting_as).await?;
-            if !matches!(answer, Answer::Unknown(_)) {
+            if !matches!(answer, Answer::Unknown { .. }) {
                 return Ok(answer);
             }
             self.again(answer).await?;
@@ -117,7 +121,12 @@ impl<S: Server> Driver<'_, S> {
         if self.server.now() >= self.server.until() {
             return Err(Outcome::TermEnded);
         }
-        Ok(self.server.send(request, acting_as).await)
+        let answer = self.server.send(request, acting_as).await;
+        // What was certainly not done is tried again like what may have been done.
+        if let Answer::Refused { refusal: Refusal::TooManyRequests { .. } | Refusal::NotServed, message } = answer {
+            return Ok(Answer::Unknown { message, retry_after: None });
+        }
+        Ok(if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer })
     }
 
     /// Pauses before a retry, where the answer asks for that.
@@ -126,8 +135,8 @@ impl<S: Server> Driver<'_, S> {
     /// Nothing is tried again: the limit is over, or a signal has arrived.
     pub(super) async fn again(&self, answer: Answer) -> Result<(), Outcome> {
         match answer {
-            Answer::Object(_) | Answer::NotFound | Answer::Conflict(_) => self.go_on(),
-            Answer::Refused(why) | Answer::Unknown(why) => {
+            Answer::Object(_) | Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on(),
+            Answer::Refused { message: why, .. } | Answer::Unknown { message: why, .. } => {
                 if self.go_on().is_err() {
                     return Err(Outcome::Unavailable(why));
                 }

@@ -1,14 +1,16 @@
 //! The surroundings of a driver: requests to the API server, the term, the clock, and reports.
 //!
-//! Owns the descriptions of requests and of their answers. Whoever implements [`Server`] sends a request once, as described, and
-//! says whether the reply is a refusal or leaves the outcome open. The driver retries.
+//! Owns the descriptions of requests. Whoever implements [`Server`] sends a request once, as described. The driver retries.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{EntryType, Target};
-use crate::{request::RequestError, time::Instant};
+use crate::{
+    request::{Answer, RequestError},
+    time::Instant,
+};
 
 /// The surroundings of one driver.
 pub trait Server {
@@ -38,7 +40,7 @@ pub enum Request {
     Write(Target, Write),
     /// A request about a journal.
     Journal(Place, Storing),
-    /// A SelfSubjectAccessReview, as the user that acts: whether the verb is allowed for the target.
+    /// A SelfSubjectAccessReview, as the user that acts: is the verb allowed for the target? An object means yes.
     Review(Target, &'static str),
 }
 
@@ -73,21 +75,6 @@ pub struct Place {
     pub namespace: String,
     /// The name of the Secret: `LEASE-journal`.
     pub name: String,
-}
-
-/// The outcome of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// 2xx with its body. A review is answered by an object if the verb is allowed.
-    Object(Value),
-    /// 404 of any kind.
-    NotFound,
-    /// 409.
-    Conflict(RequestError),
-    /// Any other 4xx but 429, or a review that denies: not done, and it would be refused again.
-    Refused(RequestError),
-    /// No answer, 429, 5xx, or a body that is no object: it may have been done, now or later.
-    Unknown(RequestError),
 }
 
 /// An event of a driver, for people and telemetry.

@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    Answer, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
+    Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, comparable, differences, with},
     journal::{DONE, DOUBT, Mark, UNDONE, conflict},
     plan::{is_going, preconditions},
     requests::uid,
 };
+use crate::request::Answer;
 
 /// The next step of an undo.
 enum Step {
@@ -73,9 +74,12 @@ impl<S: Server> Driver<'_, S> {
             match self.write(&entry.target, write).await? {
                 Answer::Object(object) if is_creation => uid(&object).clone_into(&mut entry.uid),
                 Answer::Object(_) => return Ok(done),
-                other @ (Answer::NotFound | Answer::Conflict(_) | Answer::Refused(_) | Answer::Unknown(_)) => {
-                    self.again(other).await?
-                }
+                other @ (Answer::NotFound
+                | Answer::Conflict
+                | Answer::Refused { .. }
+                | Answer::Unknown { .. }
+                | Answer::Deleted
+                | Answer::Listed { .. }) => self.again(other).await?,
             }
         }
     }

@@ -3,7 +3,10 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
-use tenure::transaction::{Answer, Change, Outcome, Verb};
+use tenure::{
+    request::Answer,
+    transaction::{Change, Outcome, Verb},
+};
 use tenure_world::clock::S;
 
 use crate::{

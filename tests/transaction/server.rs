@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tenure::{
-    request::RequestError,
-    transaction::{Answer, MARK, Request, Storing, Write},
+    request::Answer,
+    transaction::{MARK, Request, Storing, Write},
 };
 
 /// The objects and journals, by name.
@@ -29,30 +29,30 @@ impl Cluster {
     /// Answers a request, and returns its effect, which is not there yet.
     pub fn judge(&mut self, request: &Request) -> (Answer, Effect) {
         let answer = match request {
-            Request::Look(target) => self.objects.get(&target.name).cloned().map_or(Answer::NotFound, Answer::Object),
+            Request::Look(target) => self.objects.get(&target.name).cloned().map_or(Answer::NotFound, found),
             Request::Plan(target, write) => {
-                self.next(&target.name, write).map_or_else(|no| no, |next| Answer::Object(next.unwrap_or_default()))
+                self.next(&target.name, write).map_or_else(|no| no, |next| found(next.unwrap_or_default()))
             }
-            Request::Review(..) => Answer::Object(json!({})),
+            Request::Review(..) => found(json!({})),
             Request::Write(target, write) => match self.next(&target.name, write) {
                 Ok(next) => {
                     let body = next.clone().unwrap_or_default();
-                    return (Answer::Object(body), Effect::Object { name: target.name.clone(), next });
+                    return (found(body), Effect::Object { name: target.name.clone(), next });
                 }
                 Err(no) => no,
             },
             Request::Journal(place, storing) => match (storing, self.journals.get(&place.name)) {
-                (Storing::Read, Some(journal)) => Answer::Object(journal.clone()),
+                (Storing::Read, Some(journal)) => found(journal.clone()),
                 (Storing::Read | Storing::Replace(_), None) => Answer::NotFound,
-                (Storing::Create(_), Some(_)) => conflict(),
-                (Storing::Replace(next), Some(old)) if version(next) != version(old) || uid(next) != uid(old) => conflict(),
+                (Storing::Create(_), Some(_)) => Answer::Conflict,
+                (Storing::Replace(next), Some(old)) if version(next) != version(old) || uid(next) != uid(old) => Answer::Conflict,
                 (Storing::Create(next) | Storing::Replace(next), _) => {
                     let mut next = next.clone();
                     if matches!(storing, Storing::Create(_)) {
                         next["metadata"]["uid"] = self.new_uid();
                     }
                     next["metadata"]["resourceVersion"] = self.new_version();
-                    return (Answer::Object(next.clone()), Effect::Journal { name: place.name.clone(), next });
+                    return (found(next.clone()), Effect::Journal { name: place.name.clone(), next });
                 }
             },
         };
@@ -72,7 +72,7 @@ impl Cluster {
     fn next(&mut self, name: &str, write: &Write) -> Result<Option<Value>, Answer> {
         let found = self.objects.get(name).cloned();
         match (write, found) {
-            (Write::Create(_), Some(_)) => Err(conflict()),
+            (Write::Create(_), Some(_)) => Err(Answer::Conflict),
             (Write::Create(body), None) => {
                 let mut body = body.clone();
                 body["metadata"]["uid"] = self.new_uid();
@@ -84,12 +84,12 @@ impl Cluster {
                 let wanted = &options["preconditions"];
                 let is_same =
                     ["uid", "resourceVersion"].iter().all(|key| wanted[key].is_null() || wanted[key] == found["metadata"][key]);
-                if is_same { Ok(None) } else { Err(conflict()) }
+                if is_same { Ok(None) } else { Err(Answer::Conflict) }
             }
             (Write::Apply(patch) | Write::Merge(patch), Some(found)) => {
                 let wanted = &patch["metadata"]["resourceVersion"];
                 if !wanted.is_null() && wanted != &found["metadata"]["resourceVersion"] {
-                    return Err(conflict());
+                    return Err(Answer::Conflict);
                 }
                 let mut next = found.clone();
                 merge(&mut next, patch);
@@ -133,8 +133,8 @@ pub fn mark(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][MARK].as_str()
 }
 
-fn conflict() -> Answer {
-    Answer::Conflict(RequestError { status: Some(409), words: String::new() })
+fn found(object: Value) -> Answer {
+    Answer::Object(object.into())
 }
 
 /// RFC 7396.

@@ -14,11 +14,11 @@ use std::{
 
 use serde_json::Value;
 use tenure::{
-    request::RequestError,
+    request::{Answer, Refusal, RequestError},
     time::Instant,
     transaction::{
-        Answer, Change, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply,
-        demote, forget, promote, recover,
+        Change, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply, demote,
+        forget, promote, recover,
     },
 };
 use tenure_world::{clock::S, engine::Engine};
@@ -227,12 +227,12 @@ impl World {
             && patch.get("data").is_some()
             && self.drivers[driver].refused.contains(&target.name)
         {
-            answer = Answer::Refused(RequestError { status: Some(422), words: "refused".into() });
+            answer = refused(422, "refused");
             effect = Effect::Nothing;
         }
         if self.drivers[driver].may_not_undo {
             match &request {
-                Request::Review(..) => answer = Answer::Refused(RequestError { status: Some(403), words: "denied".into() }),
+                Request::Review(..) => answer = refused(403, "denied"),
                 Request::Write(target, Write::Create(_)) if target.name == "C0" => self.e.judge.made_for_good(driver),
                 Request::Write(target, Write::Delete(_)) if target.name == "D0" => self.e.judge.made_for_good(driver),
                 Request::Look(_) | Request::Plan(..) | Request::Write(..) | Request::Journal(..) => {}
@@ -307,13 +307,18 @@ impl World {
     }
 }
 
+fn refused(status: u16, words: &str) -> Answer {
+    let refusal = if status == 403 { Refusal::Forbidden } else { Refusal::Invalid };
+    Answer::Refused { refusal, message: RequestError { status: Some(status), words: words.into() } }
+}
+
 fn told(answer: &Answer) -> String {
     match answer {
         Answer::Object(object) => format!("{} at {} {:?}", object["data"], version(object), mark(object)),
         Answer::NotFound => "404".into(),
-        Answer::Conflict(_) => "409".into(),
-        Answer::Refused(_) => "422".into(),
-        Answer::Unknown(_) => "?".into(),
+        Answer::Conflict => "409".into(),
+        Answer::Refused { .. } => "422".into(),
+        Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => "?".into(),
     }
 }
 
@@ -354,7 +359,7 @@ pub fn drain(world: &Shared, until: u64) {
                 }
             }
             Happening::Silence(driver, slot) => {
-                *slot.borrow_mut() = Some(Answer::Unknown("silence".into()));
+                *slot.borrow_mut() = Some(Answer::Unknown { message: "silence".into(), retry_after: None });
                 borrowed.e.after(0, Happening::Wake(driver, true));
             }
             Happening::Serve { driver, request, slot } => {

@@ -5,7 +5,11 @@
 use std::fmt::Write as _;
 
 use self::power::{Finding, Power};
-use super::{Ended, access::Access, block_on};
+use super::{
+    Ended,
+    access::{Access, exit_code, said},
+    block_on,
+};
 use crate::{
     api::PLUGIN_PATIENCE,
     cli,
@@ -112,8 +116,8 @@ async fn check_server(config: &Config, report: &mut Report) {
         }
         Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {took:.1?}")),
         Err(error) => {
-            report.bad(error.exit_code(), &format!("Lease {namespace}/{name} cannot be read: {}", one_line(&error)));
-            if error.exit_code() == exit::UNAVAILABLE {
+            report.bad(exit_code(&error), &format!("Lease {namespace}/{name} cannot be read: {}", said(&error)));
+            if exit_code(&error) == exit::UNAVAILABLE {
                 return;
             }
         }

@@ -9,7 +9,7 @@ use super::{
     seen::{HEAD, Seen, State},
     table,
 };
-use crate::{api::CallError, cli, clock, config::Config, console, election::writes::SLOTS};
+use crate::{cli, clock, config::Config, console, election::writes::SLOTS, request::RequestError};
 
 mod observe;
 mod watch;
@@ -84,7 +84,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
 }
 
 /// The Leases of all slots, and the names of those that are not there. The right to read each by its name suffices.
-async fn slots(config: &Config, access: &Access, namespace: &str) -> Result<(Vec<Value>, Vec<String>), CallError> {
+async fn slots(config: &Config, access: &Access, namespace: &str) -> Result<(Vec<Value>, Vec<String>), RequestError> {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for name in config.lease.names() {
         match access.lease(namespace, &name).await? {

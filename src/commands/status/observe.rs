@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::{
-    api::CallError,
     cli::Status,
     clock,
     commands::{
@@ -17,13 +16,19 @@ use crate::{
     },
     config::Config,
     election::record::{LeaseRecord, LeaseState},
+    request::RequestError,
 };
 
 /// From one look to the next. A GET needs no other right than a replica has.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The Lease, held or expired as it was seen to be; as it stands if nobody holds it, or not the wanted holder.
-pub(super) async fn observe(status: &Status, config: &Config, access: &Access, namespace: &str) -> Result<Vec<Seen>, CallError> {
+pub(super) async fn observe(
+    status: &Status,
+    config: &Config,
+    access: &Access,
+    namespace: &str,
+) -> Result<Vec<Seen>, RequestError> {
     let (own, timing) = (config.lease.duration, config.timing());
     let (mut watched, mut takeable) = (None::<LeaseRecord>, clock::boot());
     loop {

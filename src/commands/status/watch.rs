@@ -6,31 +6,28 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     env,
-    future::poll_fn,
     io::{self, IsTerminal as _},
-    pin::{Pin, pin},
     time::Duration,
 };
 
-use futures_core::Stream;
 use jiff::Timestamp;
-use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    api::Watching,
     cli::{Output, Status},
     clock,
     commands::{
-        access::{Access, Event, TIMEOUT, WATCH, Which},
+        access::{Access, Which, said},
         interrupts::Interrupts,
         seen::{HEAD, Seen, State, ago, to_the_second},
         table::{Document, shown},
     },
     config::{Config, duration},
     console::{heard, printed, tell},
+    request::Watched,
     time::Instant,
-    words::one_line,
 };
 
 /// Before the next list, and from one look for Leases that expired to the next.
@@ -100,14 +97,14 @@ impl Board<'_> {
                 Ok((leases, version)) => {
                     self.replace(&leases)?;
                     self.draw()?;
-                    if let Ok(Ok(events)) = timeout(TIMEOUT, access.watch(namespace, which, &version)).await {
-                        self.follow(pin!(events)).await?;
+                    if let Ok(watching) = access.watch(namespace, which, version).await {
+                        self.follow(watching).await?;
                     }
                     complaint = Some(String::new());
                 }
                 Err(error) if complaint.is_none() => return Ok(access.complain(&error, selects)),
                 // Drawing has erased what was said before.
-                Err(error) if complaint.replace(one_line(&error)) == Some(one_line(&error)) && self.screen.is_none() => {}
+                Err(error) if complaint.replace(said(&error)) == Some(said(&error)) && self.screen.is_none() => {}
                 Err(error) => {
                     self.draw()?;
                     access.complain(&error, selects);
@@ -127,22 +124,20 @@ impl Board<'_> {
         Ok(())
     }
 
-    async fn follow(&mut self, mut events: Pin<&mut impl Stream<Item = Event>>) -> io::Result<()> {
-        let end = clock::boot() + WATCH;
-        while clock::boot() < end {
+    async fn follow(&mut self, mut watching: Watching) -> io::Result<()> {
+        loop {
             self.expire()?;
             self.draw()?;
-            match timeout(PAUSE, poll_fn(|context| events.as_mut().poll_next(context))).await {
-                Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => self.put(self.look(&lease))?,
-                Ok(Some(Ok(WatchEvent::Deleted(lease)))) => {
+            match timeout(PAUSE, watching.next()).await {
+                Ok(Watched::Changed(lease)) => self.put(self.look(&lease))?,
+                Ok(Watched::Deleted(lease)) => {
                     let gone = self.seen.remove(&self.look(&lease).name);
                     gone.map_or(Ok(()), |lease| self.say("deleted", &lease))?;
                 }
-                Ok(None | Some(Err(_) | Ok(WatchEvent::Error(_)))) => break,
-                Err(_) | Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}
+                Ok(Watched::Ended(_)) => return Ok(()),
+                Err(_) | Ok(Watched::Bookmark(_)) => {}
             }
         }
-        Ok(())
     }
 
     fn look(&self, lease: &Value) -> Seen {

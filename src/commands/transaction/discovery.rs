@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use serde_json::Value;
 
 use super::files::Target;
-use crate::{api::CallError, commands::access::Access, exit, words::one_line};
+use crate::{
+    api::{Place, Request},
+    commands::access::{Access, exit_code, said},
+    exit,
+};
 
 /// Refused before anything was changed.
 const REFUSED: u8 = 1;
@@ -35,10 +38,11 @@ impl Kinds {
     pub(super) async fn of(&mut self, access: &Access, target: &Target) -> Result<Resource, Refusal> {
         let version = &target.api_version;
         if !self.0.contains_key(version) {
-            let path = version_path(version);
-            let served = match access.get(&path).await {
-                Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => Value::Null,
-                answer => answer.map_err(|error| (error.exit_code(), format!("GET {path}: {}", one_line(&error))))?,
+            let place = Place::discovery(version);
+            let path = place.object();
+            let served = match access.send(&Request::get(&place)).await.object() {
+                Err(error) if error.status == Some(404) => Value::Null,
+                answer => answer.map_err(|error| (exit_code(&error), format!("GET {path}: {}", said(&error))))?,
             };
             self.0.insert(version.clone(), served);
         }
@@ -52,12 +56,6 @@ impl Kinds {
             }
         })
     }
-}
-
-/// The path of a group version.
-pub(super) fn version_path(api_version: &str) -> String {
-    let root = if api_version.contains('/') { "/apis" } else { "/api" };
-    format!("{root}/{api_version}")
 }
 
 /// Finds the kind in an APIResourceList. The error is the verb that it lacks; none if there is no such kind.
@@ -96,10 +94,5 @@ mod tests {
         assert_eq!(found("Namespace"), Ok(("namespaces".into(), false)));
         assert_eq!([found("Scale"), found("Eviction"), found("Binding")], [Err(None), Err(None), Err(Some("get"))]);
         assert_eq!(resource(&Value::Null, "Pod"), Err(None));
-    }
-
-    #[test]
-    fn the_core_group_has_a_root_of_its_own() {
-        assert_eq!([version_path("v1"), version_path("apps/v1")], ["/api/v1", "/apis/apps/v1"]);
     }
 }

@@ -1,7 +1,6 @@
-//! Turns the requests of a driver into requests to the API server, and replies into answers.
+//! Turns the requests of a driver into requests to the API server.
 //!
-//! Owns which status of a reply is a refusal, and which leaves the outcome open. Sends each request once. Never passes on a message
-//! of the server about a Secret: some quote its values.
+//! Owns the form of each: which parameters it has, and where a journal's text is. Sends each request once.
 
 use std::{
     cell::RefCell,
@@ -13,23 +12,20 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use form_urlencoded::byte_serialize;
-use http::{Request as Http, StatusCode, header::CONTENT_TYPE, request::Builder};
 use serde_json::{Value, json};
 
-use super::{discovery::version_path, files::group, lock::Term, output};
+use super::{lock::Term, output};
 use crate::{
-    api::{ExchangeError, Reply},
+    api::{
+        Place, Request as Sent, Verb,
+        review::{Right, verdict},
+    },
     clock,
     commands::{access::Access, interrupts::Interrupts},
-    request::RequestError,
+    request::{Answer, Refusal, RequestError},
     time::Instant,
-    transaction::{Answer, Event, Place, Request, Server, Storing, Target, Write},
-    words::one_line,
+    transaction::{Event, Request, Server, Storing, Target, Write},
 };
-
-const JSON: &str = "application/json";
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The API server, the term and the clock of one driver.
 pub(super) struct ApiServer<'a> {
@@ -65,25 +61,18 @@ impl<'a> ApiServer<'a> {
 
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
-        let is_secret = match &request {
-            Request::Look(target) | Request::Plan(target, _) | Request::Write(target, _) | Request::Review(target, _) => {
-                is_secret(target)
-            }
-            Request::Journal(..) => true,
+        let (is_review, is_journal) = (matches!(request, Request::Review(..)), matches!(request, Request::Journal(..)));
+        let sent = built(request).acting_as(acting_as);
+        let Some(answered) = self.access.send_before(self.until(), &sent).await else {
+            return Answer::Unknown { message: "the term is about to end".into(), retry_after: None };
         };
-        let is_review = matches!(request, Request::Review(..));
-        let is_journal = matches!(request, Request::Journal(..));
-        let (mut http, body) = built(request);
-        if let Some(user) = acting_as {
-            http = http.header("impersonate-user", user);
-        }
-        let answer = judged(self.access.exchange(http, body).await, is_secret);
+        let answer = answered.answer;
         let Answer::Object(mut object) = answer else { return answer };
         if is_review {
             return reviewed(&object);
         }
         if is_journal {
-            decode(&mut object);
+            decode(Arc::make_mut(&mut object));
         }
         Answer::Object(object)
     }
@@ -119,108 +108,56 @@ impl Server for ApiServer<'_> {
 
 /// Returns true if the values of this object are never shown.
 pub(super) fn is_secret(target: &Target) -> bool {
-    target.resource == "secrets" && group(&target.api_version).is_empty()
+    Place::from(target).is_secret()
 }
 
-/// The request, and its body.
-fn built(request: Request) -> (Builder, Vec<u8>) {
-    let none = Vec::new;
+fn built(request: Request) -> Sent {
     match request {
-        Request::Look(target) => (Http::get(object(&target)), none()),
+        Request::Look(target) => Sent::get(&Place::from(&target)),
         Request::Plan(target, write) => written(&target, write, true),
         Request::Write(target, write) => written(&target, write, false),
-        Request::Journal(place, Storing::Read) => (Http::get(secret(&place)), none()),
-        Request::Journal(place, Storing::Create(body)) => with(Http::post(secrets(&place)), JSON, &body),
-        Request::Journal(place, Storing::Replace(body)) => with(Http::put(secret(&place)), JSON, &body),
+        Request::Journal(place, storing) => {
+            let verb = match storing {
+                Storing::Read => Verb::Get,
+                Storing::Create(body) => Verb::Create(body.into()),
+                Storing::Replace(body) => Verb::Replace(body.into()),
+            };
+            Sent::of(Place::secret(&place.namespace, place.name), verb)
+        }
         Request::Review(target, verb) => {
-            let mut asked = json!({ "group": group(&target.api_version), "resource": target.resource, "namespace": target.namespace, "verb": verb });
+            let mut place = Place::from(&target);
             // Who may create objects may not be narrowed to a name.
-            if verb != "create" {
-                asked["name"] = target.name.into();
+            if verb == "create" {
+                place.name.clear();
             }
-            with(
-                Http::post(REVIEWS),
-                JSON,
-                &json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": { "resourceAttributes": asked } }),
-            )
+            Right::new(&place, verb).request()
         }
     }
 }
 
-fn written(target: &Target, write: Write, dry: bool) -> (Builder, Vec<u8>) {
-    let query = |checks: &str| match dry {
-        true => format!("?dryRun=All&fieldManager=tenure{checks}"),
-        false => "?fieldManager=tenure".to_owned(),
-    };
-    let strict = "&fieldValidation=Strict";
-    match write {
-        Write::Apply(body) => with(Http::patch(object(target) + &query("&force=true")), "application/apply-patch+yaml", &body),
-        Write::Merge(body) => with(Http::patch(object(target) + &query(strict)), "application/merge-patch+json", &body),
-        Write::Create(body) => with(Http::post(collection(target) + &query(strict)), JSON, &body),
+fn written(target: &Target, write: Write, dry: bool) -> Sent {
+    let (verb, checks) = match write {
+        Write::Apply(body) => (Verb::Apply(body.into()), ("force", "true")),
+        Write::Merge(body) => (Verb::Merge(body.into()), ("fieldValidation", "Strict")),
+        Write::Create(body) => (Verb::Create(body.into()), ("fieldValidation", "Strict")),
         // With a body the server ignores the query.
-        Write::Delete(body) => with(Http::delete(object(target)), JSON, &body),
-    }
-}
-
-fn with(request: Builder, content_type: &str, body: &Value) -> (Builder, Vec<u8>) {
-    (request.header(CONTENT_TYPE, content_type), body.to_string().into_bytes())
-}
-
-fn collection(target: &Target) -> String {
-    let namespace = target.namespace.as_deref().map_or_else(String::new, |name| format!("/namespaces/{}", segment(name)));
-    format!("{}{namespace}/{}", version_path(&target.api_version), segment(&target.resource))
-}
-
-fn object(target: &Target) -> String {
-    format!("{}/{}", collection(target), segment(&target.name))
-}
-
-fn secrets(place: &Place) -> String {
-    format!("/api/v1/namespaces/{}/secrets", segment(&place.namespace))
-}
-
-fn secret(place: &Place) -> String {
-    format!("{}/{}", secrets(place), segment(&place.name))
-}
-
-/// A name as one segment of a path, whatever is in it: some come from the journal.
-fn segment(name: &str) -> String {
-    byte_serialize(name.as_bytes()).collect()
-}
-
-/// The meaning of a reply.
-fn judged(reply: Result<Reply, ExchangeError>, is_secret: bool) -> Answer {
-    let reply = match reply {
-        Ok(reply) => reply,
-        Err(error) => return Answer::Unknown(RequestError { status: None, words: one_line(&error) }),
+        Write::Delete(body) => return Sent::of(target.into(), Verb::Delete(body.into())),
     };
-    let said =
-        || RequestError { status: Some(reply.status.as_u16()), words: if is_secret { reply.reason() } else { reply.message() } };
-    match reply.status {
-        status if status.is_success() => match serde_json::from_slice::<Value>(&reply.body) {
-            Ok(object) if object.is_object() => Answer::Object(object),
-            Ok(_) | Err(_) => {
-                let words = "this is no object".to_owned();
-                Answer::Unknown(RequestError { status: Some(status.as_u16()), words })
-            }
-        },
-        // A proxy on the way knows of no object.
-        StatusCode::NOT_FOUND if reply.names_an_object() => Answer::NotFound,
-        StatusCode::CONFLICT => Answer::Conflict(said()),
-        StatusCode::NOT_FOUND | StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Answer::Unknown(said()),
-        status if status.is_client_error() => Answer::Refused(said()),
-        // The API server calls it an internal error of its own.
-        _ if reply.message().starts_with("failed to create typed patch object") => Answer::Refused(said()),
-        _ => Answer::Unknown(said()),
+    let sent = Sent::of(target.into(), verb);
+    match dry {
+        true => sent.with(&[("dryRun", "All"), ("fieldManager", "tenure"), checks]),
+        false => sent.with(&[("fieldManager", "tenure")]),
     }
 }
 
 fn reviewed(review: &Value) -> Answer {
-    if review["status"]["allowed"] == true {
-        return Answer::Object(review.clone());
+    match verdict(review) {
+        Ok(()) => Answer::Object(review.clone().into()),
+        Err(why) => {
+            let words = if why.is_empty() { "no rule allows it".into() } else { why };
+            Answer::Refused { refusal: Refusal::Forbidden, message: RequestError { status: Some(403), words } }
+        }
     }
-    let why = review["status"]["reason"].as_str().filter(|why| !why.is_empty()).unwrap_or("no rule allows it");
-    Answer::Refused(RequestError { status: Some(StatusCode::FORBIDDEN.as_u16()), words: why.into() })
 }
 
 /// Puts the journal's text where the room looks for it.
@@ -238,6 +175,8 @@ fn decode(secret: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     fn target() -> Target {
@@ -251,15 +190,17 @@ mod tests {
     }
 
     fn line(request: Request) -> String {
-        let (http, body) = built(request);
-        let http = http.body(()).unwrap();
-        let form = http.headers().get(CONTENT_TYPE).map_or("", |form| form.to_str().unwrap());
-        format!("{} {} {form} {}", http.method(), http.uri(), String::from_utf8(body).unwrap())
+        let http = built(request).http().unwrap();
+        let form = http.headers().get("content-type").map_or("", |form| form.to_str().unwrap());
+        let line = format!("{} {} {form} ", http.method(), http.uri());
+        let body = crate::commands::block_on(http.into_body().collect()).unwrap().unwrap().to_bytes();
+        line + std::str::from_utf8(&body).unwrap()
     }
 
     #[test]
     fn each_request_is_the_one_of_the_table() {
-        let place = || Place { namespace: "shop".into(), name: "txn-x-journal".into() };
+        const JSON: &str = "application/json";
+        let place = || crate::transaction::Place { namespace: "shop".into(), name: "txn-x-journal".into() };
         let (at, body) = ("/apis/apps/v1/namespaces/shop/deployments", || json!({}));
         let (dry, real) = ("dryRun=All&fieldManager=tenure", "fieldManager=tenure");
         let merge = "application/merge-patch+json";
@@ -285,44 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_one_segment_of_the_path() {
-        let odd = Target { namespace: None, name: "system:a/../b?c".into(), ..target() };
-        assert_eq!(object(&odd), "/apis/apps/v1/deployments/system%3Aa%2F..%2Fb%3Fc");
-    }
-
-    #[test]
     fn a_review_asks_for_a_name_unless_it_is_about_a_creation() {
         let asked = |verb| line(Request::Review(target(), verb));
         assert!(asked("delete").contains(r#""name":"web""#), "{}", asked("delete"));
         assert!(!asked("create").contains(r#""name""#), "{}", asked("create"));
         let denied = reviewed(&json!({ "status": { "allowed": false } }));
-        assert!(matches!(denied, Answer::Refused(error) if error.is_forbidden()));
-    }
-
-    fn judge(status: u16, body: &str, is_secret: bool) -> Answer {
-        let status = StatusCode::from_u16(status).unwrap();
-        judged(Ok(Reply { status, retry_after: None, body: body.to_owned().into() }), is_secret)
-    }
-
-    #[test]
-    fn only_an_absence_that_the_api_server_states_is_one_and_what_may_have_been_done_is_unknown() {
-        assert_eq!(judge(404, r#"{"details":{"kind":"deployments"}}"#, false), Answer::NotFound);
-        for (status, body) in [(404, "404 page not found"), (429, "{}"), (408, "{}"), (503, "{}"), (200, "nonsense"), (302, "")] {
-            assert!(matches!(judge(status, body, false), Answer::Unknown(_)), "{status} {body}");
-        }
-        assert!(matches!(judge(409, "{}", false), Answer::Conflict(_)));
-        assert!(matches!(judge(422, "{}", false), Answer::Refused(_)));
-        let typed = r#"{"kind":"Status","message":"failed to create typed patch object: .data.a: expected string"}"#;
-        assert!(matches!(judge(500, typed, true), Answer::Refused(_)));
-    }
-
-    #[test]
-    fn of_a_refused_secret_only_status_and_reason_are_told() {
-        let body = r#"{"message":"Secret \"x\" is invalid: data: c2VudGluZWw=","reason":"Invalid"}"#;
-        let Answer::Refused(secret) = judge(422, body, true) else { panic!("refused") };
-        assert_eq!(secret, RequestError { status: Some(422), words: "Invalid".into() });
-        let Answer::Refused(other) = judge(422, body, false) else { panic!("refused") };
-        assert!(other.words.contains("is invalid"));
+        assert!(matches!(denied, Answer::Refused { message, .. } if message.is_forbidden()));
     }
 
     #[test]

@@ -97,6 +97,7 @@ fn transient_refusals_are_retried_until_s_and_not_in_a_storm() {
         Refusal::Unauthorized,
         Refusal::Forbidden,
         Refusal::NoSuchPlace,
+        Refusal::NotServed,
         Refusal::Invalid,
         Refusal::TooManyRequests { retry_after: None },
     ] {

@@ -9,6 +9,7 @@ mod flapping;
 mod guard_deadline;
 mod nobody;
 mod obituary;
+mod operators;
 mod preemption;
 mod release;
 mod release_outcome;

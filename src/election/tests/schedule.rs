@@ -22,9 +22,9 @@ use crate::{
 /// The longest random delay after a fire, and the read before the write.
 const STAGGER: Duration = Duration::from_millis(800);
 const MINUTELY: &str = "* * * * *";
-const HOURLY: &str = "0 * * * *";
+pub(super) const HOURLY: &str = "0 * * * *";
 
-fn task(cron: &str) -> InitialState {
+pub(super) fn task(cron: &str) -> InitialState {
     let mut initial = initial_state();
     let schedule = serde_json::from_value(json!({"cron": cron, "zone": "UTC"})).unwrap();
     initial.preset = Preset::Task(Task { trigger: Trigger::Schedule(schedule), limit: None, once: None });
@@ -42,7 +42,7 @@ fn time(of_the_day: &str) -> String {
 }
 
 /// The Lease after a run for this fire.
-fn rested(fire: &str) -> Register {
+pub(super) fn rested(fire: &str) -> Register {
     let mut register = Register::holding(held("other_1", 60));
     register.edit(|object| {
         let long_ago = time("04:00:00");
@@ -64,7 +64,7 @@ fn crashed(fire: &str) -> Register {
 }
 
 /// Starts while its wall clock shows this much more than 08:00:00.
-fn start(initial: InitialState, register: Register, later: i64) -> Bench {
+pub(super) fn start(initial: InitialState, register: Register, later: i64) -> Bench {
     Bench::start_at(Now { boot: START, wall: WALL + later * 1_000_000 }, initial, register)
 }
 
@@ -81,7 +81,7 @@ fn assert_runs(bench: &mut Bench, after: Duration, fire: &str) {
     assert_eq!(fires(&bench.body())[0], json!(time(fire)));
 }
 
-fn fires(object: &Value) -> [Value; 2] {
+pub(super) fn fires(object: &Value) -> [Value; 2] {
     [FIRE, NEXT_FIRE].map(|name| object["metadata"]["annotations"][name].clone())
 }
 

@@ -13,9 +13,12 @@ use tokio::{task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
-    api::stub::{Say, Seen, Stub, json as reply},
+    api::{
+        Access,
+        stub::{Say, Seen, Stub, json as reply},
+    },
     config::{Config, ProbeKind},
-    elector::{access::Access, lease::Keys},
+    elector::lease::Keys,
     link::{MAX_MESSAGE, Reason, Stop, Term, Then, decode, encode},
 };
 

@@ -1,135 +1,138 @@
-//! The watch on the Leases. It makes a takeover faster, and nothing depends on it (law 16).
+//! A watch on Leases: one streaming request on a connection of its own, and the reading of its lines. It makes a takeover faster,
+//! and nothing depends on it (law 16).
 //!
-//! Owns one streaming request on a connection of its own, and the reading of its lines. Starts once and ends once: when to watch
-//! again is up to the election.
+//! Starts once and ends once: when to watch again is up to whoever began it. A single Lease is watched like many.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::header::ACCEPT;
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{access::Access, lease::Keys};
+use super::{
+    classify::classify,
+    credentials::Access,
+    exchange::{ExchangeError, MAX_BODY, collect, send},
+    place::LeasePlace,
+    request::Request,
+};
 use crate::{
-    api::{ExchangeError, MAX_BODY, send},
     request::{RequestError, WatchEnd, Watched},
     words::{one_line, squeezed},
 };
 
-/// The server is asked to end a watch after about ten minutes, so that a dead one is replaced by then. The time differs between
-/// replicas.
-const LEAST_SECONDS: u64 = 540;
-const SPREAD_SECONDS: u64 = 120;
-
 /// A watch that is to be started.
-pub(super) struct Watch {
-    pub(super) access: Access,
-    pub(super) keys: Keys,
+pub(crate) struct Watch {
+    /// Events about anything else are passed over. One at least, all of one namespace.
+    pub(crate) places: Arc<[LeasePlace]>,
+    /// Which Leases the server is asked for.
+    pub(crate) selector: (&'static str, String),
     /// The version of the last object read. None: start from the current state.
-    pub(super) resource_version: Option<String>,
-    /// How long the reply may take to begin.
-    pub(super) timeout: Duration,
+    pub(crate) resource_version: Option<String>,
+    /// The server is asked to end it after so long, so that a dead one is replaced by then.
+    pub(crate) span: Duration,
 }
 
-impl Watch {
-    /// Calls `answered` once: when the answer begins, or with the status of the failure. Passes on watch events until the watch
-    /// ends. The last is always [`Watched::Ended`].
-    pub(super) async fn run(self, answered: impl AsyncFnOnce(Result<(), Option<u16>>), hand_on: impl AsyncFn(Watched)) {
-        let end = match self.stream(answered, &hand_on).await {
-            Ok(()) => WatchEnd::Closed,
-            Err(complaint) if complaint.is_forbidden() => WatchEnd::Forbidden(complaint),
-            Err(complaint) => {
-                if matches!(complaint.status, None | Some(401)) {
-                    self.access.doubt();
-                }
-                WatchEnd::Failed(complaint)
-            }
-        };
-        hand_on(Watched::Ended(end)).await;
+/// A watch that was started.
+pub(crate) struct Watching {
+    access: Access,
+    places: Arc<[LeasePlace]>,
+    body: Body,
+    lines: Lines,
+    end: Instant,
+}
+
+impl Watching {
+    /// Waits for the beginning of the answer, for `patience` at most.
+    pub(super) async fn begin(access: Access, watch: Watch, patience: Duration) -> Result<Self, WatchEnd> {
+        let end = Instant::now() + watch.span + patience;
+        let body = timeout(patience, open(&access, &watch)).await;
+        match body.unwrap_or_else(|_| Err(failed(&ExchangeError::Timeout(patience)))) {
+            Ok(body) => Ok(Self { access, places: watch.places, body, lines: Lines::default(), end }),
+            Err(error) => Err(ended(&access, error)),
+        }
     }
 
-    async fn stream(
-        &self,
-        answered: impl AsyncFnOnce(Result<(), Option<u16>>),
-        hand_on: &impl AsyncFn(Watched),
-    ) -> Result<(), RequestError> {
-        let seconds = LEAST_SECONDS + fastrand::u64(..SPREAD_SECONDS);
-        let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
-        let late = |_| failed(&ExchangeError::Timeout(self.timeout));
-        let body = timeout(self.timeout, self.begin(seconds)).await.map_err(late).flatten();
-        answered(body.as_ref().map(|_| ()).map_err(|failure| failure.status)).await;
-        let mut body = body?;
-        let mut lines = Lines::default();
+    /// Waits for the next event. The last is [`Watched::Ended`]. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Watched {
+        match self.read().await {
+            Ok(Some(watched)) => watched,
+            Ok(None) => Watched::Ended(WatchEnd::Closed),
+            Err(error) => Watched::Ended(ended(&self.access, error)),
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Watched>, RequestError> {
         loop {
-            let frame = match timeout_at(end, body.frame()).await {
+            while let Some(line) = self.lines.next()? {
+                if let Some(watched) = read(&line, &self.places)? {
+                    return Ok(Some(watched));
+                }
+            }
+            let frame = match timeout_at(self.end, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => return Err(failed(&error)),
                 // A server normally ends a watch like this, at the end of a line. Our own deadline counts as the same.
-                Ok(None) if lines.is_empty() => return Ok(()),
+                Ok(None) if self.lines.is_empty() => return Ok(None),
                 Ok(None) => return Err("the watch broke off in the middle of a line".into()),
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(None),
             };
-            let Ok(data) = frame.into_data() else { continue };
-            lines.push(&data);
-            while let Some(line) = lines.next()? {
-                if let Some(watched) = read(&line, &self.keys)? {
-                    hand_on(watched).await;
-                }
+            if let Ok(data) = frame.into_data() {
+                self.lines.push(&data);
             }
         }
     }
+}
 
-    async fn begin(&self, seconds: u64) -> Result<Body, RequestError> {
-        let dialer = self.access.dialer_of_watch().await.map_err(|error| failed(&error))?;
-        let mut uri = format!(
-            "{}?watch=true&{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
-            self.keys.collection(),
-            self.keys.query(),
-        );
-        if let Some(version) = &self.resource_version {
-            uri.push_str("&resourceVersion=");
-            uri.push_str(version);
-        }
-        let request = http::Request::get(uri).header(ACCEPT, "application/json").body(Body::empty());
-        let request = request.map_err(|error| failed(&error))?;
-        let response = send(&dialer.client(), request).await.map_err(|error| failed(&error))?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response.into_body());
-        }
-        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-        let said: Value = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
-        Err(refused(status.as_u16(), &said))
+fn ended(access: &Access, error: RequestError) -> WatchEnd {
+    if error.is_forbidden() {
+        return WatchEnd::Forbidden(error);
     }
+    if matches!(error.status, None | Some(401)) {
+        access.doubt();
+    }
+    WatchEnd::Failed(error)
+}
+
+async fn open(access: &Access, watch: &Watch) -> Result<Body, RequestError> {
+    let dialer = access.dial(false).await.map_err(|error| failed(&error))?;
+    let seconds = watch.span.as_secs().to_string();
+    let (selector, selected) = &watch.selector;
+    let parameters =
+        [("watch", "true"), (*selector, &**selected), ("allowWatchBookmarks", "true"), ("timeoutSeconds", &*seconds)];
+    let mut request = Request::list(&watch.places[0]).with(&parameters);
+    if let Some(version) = &watch.resource_version {
+        request = request.with(&[("resourceVersion", version)]);
+    }
+    let http = request.http().map_err(|error| failed(&error))?;
+    let response = send(&dialer.client(), http).await.map_err(|error| failed(&error))?;
+    if response.status().is_success() {
+        return Ok(response.into_body());
+    }
+    Err(classify(&request, collect(response).await).said)
 }
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> RequestError {
     one_line(error).into()
 }
 
-/// Reads a Status object, from the reply itself or from an ERROR event.
-fn refused(status: u16, said: &Value) -> RequestError {
-    let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
-    RequestError { status: Some(status), words: squeezed(words) }
-}
-
-/// Reads an event. None if it is not about one of these Leases.
-fn read(line: &[u8], keys: &Keys) -> Result<Option<Watched>, RequestError> {
+/// Reads an event. None if it is about none of these places.
+fn read(line: &[u8], places: &[LeasePlace]) -> Result<Option<Watched>, RequestError> {
     let mut event: Value = serde_json::from_slice(line).map_err(|error| failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-    let ours = keys.names(&object);
+    let ours = places.iter().any(|place| place.has(&object));
     match kind {
         "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object.into()))),
         "DELETED" => Ok(ours.then_some(Watched::Deleted(object.into()))),
         "BOOKMARK" => Ok(metadata("resourceVersion").map(|version| Watched::Bookmark(version.into()))),
         "ERROR" => {
             let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-            Err(refused(code.unwrap_or(500), &object))
+            let words = object.get("message").and_then(Value::as_str).map(squeezed).unwrap_or_default();
+            Err(RequestError { status: Some(code.unwrap_or(500)), words })
         }
         other => Err(format!("the watch brought an event of the unknown type {other:?}").into()),
     }
@@ -173,14 +176,13 @@ impl Lines {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((length, stream)) = bytes.split_first() else { return };
-    let config = crate::config::LeaseConfig { namespace: "default".into(), name: "lease".into(), ..Default::default() };
-    let key = Keys::of(&config);
+    let places = [super::Place::lease("default", "lease")];
     let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut lines, mut seen) = (Lines::default(), Vec::new());
         for piece in pieces {
             lines.push(piece);
             while let Ok(Some(line)) = lines.next() {
-                match read(&line, &key) {
+                match read(&line, &places) {
                     Ok(event) => seen.extend(event),
                     Err(end) => return (seen, Some(end)),
                 }
@@ -194,13 +196,11 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use serde_json::json;
 
     use super::*;
+    use crate::api::Place;
     use crate::api::stub::{Say, Stub, json};
-    use crate::config::LeaseConfig;
 
     const CHANGED: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"writer","resourceVersion":"7"}}}"#;
 
@@ -214,16 +214,22 @@ mod tests {
 
     async fn watch(stub: &Stub, version: Option<&str>) -> Vec<Watched> {
         let cluster = stub.cluster();
+        let access = Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(5));
         let watch = Watch {
-            access: Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(5)),
-            keys: Keys::of(&LeaseConfig { namespace: "billing".into(), name: "writer".into(), ..LeaseConfig::default() }),
+            places: [Place::lease("billing", "writer")].into(),
+            selector: ("fieldSelector", "metadata.name=writer".into()),
             resource_version: version.map(Into::into),
-            timeout: Duration::from_secs(5),
+            span: Duration::from_secs(600),
         };
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let push = Arc::clone(&seen);
-        watch.run(async |_| (), async move |watched| push.lock().unwrap().push(watched)).await;
-        std::mem::take(&mut *seen.lock().unwrap())
+        let mut watching = match Watching::begin(access, watch, Duration::from_secs(5)).await {
+            Ok(watching) => watching,
+            Err(end) => return vec![Watched::Ended(end)],
+        };
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some(Watched::Ended(_))) {
+            seen.push(watching.next().await);
+        }
+        seen
     }
 
     /// How it ended, without the words.
@@ -245,11 +251,10 @@ mod tests {
         let line = stub.seen.recv().await.unwrap().line;
         let (path, query) = line.split_once('?').unwrap();
         assert_eq!(path, "GET /apis/coordination.k8s.io/v1/namespaces/billing/leases");
-        for part in ["watch=true", "fieldSelector=metadata.name%3Dwriter", "allowWatchBookmarks=true", "resourceVersion=5"] {
+        let selected = "fieldSelector=metadata.name%3Dwriter";
+        for part in ["watch=true", selected, "allowWatchBookmarks=true", "resourceVersion=5", "timeoutSeconds=600"] {
             assert!(query.split('&').any(|given| given == part), "{query}");
         }
-        let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
-        assert!((540..660).contains(&seconds.parse::<u64>().unwrap()), "{query}");
     }
 
     #[tokio::test]

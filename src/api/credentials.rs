@@ -3,19 +3,18 @@
 //! Owns when that is done, never more than once at a time. It is not tied to a request, because a credential plugin may take
 //! longer than a request may. The previous credentials are used until the new ones are there.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     sync::Mutex,
     task::{JoinHandle, spawn_blocking},
 };
 
-use crate::{
-    api::{AccessError, Cluster, Dialer, PLUGIN_PATIENCE},
-    clock,
-    time::Instant,
-    words::one_line,
-};
+use super::{AccessError, Cluster, Dialer, PLUGIN_PATIENCE};
+use crate::{clock, time::Instant, words::one_line};
 
 /// Finds the cluster. Called again when files and plugins may give a different answer.
 pub(crate) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
@@ -28,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Access {
     discover: Discover,
     connect_timeout: Duration,
+    /// A credential plugin that prompts nobody counts as hung after this time.
+    patience: Duration,
     state: Arc<Mutex<Credentials>>,
 }
 
@@ -48,27 +49,23 @@ struct Credentials {
 
 impl Access {
     pub(crate) fn new(discover: Discover, connect_timeout: Duration) -> Self {
-        Self { discover, connect_timeout, state: Arc::default() }
+        Self { discover, connect_timeout, patience: PLUGIN_PATIENCE, state: Arc::default() }
     }
 
-    /// Returns the dialer for requests. Without credentials, and once after they were refused, this takes as long as a credential
-    /// plugin does. Cancel safe.
+    /// Uses this cluster, and finds it again when it is in doubt.
+    pub(crate) fn of(cluster: &Cluster, connect_timeout: Duration, patience: Duration) -> Self {
+        let (first, context) = (std::sync::Mutex::new(Some(cluster.clone())), cluster.context());
+        let first = move || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let discover = move || first().map_or_else(|| Cluster::again(context.as_ref()), Ok);
+        Self { patience, ..Self::new(Arc::new(discover), connect_timeout) }
+    }
+
+    /// Returns the dialer for requests. Without credentials this takes as long as a credential plugin does. Once after they were
+    /// refused, so does an urgent request. Cancel safe.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
-    pub(super) async fn dialer(&self) -> Result<Dialer, AccessError> {
-        self.dial(true).await
-    }
-
-    /// The same for the watch, which waits for new credentials only if there are none.
-    ///
-    /// # Errors
-    /// As [`Self::dialer`].
-    pub(super) async fn dialer_of_watch(&self) -> Result<Dialer, AccessError> {
-        self.dial(false).await
-    }
-
-    async fn dial(&self, is_request: bool) -> Result<Dialer, AccessError> {
+    pub(crate) async fn dial(&self, is_urgent: bool) -> Result<Dialer, AccessError> {
         let mut state = self.state.lock().await;
         let state = &mut *state;
         let now = clock::boot();
@@ -81,7 +78,7 @@ impl Access {
             self.build()
         });
         // Only one request waits: another server may still accept the old credentials.
-        let waits = is_request && std::mem::take(&mut state.refused);
+        let waits = is_urgent && std::mem::take(&mut state.refused);
         if !waits
             && !building.is_finished()
             && let Some(built) = &state.built
@@ -112,7 +109,7 @@ impl Access {
 
     /// Reads the credentials again before the next request, because a request's were refused. If that fails, or takes longer than
     /// the request may, the old ones stay in use.
-    pub(super) fn refused(&self) {
+    pub(crate) fn refused(&self) {
         // If the lock is held, new credentials are already being waited for.
         let Ok(mut state) = self.state.try_lock() else { return };
         (state.refused, state.again) = (true, Some(Instant::BOOT));
@@ -127,11 +124,11 @@ impl Access {
     }
 
     fn build(&self) -> JoinHandle<Result<Dialer, AccessError>> {
-        let (discover, connect_timeout) = (Arc::clone(&self.discover), self.connect_timeout);
+        let (discover, connect_timeout, patience) = (Arc::clone(&self.discover), self.connect_timeout, self.patience);
         tokio::spawn(async move {
             let found = spawn_blocking(move || discover()).await;
             let cluster = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-            cluster.dialer(connect_timeout, PLUGIN_PATIENCE).await
+            cluster.dialer(connect_timeout, patience).await
         })
     }
 }
@@ -186,7 +183,7 @@ mod tests {
 
     async fn until_another_than(first: &Dialer, access: &Access) {
         let another = async {
-            while access.dialer().await.unwrap().is(first) {
+            while access.dial(true).await.unwrap().is(first) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -196,12 +193,12 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
         let (access, made, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
-        let first = access.dialer().await.unwrap();
+        let first = access.dial(true).await.unwrap();
         long_ago(&access).await;
 
         access.doubt();
 
-        assert!(access.dialer().await.unwrap().is(&first), "without a delay");
+        assert!(access.dial(true).await.unwrap().is(&first), "without a delay");
         drop(release);
         until_another_than(&first, &access).await;
         assert_eq!(made.load(Ordering::Relaxed), 2);
@@ -210,13 +207,13 @@ mod tests {
     #[tokio::test]
     async fn the_old_access_serves_on_where_none_can_be_made_anew_and_that_is_not_tried_at_each_request() {
         let (access, made, release) = held_back(nowhere);
-        let first = access.dialer().await.unwrap();
+        let first = access.dial(true).await.unwrap();
         long_ago(&access).await;
         access.doubt();
         drop(release);
 
         for _ in 0..10 {
-            assert!(access.dialer().await.unwrap().is(&first));
+            assert!(access.dial(true).await.unwrap().is(&first));
             attempt_is_over(&access).await;
         }
 
@@ -226,27 +223,27 @@ mod tests {
     #[tokio::test]
     async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
         let (access, made, release) = held_back(nowhere);
-        let first = access.dialer().await.unwrap();
+        let first = access.dial(true).await.unwrap();
 
         access.refused();
 
-        let waiting = tokio::time::timeout(Duration::from_millis(50), access.dialer()).await;
+        let waiting = tokio::time::timeout(Duration::from_millis(50), access.dial(true)).await;
         assert!(waiting.is_err(), "new ones are waited for");
-        assert!(access.dialer().await.unwrap().is(&first), "the old ones serve while they are made");
+        assert!(access.dial(true).await.unwrap().is(&first), "the old ones serve while they are made");
         drop(release);
         attempt_is_over(&access).await;
-        assert!(access.dialer().await.unwrap().is(&first), "and where they cannot be made");
+        assert!(access.dial(true).await.unwrap().is(&first), "and where they cannot be made");
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
     async fn doubts_in_a_row_are_one() {
         let (access, made) = counted();
-        let first = access.dialer().await.unwrap();
+        let first = access.dial(true).await.unwrap();
 
         for _ in 0..10 {
             access.doubt();
-            assert!(access.dialer().await.unwrap().is(&first));
+            assert!(access.dial(true).await.unwrap().is(&first));
         }
 
         assert!(access.state.lock().await.building.is_none());
