@@ -34,7 +34,14 @@ fn served(health: &Health) -> SocketAddr {
 
 fn standby() -> Health {
     let health = Health::new(D, clock::boot());
-    health.update(View { ready: true, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None });
+    health.update(View {
+        ready: true,
+        workload: true,
+        leading: None,
+        backoff: LeaseBackoff::default(),
+        next_fire: None,
+        renewed: None,
+    });
     health
 }
 
@@ -62,7 +69,14 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
     let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines, ending: false });
-    health.update(View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None });
+    health.update(View {
+        ready: true,
+        workload: true,
+        leading,
+        backoff: LeaseBackoff::default(),
+        next_fire: None,
+        renewed: None,
+    });
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));

@@ -46,6 +46,8 @@ pub struct View {
     pub backoff: LeaseBackoff,
     /// The next fire of a task's schedule, in microseconds of the wall clock.
     pub next_fire: Option<i64>,
+    /// When the last renewal was seen; none: nobody is seen to hold the Lease.
+    pub renewed: Option<Instant>,
 }
 
 /// The term that this replica holds.
@@ -134,6 +136,7 @@ impl Elector {
             leading,
             backoff: common.lease_backoff,
             next_fire: self.core.leases.iter().find_map(|lease| lease.observation.next_fire()),
+            renewed: self.core.leases.iter().filter_map(|lease| lease.observation.renewed()).max(),
         }
     }
 

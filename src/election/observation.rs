@@ -215,6 +215,12 @@ impl Observation {
         if let Observed::Lease(record) = &self.observed { Some(record) } else { None }
     }
 
+    /// Returns when the last renewal was seen. None: nobody is seen to hold the Lease.
+    pub(crate) fn renewed(&self) -> Option<Instant> {
+        let is_held = self.record().is_some_and(|record| record.state() == LeaseState::Held);
+        is_held.then_some(self.since)
+    }
+
     /// Returns true if uid and spec of `record` are those last observed.
     pub(crate) fn shows(&self, record: &LeaseRecord) -> bool {
         self.record().is_some_and(|seen| seen.says_the_same_as(record))

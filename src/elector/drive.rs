@@ -337,10 +337,15 @@ impl Running {
         match handed {
             Handed::Answer(id, operation, answer, took) => {
                 self.edges.telemetry.requested(operation, &answer, took);
+                self.edges.health.answered(match &answer {
+                    Answer::Refused { message, .. } | Answer::Unknown { message, .. } => message.status.is_some(),
+                    Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => true,
+                });
                 Some(Arrived::Input(Input::Answered { id, answer }))
             }
             Handed::WatchAnswered(answer, took) => {
                 self.edges.telemetry.watched(answer, took);
+                self.edges.health.answered(answer != Err(None));
                 None
             }
             Handed::Watched(number, watched) if number == self.watches => Some(Arrived::Input(Input::Watched(watched))),

@@ -243,10 +243,11 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     if is_first(&initial) && initial.preset == Preset::Run {
         permission::start(&initial, beside(), health.clone());
     }
-    witness::start(&initial);
+    let witnessed = Arc::default();
+    witness::start(&initial, Arc::clone(&witnessed));
     let lease = Lease::new(access, keys, initial.config.lease.attempt_timeout);
     let page = initial.config.http.listen.map(|_| health.metrics().clone());
-    let telemetry = Telemetry::start(&initial, page, variable);
+    let telemetry = Telemetry::start(&initial, page, witnessed, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let recorder = Recorder::new(&initial, clock::now());
     let edges = Edges { link, lease, guard, init, health, recorder, telemetry, traffic, events };

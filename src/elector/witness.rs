@@ -6,7 +6,10 @@
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    sync::atomic::Ordering,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,7 +30,6 @@ use crate::{
     election::obituary::Replica,
     link::{InitialState, decode, encode},
     process::{PID1, kill::pidfd_open},
-    telemetry::WITNESSED,
     words::one_line,
 };
 
@@ -87,8 +89,8 @@ pub(crate) fn answers(name: &str) -> bool {
     asked().is_ok()
 }
 
-/// Tells the witness of this replica, for ever, if there is to be one.
-pub(super) fn start(initial: &InitialState) {
+/// Tells the witness of this replica, for ever, if there is to be one. Sets `witnessed` while it knows of this replica.
+pub(super) fn start(initial: &InitialState, witnessed: Arc<AtomicBool>) {
     let lease = &initial.config.lease;
     let Some(name) = lease.witness.clone() else { return };
     let pidfd = match pidfd_to_hand_over(initial) {
@@ -104,7 +106,7 @@ pub(super) fn start(initial: &InitialState) {
     };
     let Ok(said) = encode(&replica) else { return };
     let datagram = [&[VERSION], &*said].concat();
-    drop(tokio::spawn(tell_for_ever(name, datagram, pidfd, lease.duration, lease.attempt_timeout)));
+    drop(tokio::spawn(tell_for_ever((name, datagram, pidfd), witnessed, lease.duration, lease.attempt_timeout)));
 }
 
 /// The next run of a task with `afterCrash: wait` waits for the interval of one that crashed, so nothing is given back.
@@ -113,16 +115,21 @@ fn pidfd_to_hand_over(initial: &InitialState) -> Result<OwnedFd, String> {
     if waits { Err("task.afterCrash is wait".into()) } else { pidfd_of_init(initial.pid1) }
 }
 
-async fn tell_for_ever(name: String, datagram: Vec<u8>, pidfd: OwnedFd, waited: Duration, patience: Duration) {
+async fn tell_for_ever(
+    (name, datagram, pidfd): (String, Vec<u8>, OwnedFd),
+    witnessed: Arc<AtomicBool>,
+    waited: Duration,
+    patience: Duration,
+) {
     let mut said = None;
     loop {
         let told = tell(&name, &datagram, pidfd.as_fd(), patience).await;
         if let Ok(connection) = &told {
             tracing::info!("the witness at {name} gives the Lease back if this container is killed");
-            WITNESSED.store(true, Ordering::Relaxed);
+            witnessed.store(true, Ordering::Relaxed);
             said = None;
             let _ = hear(connection).await;
-            WITNESSED.store(false, Ordering::Relaxed);
+            witnessed.store(false, Ordering::Relaxed);
         }
         let why = told.map_or_else(|error| one_line(&error), |_| "it has ended".into());
         if said.as_ref() != Some(&why) {

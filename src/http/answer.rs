@@ -94,8 +94,16 @@ mod tests {
         Vital {
             duration: D,
             heard: START,
-            view: View { ready: true, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None },
+            view: View {
+                ready: true,
+                workload: true,
+                leading: None,
+                backoff: LeaseBackoff::default(),
+                next_fire: None,
+                renewed: None,
+            },
             permitted: true,
+            answered: true,
         }
     }
 

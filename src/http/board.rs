@@ -215,7 +215,8 @@ impl Board {
             "marginSeconds": led.map(|led| left(led.deadlines.soft)),
             "killDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
             "nextFire": vital.view.next_fire.map(wall),
-            "renewedSecondsAgo": led.map(|led| now.since(led.confirmed).as_secs_f64()),
+            "renewedSecondsAgo": led.map_or(vital.view.renewed, |led| Some(led.confirmed)).map(|at| now.since(at).as_secs_f64()),
+            "apiServerAnswers": vital.answered,
             "workload": {
                 "runs": role.is_some(),
                 "role": role.map(Role::as_str),

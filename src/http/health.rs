@@ -36,14 +36,23 @@ pub struct Vital {
     pub view: View,
     /// The API server has not refused to let this replica update the Lease.
     pub permitted: bool,
+    /// The API server answered the last request, or watch.
+    pub answered: bool,
 }
 
 impl Health {
     /// Not ready, not leading, and init heard from at `now`.
     #[must_use]
     pub fn new(duration: Duration, now: Instant) -> Self {
-        let view = View { ready: false, workload: true, leading: None, backoff: LeaseBackoff::default(), next_fire: None };
-        let vital = watch::Sender::new(Vital { duration, heard: now, view, permitted: true });
+        let view = View {
+            ready: false,
+            workload: true,
+            leading: None,
+            backoff: LeaseBackoff::default(),
+            next_fire: None,
+            renewed: None,
+        };
+        let vital = watch::Sender::new(Vital { duration, heard: now, view, permitted: true, answered: true });
         Self { vital, board: watch::Sender::default(), metrics: Registry::new() }
     }
 
@@ -69,6 +78,11 @@ impl Health {
     /// The API server permits updates of the Lease, or refuses them.
     pub fn permitted(&self, permitted: bool) {
         self.vital.send_if_modified(|vital| std::mem::replace(&mut vital.permitted, permitted) != permitted);
+    }
+
+    /// The API server answered a request or a watch, or did not.
+    pub fn answered(&self, answered: bool) {
+        self.vital.send_if_modified(|vital| std::mem::replace(&mut vital.answered, answered) != answered);
     }
 
     /// The election reported this.

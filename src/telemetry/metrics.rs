@@ -43,9 +43,6 @@ pub(super) const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 /// Bounds for requests, in seconds.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// True if a witness knows this replica (law 20).
-pub(crate) static WITNESSED: AtomicBool = AtomicBool::new(false);
-
 /// The instruments, and the provider that they are read through.
 #[derive(Debug)]
 pub(super) struct Metrics {
@@ -68,14 +65,19 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// Starts the metrics of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted.
-    pub(super) fn start(page: Option<Registry>, otlp: Option<OtlpConfig>, initial: &InitialState) -> Option<Self> {
+    pub(super) fn start(
+        page: Option<Registry>,
+        otlp: Option<OtlpConfig>,
+        initial: &InitialState,
+        witnessed: Arc<AtomicBool>,
+    ) -> Option<Self> {
         if page.is_none() && otlp.is_none() {
             return None;
         }
-        Some(Self::of(provider(page, otlp, &initial.identity), initial))
+        Some(Self::of(provider(page, otlp, &initial.identity), initial, witnessed))
     }
 
-    fn of(provider: SdkMeterProvider, initial: &InitialState) -> Self {
+    fn of(provider: SdkMeterProvider, initial: &InitialState, witnessed: Arc<AtomicBool>) -> Self {
         let meter = provider.meter("tenure");
         let it = Self {
             lease: initial.config.lease.name.clone(),
@@ -94,7 +96,7 @@ impl Metrics {
             kills: counter(&meter, names::KILLS),
             provider,
         };
-        it.observe(&meter, initial.config.lease.witness.is_some());
+        it.observe(&meter, initial.config.lease.witness.is_some().then_some(witnessed));
         // A first increase is visible only after a 0.
         it.watch_restarts.add(0, &[]);
         it.workload_restarts.add(0, &[]);
@@ -109,7 +111,7 @@ impl Metrics {
     }
 
     /// Builds the instruments that are computed at each read.
-    fn observe(&self, meter: &Meter, has_witness: bool) {
+    fn observe(&self, meter: &Meter, witnessed: Option<Arc<AtomicBool>>) {
         for (until, Metric { name, unit, says, .. }) in [(&self.soft, names::MARGIN), (&self.backoff, names::BACKOFF)] {
             let until = Arc::clone(until);
             let gauge = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
@@ -122,10 +124,10 @@ impl Metrics {
             observer.observe(export::dropped(), &[KeyValue::new("what", "span")]);
         });
         let _ = dropped.build();
-        if has_witness {
+        if let Some(witnessed) = witnessed {
             let Metric { name, says, .. } = names::WITNESSED;
-            let witnessed = meter.u64_observable_gauge(name).with_description(says);
-            let _ = witnessed.with_callback(|observer| observer.observe(WITNESSED.load(Ordering::Relaxed).into(), &[])).build();
+            let gauge = meter.u64_observable_gauge(name).with_description(says);
+            let _ = gauge.with_callback(move |observer| observer.observe(witnessed.load(Ordering::Relaxed).into(), &[])).build();
         }
     }
 
@@ -304,7 +306,7 @@ mod tests {
 
     fn start(initial: &InitialState) -> (Metrics, Registry) {
         let page = Registry::new();
-        (Metrics::start(Some(page.clone()), None, initial).unwrap(), page)
+        (Metrics::start(Some(page.clone()), None, initial, Arc::default()).unwrap(), page)
     }
 
     fn text(page: &Registry) -> String {
@@ -364,7 +366,7 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_where_nobody_reads_it() {
-        assert!(Metrics::start(None, None, &initial()).is_none());
+        assert!(Metrics::start(None, None, &initial(), Arc::default()).is_none());
     }
 
     #[test]

@@ -8,11 +8,15 @@
 //! message from init, and [`Telemetry::amend`] before a Lead. Before it sends Done it awaits the future of [`Telemetry::finish`],
 //! and keeps running meanwhile.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use prometheus::Registry;
 use tracing::warn;
 
+pub(crate) use self::transaction::Observer;
 use self::{
     event_log::EventLog,
     export::{Export, OtlpConfig, Signal},
@@ -20,7 +24,6 @@ use self::{
     spans::Spans,
     transition::Recorded,
 };
-pub(crate) use self::{metrics::WITNESSED, transaction::Observer};
 use crate::{
     election::{Event, trace::TraceContext},
     link::{InitialState, TermInfo, ToElector},
@@ -54,14 +57,19 @@ pub struct Telemetry {
 impl Telemetry {
     /// Starts the log of events and, by the standard OTEL_* variables, the export. `variable` reads those that decide whether
     /// anything is exported. Without an endpoint nothing is exported and nothing runs. Variables that cannot work are logged. The
-    /// metrics are in `page` as well, if there is one.
+    /// metrics are in `page` as well, if there is one. `witnessed` is true while a witness knows this replica (law 20).
     ///
     /// The namespace in `initial` is the Lease's, discovered if the configuration leaves it open.
     ///
     /// # Panics
     /// Outside a tokio runtime, and where no thread can be had.
     #[must_use]
-    pub fn start(initial: &InitialState, page: Option<Registry>, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn start(
+        initial: &InitialState,
+        page: Option<Registry>,
+        witnessed: Arc<AtomicBool>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         let lease = &initial.config.lease;
         let config = OtlpConfig::read(Signal::Traces, &variable);
         let export = config.and_then(|config| config.map(|config| Export::start(config, &initial.identity)).transpose());
@@ -73,7 +81,7 @@ impl Telemetry {
             warn!("metrics are not exported: {error}");
             None
         });
-        let metrics = Metrics::start(page, otlp, initial);
+        let metrics = Metrics::start(page, otlp, initial, witnessed);
         let runs = initial.config.workload.runs;
         let mut log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset, runs);
         if let Some(resume) = &initial.resume {

@@ -81,7 +81,7 @@ impl Replica {
             init: Init::of(&initial),
             health: Health::new(PATIENCE, clock::boot()),
             recorder: Recorder::new(&initial, clock::now()),
-            telemetry: Telemetry::start(&initial, Some(page.clone()), |_| None),
+            telemetry: Telemetry::start(&initial, Some(page.clone()), Arc::default(), |_| None),
             traffic: None,
             events: None,
         };

@@ -40,8 +40,9 @@ fn vital(leading: Option<LeaderView>) -> Vital {
     Vital {
         duration: Duration::from_secs(15),
         heard: START,
-        view: View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None },
+        view: View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None, renewed: None },
         permitted: true,
+        answered: true,
     }
 }
 
@@ -95,6 +96,18 @@ fn a_replica_whose_terms_failed_tells_for_how_long_it_leaves_the_lease_to_the_ot
 
     assert_eq!(backoff(2, 10), json!({ "failures": 2, "seconds": 20.0 }));
     assert_eq!([backoff(2, 30), backoff(0, 10)], [Value::Null, Value::Null]);
+}
+
+#[test]
+fn a_standby_tells_when_it_last_saw_a_renewal_and_whether_the_api_server_answers() {
+    let told = |renewed, answered| {
+        let at_rest = vital(None);
+        let vital = Vital { view: View { renewed, ..at_rest.view }, answered, ..at_rest };
+        let status = board(&[]).status(vital, START + Duration::from_secs(20));
+        [status["renewedSecondsAgo"].clone(), status["apiServerAnswers"].clone()]
+    };
+    assert_eq!(told(Some(START), false), [json!(20.0), json!(false)]);
+    assert_eq!(told(None, true), [Value::Null, json!(true)]);
 }
 
 #[test]
