@@ -259,7 +259,7 @@ mod tests {
     fn who_is_confirmed_dead_is_watched_first_and_nothing_is_written_once_it_renews() {
         let mut config = Config::default();
         (config.lease.renew_period, config.lease.attempt_timeout) = (Duration::from_secs(3), Duration::from_secs(2));
-        let mut confirm = ConfirmDead::new("a_1".into(), config.clone().into());
+        let mut confirm = ConfirmDead::new("a_1".into(), config.into());
         let held = lease("a_1", json!({}));
 
         assert_eq!(confirm.look(lease("b_2", json!({})), NOW.wall), Confirmation::NotHeld(Some("b_2".into())));
