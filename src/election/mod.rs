@@ -1,6 +1,6 @@
 //! Decides who leads, as the law says.
 //!
-//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) that it reads and writes. The deadlines come from
+//! Owns the [`Elector`] machine and the [`LeaseRecord`] that it reads and writes. The deadlines come from
 //! [`crate::law`]. Never reads a clock, does IO, or knows tokio or kube. The elector process feeds it [`Input`]s with the time at
 //! which they arrived, and carries out each [`Action`] at once and in order. It wakes the machine at [`Elector::poll_timeout`],
 //! and whenever it has drained the link.

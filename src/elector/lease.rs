@@ -167,6 +167,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_server_is_asked_to_end_a_watch_after_about_ten_minutes() {
+        let mut stub = Stub::start([json(403, "{}")]).await;
+        let (lease, _) = lease(&stub, Duration::from_secs(20));
+
+        lease.watch(None, async |_| (), async |_| ()).await;
+
+        let line = stub.seen.recv().await.unwrap().line;
+        let seconds = line.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
+        assert!((540..660).contains(&seconds.parse::<u64>().unwrap()), "{line}");
+    }
+
+    #[tokio::test]
     async fn the_connection_is_kept_until_an_answer_is_unknown() {
         let script = [json(200, LEASE), json(409, "{}"), json(200, "broken"), json(200, LEASE)];
         let mut stub = Stub::start(script).await;

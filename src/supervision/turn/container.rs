@@ -74,7 +74,7 @@ pub trait Container {
     fn die(&mut self);
 }
 
-/// The link is broken: see [`Input::LinkBroken`].
+/// The link is broken: see [`Input::LinkBroken`](crate::supervision::Input::LinkBroken).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkBroken;
 
@@ -124,7 +124,7 @@ impl HelperKind {
 /// A program to fork.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// The workload: see [`Action::Spawn`].
+    /// The workload: see [`Action::Spawn`](crate::supervision::Action::Spawn).
     Workload {
         /// Its role.
         role: Option<Role>,
@@ -151,7 +151,7 @@ pub enum Program {
 pub enum Order {
     /// A mark on NOTIFY_SOCKET: notifications that are read after it were sent after it.
     Mark(u64),
-    /// A signal: see [`Action::TellRole`].
+    /// A signal: see [`Action::TellRole`](crate::supervision::Action::TellRole).
     Signal {
         /// Pid of the main process.
         pid: i32,
