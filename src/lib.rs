@@ -37,7 +37,8 @@
 //! | [`election::obituary::Witness`] | what a witness releases of a dead replica, and when it is done | `tenure witness` |
 //!
 //! They use the same verbs: `handle(input, now)`, `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. There are two exceptions:
-//! `Workload` has one method for each thing that can happen to it, and the witness has no deadlines. Everything else is an edge, which
+//! `Workload` has one method for each thing that can happen to it, and the witness has no deadlines. The elector also has
+//! `poll_event()`: what it has seen and decided, which [`telemetry`] makes the record of a term of. Everything else is an edge, which
 //! acts: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
 //!
 //! [`transaction`] decides in the same way, but is sequential: its driver is one async function over a trait of requests.
@@ -72,7 +73,7 @@
 //! | [`config`], [`cli`] | the keys that users set; the command line |
 //! | [`loading`] | makes the configuration of a file, the environment and flags |
 //! | [`law`] | the deadline formulas, the proof, the twenty rules |
-//! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; what the EndpointSlice shows; what a witness releases |
+//! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; what the EndpointSlice shows; what a witness releases; makes every write of a Lease, for commands too |
 //! | [`supervision`] | decides what happens to the workload |
 //! | [`transaction`] | decides what one process does about changes to several objects that are all made or all undone |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
