@@ -202,3 +202,16 @@ pub(super) fn exit_code(error: &RequestError) -> u8 {
 fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_why_by_its_exit_code() {
+        let codes = [Some(401), Some(403), Some(500), Some(200), None]
+            .map(|status| exit_code(&RequestError { status, words: "no".into() }));
+
+        assert_eq!(codes, [77, 77, 69, 69, 69]);
+    }
+}
