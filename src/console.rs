@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind, Write as _};
 
-use crate::exit;
+use crate::{exit, words::visible};
 
 /// Prints a command's answer to standard output, and returns the exit code as [`printed`] does.
 pub(crate) fn answer(text: &str, code: u8) -> u8 {
@@ -39,7 +39,8 @@ pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
     }
 }
 
-/// Prints a message of tenure's own to standard error.
+/// Prints a message of tenure's own to standard error. No line of it holds characters that a terminal obeys.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "tenure: {text}");
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    let _ = writeln!(io::stderr(), "tenure: {}", lines.join("\n"));
 }

@@ -105,7 +105,7 @@ mod tests {
             [Notification::Status(status)] => status.clone(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(status("STATUS=a\u{1b}[31mb=c"), "a [31mb=c");
+        assert_eq!(status("STATUS=a\u{1b}[31mb=c"), "a\u{fffd}[31mb=c");
         assert_eq!(status("STATUS="), "");
         assert_eq!(status("STATUS=cannot start\nERRNO=2"), "cannot start: ENOENT: No such file or directory");
         assert_eq!(status("ERRNO=13"), "EACCES: Permission denied");

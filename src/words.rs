@@ -22,31 +22,43 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
 
 /// On one line, and [`visible`].
 pub(crate) fn squeezed(text: &str) -> String {
-    visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
-/// Returns a text of others without the characters that would move, colour or reverse a terminal's text.
+/// Returns a text of others on one line, without the characters that move, colour, reverse or hide a terminal's text.
 #[must_use]
-pub fn visible(text: &str) -> String {
-    text.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.contains(is_unseen) { Cow::Owned(text.chars().map(seen).collect()) } else { Cow::Borrowed(text) }
 }
 
-/// Returns true if this character would move, colour or reverse the text around it.
-fn is_unseen(c: char) -> bool {
+/// Returns what stands for this character of a text of others.
+fn seen(c: char) -> char {
+    match c {
+        c if !is_unseen(c) => c,
+        c if c.is_whitespace() => ' ',
+        _ => char::REPLACEMENT_CHARACTER,
+    }
+}
+
+/// Returns true if this character would move, colour, reverse or hide the text around it, or would be no text itself.
+pub(crate) fn is_unseen(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control()
+    let breaks = matches!(c, '\u{2028}' | '\u{2029}');
+    let hides = matches!(c,
+        '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    turns || breaks || hides || c.is_control()
 }
 
-/// Returns a text of others, on one line of at most [`TEXT`] bytes.
+/// Returns a text of others, [`visible`] and of at most [`TEXT`] bytes.
 pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
-    if text.len() <= TEXT && !text.contains(is_unseen) {
-        return Cow::Borrowed(text);
+    let line = visible(text);
+    if line.len() <= TEXT {
+        return line;
     }
-    let mut line: String = text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect();
-    if line.len() > TEXT {
-        line.truncate(line.floor_char_boundary(TEXT));
-        line.push('…');
-    }
+    let mut line = line.into_owned();
+    line.truncate(line.floor_char_boundary(TEXT));
+    line.push('…');
     Cow::Owned(line)
 }
 
@@ -100,6 +112,13 @@ mod tests {
         let error = Names(Repeats(std::io::Error::other("\u{1b}[31mred\u{7}\n\u{202e}der")));
 
         assert_eq!(one_line(&error), "cannot start: cannot open: \u{fffd}[31mred\u{fffd} \u{fffd}der");
+    }
+
+    #[test]
+    fn a_text_of_others_has_no_character_that_hides_or_breaks_a_line() {
+        let text = "a\u{2028}b\u{200b}c\u{feff}d\u{e0041}e\u{9b}f\tg";
+
+        assert_eq!(bounded(text), "a b\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f g");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -62,6 +63,46 @@ fn verify_takes_a_whole_release_and_says_what_it_checked() {
         ["the static binary for arm64", "the image of both", "the chart as in a registry", "made from commit", "all 8 files"]
     {
         assert!(said.contains(words), "{words} is not in\n{said}");
+    }
+}
+
+#[test]
+fn verify_takes_a_signed_release_and_nothing_else_beside_it() {
+    let release = pack();
+    fs::write(release.join("SHA256SUMS.sigstore.json"), "{}").unwrap();
+
+    succeeds(&mut verify(&release));
+
+    fs::create_dir(release.join("more")).unwrap();
+    let said = String::from_utf8(verify(&release).output().unwrap().stderr).unwrap();
+    assert!(said.contains("FAIL  more: no file of a release"), "{said}");
+}
+
+/// Whoever can write SHA256SUMS again can write what unpacks to something else than it seems.
+#[test]
+fn verify_finds_members_of_an_archive_that_unpack_to_more_than_the_files_of_a_release() {
+    let archive = format!("tenure-{VERSION}-linux-arm64.tar.gz");
+    for (change, words) in [
+        ("name='../tenure'", "['../tenure'] is missing, or does not belong there"),
+        ("name='man/tenure.8'", "['man/tenure.8'] is missing, or does not belong there"),
+        ("name='LICENSE'", "a member is there twice"),
+        ("name='more'; m.type=tarfile.SYMTYPE; m.linkname='/etc/passwd'", "a member is not a file"),
+        ("name='more'; m.mode=0o4755", "more has another mode or owner"),
+        ("name='more'; m.uid=1000", "more has another mode or owner"),
+    ] {
+        let release = pack();
+        let script = format!(
+            "import gzip, io, sys, tarfile\nwith gzip.open(sys.argv[1]) as f: data = io.BytesIO(f.read())\n\
+             with tarfile.open(fileobj=data, mode='a') as t: m = tarfile.TarInfo(); m.mode=0o644; m.{change}; t.addfile(m, io.BytesIO())\n\
+             with gzip.open(sys.argv[1], 'wb') as f: f.write(data.getvalue())"
+        );
+        succeeds(Command::new("python3").args(["-c", &script]).arg(release.join(&archive)));
+        sum_up(&release);
+
+        let output = verify(&release).output().unwrap();
+
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("FAIL  {archive}: {words}")), "{change}: {said}");
     }
 }
 
@@ -200,7 +241,9 @@ fn pack_of(content: &[u8]) -> Scratch {
         program[..6].copy_from_slice(b"\x7fELF\x02\x01");
         program[18] = machine;
         fs::create_dir(built.join(architecture)).unwrap();
-        fs::write(built.join(architecture).join("tenure"), [&program, content].concat()).unwrap();
+        let file = built.join(architecture).join("tenure");
+        fs::write(&file, [&program, content].concat()).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for file in [&["LICENSE"][..], &BESIDE].concat() {
         let file = built.join("files").join(file);

@@ -14,7 +14,7 @@ use crate::{
         record::{LeaseRecord, LeaseState},
         writes::{CANDIDATE, FIRE, NEXT_FIRE, OBITUARY, STATUS},
     },
-    words::{bounded, visible, worded},
+    words::worded,
 };
 
 worded! {
@@ -109,13 +109,12 @@ impl Seen {
         [
             self.name.clone(),
             format!("{}{until}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
-            self.holder.as_deref().map_or_else(|| "-".into(), |holder| bounded(&visible(holder)).into_owned()),
+            self.holder.clone().unwrap_or_else(|| "-".into()),
             moment(since),
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
-            self.status.as_deref().map(|status| bounded(&visible(status)).into_owned()).unwrap_or_default(),
-            bounded(&visible(&self.candidates.iter().filter_map(|one| named(one, self.now)).collect::<Vec<_>>().join(", ")))
-                .into_owned(),
+            self.status.clone().unwrap_or_default(),
+            self.candidates.iter().filter_map(|one| named(one, self.now)).collect::<Vec<_>>().join(", "),
         ]
     }
 
@@ -321,7 +320,19 @@ mod tests {
     fn a_holder_cannot_write_on_the_terminal() {
         let text = said(Output::Table, &seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 })), false);
         assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(text.contains("a\u{fffd}[2Jb\u{fffd}c"), "{text}");
+        assert!(text.contains("a\u{fffd}[2Jb c"), "{text}");
+    }
+
+    #[test]
+    fn no_form_holds_characters_that_a_terminal_obeys_or_hides() {
+        let seen = seen(json!({ "holderIdentity": "a\u{9b}2J\u{202e}b\u{2028}c\u{e0041}", "leaseDurationSeconds": 15 }));
+        let [table, json, yaml] = [Output::Table, Output::Json, Output::Yaml].map(|output| said(output, &seen, false));
+
+        assert!(table.contains("a\u{fffd}2J\u{fffd}b c\u{fffd}"), "{table}");
+        for text in [&json, &yaml] {
+            assert!(text.contains(r#""a\u009b2J\u202eb\u2028c\udb40\udc41""#), "{text}");
+        }
+        assert_eq!(read(&json)["holder"], *seen.holder.as_ref().unwrap());
     }
 
     #[test]

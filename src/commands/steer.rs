@@ -22,6 +22,7 @@ use crate::{
     },
     exit,
     request::RequestError,
+    words::bounded,
 };
 
 const NOT_HELD: u8 = 1;
@@ -66,7 +67,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             }
             Edited::Absent => return Ok(absent(namespace, name)),
         };
-        let holder = before.holder().unwrap_or_default();
+        let holder = bounded(before.holder().unwrap_or_default());
         let Some(patience) = asked.wait else {
             return Ok(answer(&format!("{holder} was asked to step down\n"), 0));
         };
@@ -76,7 +77,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             match read(access, namespace, name).await {
                 Ok(None) => return Ok(absent(namespace, name)),
                 Ok(Some(record)) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
-                    return Ok(answer(&format!("{} leads\n", record.holder().unwrap_or_default()), 0));
+                    return Ok(answer(&format!("{} leads\n", bounded(record.holder().unwrap_or_default())), 0));
                 }
                 Err(error) if clock::boot() >= until => return Err(error),
                 Ok(Some(record)) => still_holds = record.state() == LeaseState::Held,
@@ -111,7 +112,7 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
             Ok(written.to_owned())
         }
         ([], []) => Err("write the full identity of a replica, NAME_ and 32 hex digits, as in its log".into()),
-        ([], _) => Err(format!("no such candidate: there are {}", announced.join(", "))),
+        ([], _) => Err(format!("no such candidate: there are {}", bounded(&announced.join(", ")))),
         (several, _) => Err(format!("{} candidates have that name: write a full identity", several.len())),
     }
 }
@@ -121,7 +122,7 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
         let edited = edit(access, namespace, name, |record| operator::pause(record, paused));
         Ok(match edited.await? {
             Edited::Done(record) => {
-                let holder = record.holder().filter(|_| record.state() == LeaseState::Held);
+                let holder = record.holder().filter(|_| record.state() == LeaseState::Held).map(bounded);
                 let keeps = holder.map_or_else(String::new, |holder| {
                     format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")
                 });
@@ -144,7 +145,7 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, holder:
         let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
         let write = match confirm.look(record, clock::wall()) {
             Confirmation::NotHeld(other) => {
-                let other = other.as_deref().unwrap_or("nobody");
+                let other = bounded(other.as_deref().unwrap_or("nobody"));
                 complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
                 return Ok(NOT_HELD);
             }

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::cli::Output;
+use crate::{
+    cli::Output,
+    words::{bounded, is_unseen},
+};
 
 /// The fields for programs, in the order in which they are shown.
 #[derive(Debug)]
@@ -30,6 +33,19 @@ pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N],
     }
 }
 
+/// Returns JSON in whose texts the characters are escaped that a terminal does not show: JSON itself escapes only some of them.
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && is_unseen(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
 fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
     let mut head = head.map(String::from);
     for (at, cell) in head.iter_mut().enumerate() {
@@ -38,7 +54,8 @@ fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
             cell.clear();
         }
     }
-    let rows = || [&head].into_iter().chain(lines.iter().map(|(row, _)| row));
+    let lines: Vec<_> = lines.iter().map(|(row, _)| row.each_ref().map(|cell| bounded(cell).into_owned())).collect();
+    let rows = || [&head].into_iter().chain(&lines);
     let mut widths = [0; N];
     for row in rows() {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -58,7 +75,7 @@ fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {
         [(_, document)] if !many => serde_json::to_string_pretty(document),
         lines => serde_json::to_string_pretty(&lines.iter().map(|(_, document)| document).collect::<Vec<_>>()),
     };
-    format!("{}\n", text.unwrap_or_default())
+    format!("{}\n", escaped(&text.unwrap_or_default()))
 }
 
 /// The same as JSON; a JSON scalar is a YAML scalar too.
@@ -71,7 +88,7 @@ fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
                 0 => "- ",
                 _ => "  ",
             };
-            let _ = writeln!(text, "{before}{key}: {value}");
+            let _ = writeln!(text, "{before}{key}: {}", escaped(&value.to_string()));
         }
     }
     text

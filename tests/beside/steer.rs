@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Case> {
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
         an_edit_that_meets_another_is_made_again,
         whoever_may_not_update_is_told_so,
+        a_holder_writes_on_no_terminal,
         those_who_follow_are_shown_and_the_one_who_leads_is_not,
     ]
 }
@@ -119,6 +120,25 @@ async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
         "{}",
         ended.err
     );
+}
+
+async fn a_holder_writes_on_no_terminal(stage: Stage) {
+    let name = "one_1\ntenure: all is well\u{1b}[2J\u{202e}";
+    stage.lease.create(held(name, 60)).await;
+    let desk = Desk::of(&stage).await;
+    for command in [
+        &["pause", LEASE][..],
+        &["step-down", LEASE],
+        &["step-down", LEASE, "--wait=1s"],
+        &["step-down", LEASE, "--to", TWO],
+        &["confirm-dead", LEASE, "--holder", TWO],
+    ] {
+        let ended = desk.ends(command).await;
+
+        let said = ended.out.clone() + &ended.err;
+        assert!(said.contains("one_1 tenure: all is well\u{fffd}[2J\u{fffd}"), "{command:?}: {ended:?}");
+        assert!(!said.contains('\u{1b}') && !said.contains('\u{202e}'), "{command:?}: {ended:?}");
+    }
 }
 
 async fn whoever_may_not_update_is_told_so(stage: Stage) {

@@ -42,6 +42,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_examples_have_the_leases_that_their_commands_take,
         the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
         a_pod_of_the_example_makes_only_itself_the_leader,
+        the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector,
     ]
 }
 
@@ -520,4 +521,39 @@ fn a_pod_of_the_example_makes_only_itself_the_leader(cluster: &Namespace) {
     ] {
         patch(&own, pod, &change).success();
     }
+}
+
+/// A right to patch a Service is one to write externalIPs too.
+fn the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector(cluster: &Namespace) {
+    apply_examples(cluster);
+    let kubeconfig = cluster.account("billing-store", "update", "billing-store").kubeconfig();
+    let patch = |patch: &Value| {
+        let mut kubectl = Command::new(programs::path("kubectl"));
+        kubectl.arg("--kubeconfig").arg(&kubeconfig).args(["--namespace", &cluster.name, "patch", "service", "billing-store"]);
+        kubectl.args(["--type=merge", "--patch", &patch.to_string()]).output().unwrap()
+    };
+    let (program, more) = ("app.kubernetes.io/name", "this account changes the selector only");
+    let external = json!({ "spec": { "externalIPs": ["192.0.2.1"] } });
+    // The policy is in force a little later.
+    let deadline = tenure::clock::boot() + PATIENCE;
+    while patch(&external).status.success() {
+        cluster.kubectl(&["patch", "service", "billing-store", "--patch", r#"{"spec":{"externalIPs":null}}"#]).success();
+        assert!(tenure::clock::boot() < deadline, "the policy is not in force");
+    }
+
+    patch(&json!({ "metadata": { "annotations": { "tenure.dev/change": "x" } } })).success();
+    patch(&json!({ "spec": { "selector": { program: "billing-store", "pod": "one" } } })).success();
+    for (change, why) in [
+        (external, more),
+        (json!({ "spec": { "type": "NodePort" } }), more),
+        (json!({ "spec": { "ports": [{ "port": 80, "targetPort": 22 }] } }), more),
+        (json!({ "metadata": { "labels": { "other": "x" } } }), more),
+        (json!({ "metadata": { "annotations": { "other": "x" } } }), more),
+        (json!({ "spec": { "selector": { program: "other" } } }), "this account selects pods of the program billing-store only"),
+        (json!({ "spec": { "selector": null } }), "this account selects pods of the program billing-store only"),
+    ] {
+        let said = patch(&change).failure();
+        assert!(said.contains(&format!("denied request: {why}")), "{change}: {said}");
+    }
+    patch(&json!({ "metadata": { "annotations": { "tenure.dev/change": null } } })).success();
 }

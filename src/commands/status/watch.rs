@@ -22,12 +22,13 @@ use crate::{
         access::{Access, Which, said},
         interrupts::Interrupts,
         seen::{HEAD, Seen, State, ago, to_the_second},
-        table::{Document, shown},
+        table::{Document, escaped, shown},
     },
     config::{Config, duration},
     console::{heard, printed, tell},
     request::Watched,
     time::Instant,
+    words::bounded,
 };
 
 /// Before the next list, and from one look for Leases that expired to the next.
@@ -181,8 +182,12 @@ impl Board<'_> {
         let now = clock::timestamp();
         let mut document = Document(vec![("event", json!(event)), ("at", json!(now.to_string()))]);
         document.0.extend(lease.document().0);
-        let json = serde_json::to_string(&document).unwrap_or_default();
-        let line = format!("{}   {event:8}   {}\n", to_the_second(now), lease.row().join("   ").trim_end());
+        let json = escaped(&serde_json::to_string(&document).unwrap_or_default());
+        let line = format!(
+            "{}   {event:8}   {}\n",
+            to_the_second(now),
+            lease.row().map(|cell| bounded(&cell).into_owned()).join("   ").trim_end()
+        );
         if let Some(screen) = &mut self.screen {
             screen.recent.push_front(line.trim_end().to_owned());
             screen.recent.truncate(RECENT);
