@@ -1,7 +1,8 @@
-//! The database of docs/images-and-pods.md on the node, by the real Helm: PostgreSQL in a StatefulSet, each replica with a volume of its
-//! own. Its servers are counted from outside, many times a second.
+//! The database of docs/images-and-pods.md on the node, by the real Helm: PostgreSQL in a StatefulSet of one replica, with one volume. Its
+//! servers are counted from outside, many times a second, and no row is lost.
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{fences, not_run};
 
 use crate::node::{NAMESPACE, Node, PATIENCE, Pod, await_some};
@@ -27,14 +28,14 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         return not_run("PostgreSQL by the chart", "there is no PostgreSQL to make an image of");
     }
     let begin = tenure::clock::boot();
-    let database = Database { node };
-    database.offer_volumes(directory);
+    let database = Database { node, rows: Cell::new(0) };
+    database.offer_volume(directory);
     node.kubectl(&["create", "secret", "generic", "ledger-password", "--from-literal=POSTGRES_PASSWORD=secret"]);
     node.tag("docker.io/library/tenure:latest", "registry.example/tenure:0.1.0");
     let values = directory.join("ledger.yaml");
     fs::write(&values, fences::file(PAGE, "ledger.yaml").replace("REGISTRY", "registry.example")).unwrap();
-    let helm = |verb: &str, more: &str| {
-        node.helm(&[verb, "shop", CHART, "--values", values.to_str().unwrap(), "--set", more]);
+    let helm = |verb: &str, more: &[&str]| {
+        node.helm(&[&[verb, "shop", CHART, "--values", values.to_str().unwrap()], more].concat());
         node.kubectl(&["rollout", "status", "statefulset/shop-ledger", "--timeout=120s"]);
     };
     let (over, most) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -47,7 +48,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         });
         // Also where something panics.
         let _over = Over(&over);
-        helm("install", "replicas=2");
+        helm("install", &[]);
         let mut leader = database.answers(None);
         for _ in 0..2 {
             leader = database.follows(&leader, "SIGKILL of its container", |leader| node.signal(leader, Signal::SIGKILL));
@@ -58,9 +59,8 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         leader = database.follows(&leader, "kubectl delete pod", |leader| {
             node.kubectl(&["delete", "pod", leader.name(), "--wait=false"]);
         });
-        helm("upgrade", "config.workload.stop.grace=50s");
-        database.answers(None);
-        drop(leader);
+        helm("upgrade", &["--set", "config.workload.stop.grace=50s"]);
+        database.answers(Some(&leader));
     });
     assert_eq!(most.into_inner(), 1, "servers at once");
     node.helm(&["uninstall", "shop", "--wait"]);
@@ -80,50 +80,57 @@ impl Drop for Over<'_> {
 
 struct Database<'a> {
     node: &'a Node,
+    /// That were taken, and must not be lost.
+    rows: Cell<u64>,
+}
+
+/// The pod that leads, and the beginning of its term.
+struct Leader {
+    pod: Pod,
+    since: Value,
 }
 
 impl Database<'_> {
-    /// One for the claim of each replica.
-    fn offer_volumes(&self, directory: &Path) {
-        for replica in 0..2 {
-            let path = directory.join(format!("ledger-{replica}"));
-            fs::create_dir(&path).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-            let claim = json!({ "namespace": NAMESPACE, "name": format!("data-shop-ledger-{replica}") });
-            let spec = json!({
-                "capacity": { "storage": "10Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": path }, "claimRef": claim,
-            });
-            let metadata = json!({ "name": format!("ledger-{replica}") });
-            let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec });
-            let file = directory.join(format!("ledger-{replica}.json"));
-            fs::write(&file, volume.to_string()).unwrap();
-            self.node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
-        }
+    fn offer_volume(&self, directory: &Path) {
+        let path = directory.join("ledger");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let claim = json!({ "namespace": NAMESPACE, "name": "data-shop-ledger-0" });
+        let spec = json!({
+            "capacity": { "storage": "10Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": path }, "claimRef": claim,
+        });
+        let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "ledger" }, "spec": spec });
+        let file = directory.join("ledger.json");
+        fs::write(&file, volume.to_string()).unwrap();
+        self.node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     }
 
-    /// Ends a leader, and waits until the next one answers.
-    fn follows(&self, leader: &Pod, what: &str, act: impl FnOnce(&Pod)) -> Pod {
+    /// Ends a term, and waits until the server of the next one answers.
+    fn follows(&self, leader: &Leader, what: &str, act: impl FnOnce(&Pod)) -> Leader {
         let begin = tenure::clock::boot();
-        act(leader);
+        act(&leader.pod);
         let next = self.answers(Some(leader));
-        println!("{what:<34} {:>8.2} s  then {} answers", tenure::clock::boot().since(begin).as_secs_f64(), next.name());
+        println!("{what:<34} {:>8.2} s  then {} answers", tenure::clock::boot().since(begin).as_secs_f64(), next.pod.name());
         next
     }
 
-    /// Waits until a server other than that of `last` takes a row, and all replicas are ready.
-    fn answers(&self, last: Option<&Pod>) -> Pod {
+    /// Waits until the server of another term than `last` takes a row, and has all that were taken before.
+    fn answers(&self, last: Option<&Leader>) -> Leader {
         await_some("a database that takes a row", PATIENCE, || {
-            let pods = self.node.pods(PODS);
-            let holder = self.node.get("lease/shop-ledger")["spec"]["holderIdentity"].take();
-            let holds = |pod: &&Pod| holder.as_str().is_some_and(|holder| holder.starts_with(&format!("{}_", pod.name())));
-            let leader = pods.iter().find(holds)?;
-            let is_another = last.is_none_or(|last| last.name() != leader.name());
-            (is_another && pods.len() == 2 && pods.iter().all(Pod::is_ready) && self.takes_row(leader)).then(|| leader.clone())
+            let [pod] = self.node.pods(PODS).try_into().ok()?;
+            let lease = self.node.get("lease/shop-ledger");
+            let (holder, since) = (lease["spec"]["holderIdentity"].as_str()?, lease["spec"]["acquireTime"].clone());
+            let is_another = last.is_none_or(|last| last.since != since);
+            let leads = is_another && holder.starts_with(&format!("{}_", pod.name())) && pod.is_ready();
+            let rows = if leads { self.takes_row(&pod) } else { None }?;
+            assert_eq!(self.rows.replace(rows) + 1, rows, "a row is lost");
+            Some(Leader { pod, since })
         })
     }
 
-    fn takes_row(&self, pod: &Pod) -> bool {
-        let statement = "CREATE TABLE IF NOT EXISTS t (n bigint); INSERT INTO t VALUES (1);";
+    /// How many rows there are then; none if it does not answer.
+    fn takes_row(&self, pod: &Pod) -> Option<u64> {
+        let statement = "CREATE TABLE IF NOT EXISTS t (n bigint); INSERT INTO t VALUES (1); SELECT count(*) FROM t";
         let psql = [
             "exec",
             pod.name(),
@@ -134,10 +141,12 @@ impl Database<'_> {
             "/var/run/postgresql",
             "-U",
             "postgres",
-            "-c",
+            "-qtAc",
             statement,
         ];
-        self.node.try_kubectl(&psql).status.success()
+        let output = self.node.try_kubectl(&psql);
+        let text = if output.status.success() { String::from_utf8(output.stdout).ok()? } else { return None };
+        text.trim().parse().ok()
     }
 }
 

@@ -15,6 +15,11 @@ use support::{Case, LEASE, PATIENCE, Prepared, Stage, cases, not_run, procfs::ch
 
 use self::{
     cron::a_job_of_crons_is_dead_before_the_next_cron_starts,
+    fencing::{
+        a_file_refuses_an_old_leader_that_is_still_writing,
+        an_object_with_a_version_refuses_an_old_leader_between_its_read_and_its_write,
+        postgresql_refuses_an_old_leader_in_an_open_transaction_too, redis_refuses_an_old_leader,
+    },
     jvm::a_jvm_is_warm_before_it_leads_if_it_is_frozen,
     nginx::nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over,
     postgresql::{
@@ -27,6 +32,7 @@ use crate::collector::{Collector, Manner, Wire};
 
 mod change;
 mod cron;
+mod fencing;
 mod jvm;
 mod nginx;
 mod postgresql;
@@ -42,6 +48,10 @@ pub(crate) fn all() -> Vec<Case> {
         postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had,
         a_jvm_is_warm_before_it_leads_if_it_is_frozen,
         a_job_of_crons_is_dead_before_the_next_cron_starts,
+        postgresql_refuses_an_old_leader_in_an_open_transaction_too,
+        redis_refuses_an_old_leader,
+        an_object_with_a_version_refuses_an_old_leader_between_its_read_and_its_write,
+        a_file_refuses_an_old_leader_that_is_still_writing,
     ]
 }
 

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use nix::sys::signal::{Signal, kill};
@@ -154,13 +154,13 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
 }
 
 /// To itself the database is not root, and yet may read what root has unpacked.
-const USER: [&str; 5] = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
+pub(super) const USER: [&str; 5] = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
 
 /// The first row of a second client.
 const MORE: u64 = 1_000_000;
 
 /// Makes a database with these settings in a new directory.
-fn initdb(debian: &Debian, data: &str, settings: &str) {
+pub(super) fn initdb(debian: &Debian, data: &str, settings: &str) {
     let made = debian.command(USER[0]).args(&USER[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D", data]).output();
     let made = made.expect("initdb");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -168,26 +168,48 @@ fn initdb(debian: &Debian, data: &str, settings: &str) {
     file.expect("it").write_all(settings.as_bytes()).expect("room");
 }
 
+/// A connection of its own.
+pub(super) struct Session(Child);
+
+impl Session {
+    pub(super) fn tell(&self, statements: &str) {
+        self.0.stdin.as_ref().expect("a pipe").write_all(statements.as_bytes()).expect("psql reads");
+    }
+
+    /// Ends it after what it was told, and returns what it complained of.
+    pub(super) fn end(self) -> String {
+        String::from_utf8(self.0.wait_with_output().expect("psql ends").stderr).expect("text")
+    }
+}
+
 /// A client of the database.
 #[derive(Clone)]
-struct Psql {
+pub(super) struct Psql {
     path: String,
     libraries: String,
     conninfo: String,
 }
 
 impl Psql {
-    fn of(debian: &Debian, conninfo: String) -> Self {
+    pub(super) fn of(debian: &Debian, conninfo: String) -> Self {
         Self { path: debian.path.clone(), libraries: debian.libraries.clone(), conninfo }
     }
 
     /// The output of a statement; none if it fails.
-    fn ask(&self, statement: &str) -> Option<String> {
+    pub(super) fn ask(&self, statement: &str) -> Option<String> {
         let mut psql = Command::new("env");
         psql.args([format!("PATH={}", self.path), format!("LD_LIBRARY_PATH={}", self.libraries)]);
         psql.args(["psql", "-XqtA", "-d", &self.conninfo, "-c", statement]).stdin(Stdio::null()).stderr(Stdio::null());
         let output = psql.output().expect("env");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// A connection that stays, for statements that wait.
+    pub(super) fn session(&self) -> Session {
+        let mut psql = Command::new("env");
+        psql.args([format!("PATH={}", self.path), format!("LD_LIBRARY_PATH={}", self.libraries)]);
+        psql.args(["psql", "-XqtA", "-d", &self.conninfo]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Session(psql.spawn().expect("psql"))
     }
 
     /// Inserts one row after the other, from this one on.
