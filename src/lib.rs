@@ -38,8 +38,8 @@
 //!
 //! They use the same verbs: `handle(input, now)`, `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. There are two exceptions:
 //! `Workload` has one method for each thing that can happen to it, and the witness has no deadlines. The elector also has
-//! `poll_event()`: what it has seen and decided, which [`telemetry`] makes the record of a term of. Everything else is an edge, which
-//! acts: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
+//! `poll_event()`: what it has seen and decided, of which [`telemetry`] makes the status and the record of a term. Everything else
+//! is an edge, which acts: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
 //!
 //! [`transaction`] decides in the same way, but is sequential: its driver is one async function over a trait of requests.
 //!
@@ -80,7 +80,7 @@
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
 //! | [`elector`] | acts: the elector's loop, the requests for the Lease, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
 //! | [`api`] | finds the cluster, knows where objects are, sends single requests, reads their replies, watches |
-//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the record of each term, traces, metrics and log; probes and pages |
+//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the one status of a replica, the record of each term, traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
 //! | [`request`] | the operations of the API server; what became of a request or a watch |

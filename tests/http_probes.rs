@@ -16,7 +16,8 @@ use tenure::{
     law::Deadlines,
     link::{InitialState, LeaseBackoff, Term, ToElector},
     slot::Slot,
-    telemetry::transition::Recorded,
+    telemetry::{status::Fact, transition::Recorded},
+    time::Instant,
     words::one_line,
 };
 use tokio::{
@@ -32,16 +33,24 @@ fn served(health: &Health) -> SocketAddr {
     serve("127.0.0.1:0".parse().unwrap(), health.clone()).unwrap()
 }
 
+/// The state of a replica that has not read its Lease, whose init was heard from then.
+fn new(duration: Duration, heard: Instant) -> Health {
+    let mut config = Config::default();
+    (config.lease.name, config.lease.namespace, config.lease.duration) = ("billing".into(), "default".into(), duration);
+    Health::new(&InitialState::first(config, "a_1".into()), heard)
+}
+
+fn takes(health: &Health, fact: Fact) {
+    health.apply(&fact, clock::boot());
+}
+
+fn elects(leading: Option<LeaderView>) -> Fact {
+    Fact::Elects(View { ready: true, leading, backoff: LeaseBackoff::default(), next_fire: None, renewed: None })
+}
+
 fn standby() -> Health {
-    let health = Health::new(D, clock::boot());
-    health.update(View {
-        ready: true,
-        workload: true,
-        leading: None,
-        backoff: LeaseBackoff::default(),
-        next_fire: None,
-        renewed: None,
-    });
+    let health = new(D, clock::boot());
+    takes(&health, elects(None));
     health
 }
 
@@ -60,7 +69,7 @@ async fn get(address: SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn each_probe_follows_what_the_loop_last_wrote() {
-    let health = Health::new(D, clock::boot());
+    let health = new(D, clock::boot());
     let address = served(&health);
     assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503 "));
@@ -69,14 +78,7 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
     let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines, ending: false });
-    health.update(View {
-        ready: true,
-        workload: true,
-        leading,
-        backoff: LeaseBackoff::default(),
-        next_fire: None,
-        renewed: None,
-    });
+    takes(&health, elects(leading));
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));
@@ -84,16 +86,16 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
 
 #[tokio::test]
 async fn a_probe_that_fails_says_why_in_one_line() {
-    let reply = get(served(&Health::new(D, clock::boot())), "/readyz").await;
+    let reply = get(served(&new(D, clock::boot())), "/readyz").await;
     assert!(reply.ends_with("\r\n\r\nthe Lease has not been read yet\n"), "{reply}");
 }
 
 #[tokio::test]
 async fn init_that_is_silent_for_the_duration_makes_it_unhealthy() {
-    let health = Health::new(Duration::from_secs(15), clock::boot().before(Duration::from_secs(16)));
+    let health = new(Duration::from_secs(15), clock::boot().before(Duration::from_secs(16)));
     let address = served(&health);
     assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503 "));
-    health.heard(&ToElector::Heartbeat, clock::boot());
+    takes(&health, Fact::Told(ToElector::Heartbeat));
     assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
 }
 
@@ -223,9 +225,6 @@ async fn the_page_reads_nothing_but_events_and_the_metrics_are_text() {
 #[tokio::test]
 async fn events_tell_the_status_and_again_when_it_changes() {
     let health = standby();
-    let mut config = Config::default();
-    (config.lease.name, config.lease.namespace) = ("billing".into(), "default".into());
-    health.introduce(&InitialState::first(config, "a_1".into()));
     let address = served(&health);
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -234,10 +233,10 @@ async fn events_tell_the_status_and_again_when_it_changes() {
 
     let (slot, holder, before) = (Slot(0), Some("b_2".to_owned()), None);
     let nobody = None;
-    health.recorded(&Recorded::HolderChanged { slot, holder, term: 7, at: 1_800_000_000_000_000, before, nobody });
+    takes(&health, Fact::Recorded(Recorded::HolderChanged { slot, holder, term: 7, at: 1_800_000_000_000_000, before, nobody }));
 
     read_until(&mut stream, &mut said, "\"holder\":\"b_2\",\"identity\"").await;
-    health.heard(&ToElector::Health { unready: None, status: "half done".into() }, clock::boot());
+    takes(&health, Fact::Told(ToElector::Health { unready: None, status: "half done".into() }));
     read_until(&mut stream, &mut said, "\"status\":\"half done\"").await;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("text/event-stream"), "{said}");

@@ -8,7 +8,6 @@ use super::{
     releasing::Releasing,
 };
 use crate::{
-    config::HttpReady,
     law::Deadlines,
     link::{InitialState, LeaseBackoff, Term, Then, ToElector, ToInit},
     request::{Answer, Watched},
@@ -38,8 +37,6 @@ enum Phase {
 pub struct View {
     /// A first read succeeded.
     pub ready: bool,
-    /// The workload is ready, or `http.ready` does not ask for that.
-    pub workload: bool,
     /// The term that is held, until the release begins.
     pub leading: Option<LeaderView>,
     /// For how long this replica leaves the Lease to the others.
@@ -132,12 +129,16 @@ impl Elector {
         let common = &self.core.common;
         View {
             ready: common.ready,
-            workload: common.is_workload_ready || common.config.http.ready == HttpReady::Always,
             leading,
             backoff: common.lease_backoff,
             next_fire: self.core.leases.iter().find_map(|lease| lease.observation.next_fire()),
             renewed: self.core.leases.iter().filter_map(|lease| lease.observation.renewed()).max(),
         }
+    }
+
+    /// Returns true if the workload is ready, or not meant to run, as init said last.
+    pub(super) const fn is_workload_ready(&self) -> bool {
+        self.core.common.is_workload_ready
     }
 
     fn watched(&mut self, watched: Watched, now: Now) {

@@ -1,7 +1,6 @@
 //! Decides what the EndpointSlice of a leader's Service says.
 //!
-//! Owns two things. [`Publication`] follows the messages between init and elector, and tells whose the slice is and whether it
-//! has an endpoint. [`Publisher`] tells which request is next. No deadline, proof or release waits for either.
+//! [`Publisher`] tells which request is next, so that the slice becomes as [`Wanted`]. No deadline, proof or release waits for it.
 //!
 //! Each write is a PUT with the uid and resourceVersion that were read, so a late one is refused if the slice was written
 //! meanwhile. It carries the fencing token of its term, and a lower token never replaces a higher one. A term begins by emptying
@@ -12,14 +11,7 @@ use std::{mem, time::Duration};
 use serde_json::{Map, Value};
 
 use super::record::{is_number, later, metadata_of};
-use crate::{
-    config::Config,
-    law::Timing,
-    link::{Confirmed, InitialState, Term, TermInfo, ToElector, ToInit},
-    request::RequestError,
-    slot::Slot,
-    time::Instant,
-};
+use crate::{law::Timing, link::Term, request::RequestError, slot::Slot, time::Instant};
 
 /// The longest Retry-After that is honoured.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -44,83 +36,6 @@ pub struct Wanted {
     pub ends: bool,
     /// S - T: nothing is sent from then on.
     pub until: Instant,
-}
-
-/// The state of the term, as the messages between init and elector tell it.
-#[derive(Clone)]
-pub struct Publication {
-    attempt_timeout: Duration,
-    /// The workload is ready, or no probe asks it.
-    ready: bool,
-    term: Option<PublishedTerm>,
-}
-
-#[derive(Clone)]
-struct PublishedTerm {
-    term: Term,
-    slot: Slot,
-    token: String,
-    soft: Instant,
-    runs: bool,
-    ends: bool,
-}
-
-impl Publication {
-    /// Begins from the state that init hands to a new elector.
-    #[must_use]
-    pub fn new(initial: &InitialState) -> Self {
-        let Config { lease, workload, .. } = &initial.config;
-        let mut term = initial.resume.as_ref().map(|resume| PublishedTerm::new(resume.term, &resume.info, &resume.confirmed));
-        if let (Some(led), Some(resume)) = (&mut term, &initial.resume) {
-            (led.runs, led.ends) = (resume.told && resume.main.is_some(), resume.stopping.is_some());
-        }
-        Self { attempt_timeout: lease.attempt_timeout, ready: workload.readiness.handler().is_none(), term }
-    }
-
-    /// Takes in a message of init.
-    pub fn told(&mut self, message: &ToElector) {
-        if let ToElector::Health { unready, .. } = message {
-            self.ready = unready.is_none();
-        }
-        if let (
-            Some(led),
-            ToElector::Started { term, .. } | ToElector::Restarting { term, .. } | ToElector::Stopping { term, .. },
-        ) = (&mut self.term, message)
-            && *term == led.term
-        {
-            led.ends |= matches!(message, ToElector::Stopping { .. });
-            led.runs = matches!(message, ToElector::Started { .. });
-        }
-    }
-
-    /// Takes in a message to init.
-    pub fn telling(&mut self, message: &ToInit) {
-        if let ToInit::Lead { term, info, confirmed, .. } = message {
-            self.term = Some(PublishedTerm::new(*term, info, confirmed));
-        }
-        let Some(led) = &mut self.term else { return };
-        if let ToInit::Extend { confirmed, .. } = message {
-            led.soft = led.soft.max(confirmed.deadlines.soft);
-        }
-        led.ends |= matches!(message, ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. });
-    }
-
-    /// Returns the wanted content; none before the first term. After a term it wants no endpoint until S - T: if no replica leads
-    /// next, no other removes it.
-    #[must_use]
-    pub fn wanted(&self) -> Option<Wanted> {
-        let led = self.term.as_ref()?;
-        let &PublishedTerm { term, slot, ref token, soft, runs, ends } = led;
-        let serves = self.ready && runs && !ends;
-        Some(Wanted { term, slot, token: token.clone(), serves, ends, until: soft.before(self.attempt_timeout) })
-    }
-}
-
-impl PublishedTerm {
-    fn new(term: Term, info: &TermInfo, confirmed: &Confirmed) -> Self {
-        let (slot, token, soft) = (info.slot, info.token.clone(), confirmed.deadlines.soft);
-        Self { term, slot, token, soft, runs: false, ends: false }
-    }
 }
 
 /// The content of the slice while this replica serves.

@@ -67,8 +67,6 @@ pub struct Turn {
     late: Option<Input>,
     beat_every: Duration,
     beat_due: Instant,
-    /// The workload is not ready, as init said last.
-    is_unready: bool,
 }
 
 /// The next step of a turn.
@@ -95,7 +93,6 @@ impl Turn {
             late: None,
             beat_every: initial.config.lease.duration / beats,
             beat_due: Instant::BOOT,
-            is_unready: initial.config.workload.readiness.handler().is_some(),
             election: Elector::new(initial, seed, now),
         }
     }
@@ -200,13 +197,12 @@ impl Turn {
     }
 
     fn told(&mut self, message: ToElector, now: Now) {
-        if let ToElector::Health { unready, .. } = &message
-            && std::mem::replace(&mut self.is_unready, unready.is_some()) != unready.is_some()
-        {
+        let was_ready = self.election.is_workload_ready();
+        self.election.handle(Input::Told(message), now);
+        if self.election.is_workload_ready() != was_ready {
             // Init reports no further change of readiness before the next heartbeat.
             self.beat_due = Instant::BOOT;
         }
-        self.election.handle(Input::Told(message), now);
     }
 
     /// Hands on what the election has just reported: no step of its own, and nothing that stays in it.

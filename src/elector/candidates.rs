@@ -31,13 +31,14 @@ pub(super) async fn announce(lease: Lease, health: Health, me: String) {
         // The replicas of a rollout do not all write at once.
         let early = Duration::from_millis(getrandom::u64().unwrap_or_default() % 3000);
         sleep(LOOK - early).await;
-        let (view, leader) = (health.vital().view, health.holder());
+        let (status, leader) = (health.status().clone(), health.holder());
+        let view = status.election;
         if leader.is_some() && leader != holder {
             // A replica that takes the Lease drops all announcements.
             (said, not_before, holder) = (None, Instant::BOOT, leader);
         }
         let now = clock::boot();
-        let state = Candidate { ready: view.ready && view.workload, backoff_until: view.backoff.after_failures(now) };
+        let state = Candidate { ready: view.ready && status.is_workload_fit(), backoff_until: view.backoff.after_failures(now) };
         if view.leading.is_some() {
             said = None;
         } else if view.ready

@@ -33,7 +33,11 @@ use crate::{
     process::memory,
     request::{Answer, Operation, Watched},
     slot::Slot,
-    telemetry::{Telemetry, recorder::Recorder, transition::Recorded},
+    telemetry::{
+        Telemetry,
+        recorder::Recorder,
+        status::{Change, Edge, Fact, Requested},
+    },
     time::{Instant, Now},
     wire::Broken,
     words::bounded,
@@ -78,14 +82,8 @@ struct Running {
     /// The probes.
     workload: WorkloadConfig,
     start: ProgramStart,
-    /// Reported once the actions of the turn are carried out, with the times at which they happened.
-    reports: Vec<(Report, Instant)>,
-}
-
-/// A fact for people and telemetry.
-enum Report {
-    Event(Event),
-    Recorded(Recorded),
+    /// Shown once the actions of the turn are carried out, with the times at which they happened.
+    facts: Vec<(Fact, Now)>,
 }
 
 /// A message of a task to the loop.
@@ -133,7 +131,7 @@ impl EventLoop {
                 watches: 0,
                 workload: initial.config.workload.clone(),
                 start: ProgramStart::default(),
-                reports: Vec::new(),
+                facts: Vec::new(),
             },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
@@ -163,13 +161,10 @@ impl EventLoop {
 
     fn turn(&mut self) -> Result<(), Broken> {
         let ran = self.turn.run(&mut self.process);
-        self.process.report_all();
+        self.process.show_all();
         ran?;
-        let edges = &mut self.process.edges;
-        edges.link.get_mut().flush()?;
-        let view = self.turn.election().view();
-        edges.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
-        edges.health.update(view);
+        self.process.edges.link.get_mut().flush()?;
+        self.process.show(&Fact::Elects(self.turn.election().view()), clock::now());
         self.slew.look(clock::boot());
         Ok(())
     }
@@ -207,11 +202,7 @@ impl Process for Running {
         let Some(message) = self.edges.link.get_mut().receive()? else { return Ok(None) };
         self.edges.init.told(&message);
         self.edges.guard.told(&message);
-        self.edges.health.heard(&message, clock::boot());
-        self.edges.telemetry.heard(&message);
-        self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
-        self.edges.events.iter_mut().for_each(|events| events.heard(&message));
-        self.reports.extend(self.edges.recorder.told(&message, now).map(|recorded| (Report::Recorded(recorded), now.boot)));
+        self.facts.push((Fact::Told(message.clone()), now));
         if let ToElector::Probe { kind, began, since } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             let since = self.start.wall(since, clock::now());
@@ -245,7 +236,7 @@ impl Process for Running {
 
     fn watch(&mut self, resource_version: Option<String>) {
         if self.watches > 0 {
-            self.edges.telemetry.watching_again();
+            self.facts.push((Fact::WatchesAgain, self.now()));
         }
         self.watches += 1;
         let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
@@ -269,8 +260,7 @@ impl Process for Running {
             *message = bounded(message).into_owned();
         }
         self.edges.guard.telling(message);
-        self.edges.traffic.iter_mut().for_each(|traffic| traffic.telling(message));
-        self.edges.events.iter_mut().for_each(|events| events.telling(message));
+        self.facts.push((Fact::Telling(message.clone()), self.now()));
     }
 
     fn send(&mut self, message: &ToInit) -> Result<(), Broken> {
@@ -284,7 +274,7 @@ impl Process for Running {
     /// Sends telemetry that is left, and finishes a withdrawal that is under way, before init is told `Done`: this process ends
     /// with init.
     fn finish(&mut self) {
-        self.report_all();
+        self.show_all();
         let flushed = self.edges.telemetry.finish();
         let under_way = [self.edges.traffic.take().map(Traffic::finish), self.edges.events.take().map(Events::finish)];
         let arrive = self.arrive.clone();
@@ -300,52 +290,50 @@ impl Process for Running {
     }
 
     fn report(&mut self, event: Event, now: Now) {
-        let recorded = self.edges.recorder.event(&event, now).map(Report::Recorded);
-        self.reports.extend(recorded.into_iter().chain([Report::Event(event)]).map(|report| (report, now.boot)));
+        self.facts.push((Fact::Event(event), now));
     }
 }
 
 impl Running {
-    fn report_all(&mut self) {
-        let Edges { health, telemetry, events, .. } = &mut self.edges;
-        for (report, at) in self.reports.drain(..) {
-            match report {
-                Report::Event(event) => {
-                    if event == Event::Ready {
-                        // Memory that only the start needed (configuration, certificates, the first handshake) is given back.
-                        memory::forget_start();
-                        memory::keep_what_is_used();
-                    }
-                    health.event(&event);
-                    telemetry.report(&event, at);
-                    if let Some(events) = events {
-                        events.event(&event);
-                    }
-                }
-                Report::Recorded(recorded) => {
-                    health.recorded(&recorded);
-                    telemetry.recorded(&recorded, at);
-                    if let Some(events) = events {
-                        events.recorded(&recorded);
-                    }
-                }
+    fn show_all(&mut self) {
+        for (fact, at) in std::mem::take(&mut self.facts) {
+            if matches!(fact, Fact::Event(Event::Ready)) {
+                // Memory that only the start needed (configuration, certificates, the first handshake) is given back.
+                memory::forget_start();
+                memory::keep_what_is_used();
             }
+            self.show(&fact, at);
+        }
+    }
+
+    /// Takes a fact into the status, and shows the change to all edges; first what the fact completes.
+    fn show(&mut self, fact: &Fact, at: Now) {
+        let health = &self.edges.health;
+        let before = health.status().clone();
+        health.apply(fact, at.boot);
+        let after = health.status().clone();
+        let change = Change { before: &before, after: &after, fact, at };
+        if let Some(recorded) = self.edges.recorder.changed(&change) {
+            self.show(&Fact::Recorded(recorded), at);
+        }
+        let Edges { telemetry, traffic, events, .. } = &mut self.edges;
+        telemetry.changed(&change);
+        if let Some(traffic) = traffic {
+            traffic.changed(&change);
+        }
+        if let Some(events) = events {
+            events.changed(&change);
         }
     }
 
     fn take_in(&mut self, handed: Handed) -> Option<Arrived> {
         match handed {
             Handed::Answer(id, operation, answer, took) => {
-                self.edges.telemetry.requested(operation, &answer, took);
-                self.edges.health.answered(match &answer {
-                    Answer::Refused { message, .. } | Answer::Unknown { message, .. } => message.status.is_some(),
-                    Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => true,
-                });
+                self.facts.push((Fact::Requested(Requested::answer(operation, &answer, took)), self.now()));
                 Some(Arrived::Input(Input::Answered { id, answer }))
             }
             Handed::WatchAnswered(answer, took) => {
-                self.edges.telemetry.watched(answer, took);
-                self.edges.health.answered(answer != Err(None));
+                self.facts.push((Fact::Requested(Requested::watch(answer, took)), self.now()));
                 None
             }
             Handed::Watched(number, watched) if number == self.watches => Some(Arrived::Input(Input::Watched(watched))),

@@ -1,7 +1,7 @@
 //! Publishes the leader's address: carries out what [`Publisher`] decides, on a task of its own.
 //!
-//! Owns the requests for the EndpointSlice, and the endpoint of this pod. The loop passes the messages to and from init on to it,
-//! and never waits for it.
+//! Owns the requests for the EndpointSlice, and the endpoint of this pod. The loop shows it each change of the status, and never
+//! waits for it.
 
 use std::{future::pending, mem, net::IpAddr, time::Duration};
 
@@ -16,8 +16,9 @@ use crate::{
     api::{Client, Place, Request, Verb},
     clock,
     config::Config,
-    election::publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, SliceState, Wanted},
-    link::{InitialState, Term, ToElector, ToInit},
+    election::publication::{Endpoints, PAUSE, Publisher, SliceAction, SliceState, Wanted},
+    link::{InitialState, Term},
+    telemetry::status::{Change, Edge, Status},
     words::bounded,
 };
 
@@ -28,7 +29,6 @@ pub(super) struct NoAddress(String);
 
 /// The loop's handle on the task.
 pub(super) struct Traffic {
-    publication: Publication,
     wanted: watch::Sender<Option<Wanted>>,
     withdrawn: watch::Receiver<Option<Term>>,
     task: JoinHandle<()>,
@@ -64,30 +64,15 @@ fn written(part: impl serde::Serialize) -> Value {
 }
 
 impl Traffic {
-    pub(super) fn start(initial: &InitialState, endpoints: Endpoints, client: Client) -> Self {
-        let (publication, config) = (Publication::new(initial), &initial.config);
-        let (wanted, seen) = watch::channel(publication.wanted());
+    pub(super) fn start(initial: &InitialState, status: &Status, endpoints: Endpoints, client: Client) -> Self {
+        let config = &initial.config;
+        let (wanted, seen) = watch::channel(status.wanted());
         let name = config.service.endpoint_slice.clone().unwrap_or_default();
         let place = Place::endpoint_slice(&config.lease.namespace, name);
         let publisher = Publisher::new(endpoints, config.timing());
         let (done, withdrawn) = watch::channel(None);
         let task = tokio::spawn(publish(publisher, client, place, seen, done));
-        Self { publication, wanted, withdrawn, task }
-    }
-
-    pub(super) fn told(&mut self, message: &ToElector) {
-        self.publication.told(message);
-        self.update();
-    }
-
-    pub(super) fn telling(&mut self, message: &ToInit) {
-        self.publication.telling(message);
-        self.update();
-    }
-
-    fn update(&self) {
-        let wanted = self.publication.wanted();
-        self.wanted.send_if_modified(|last| mem::replace(last, wanted.clone()) != wanted);
+        Self { wanted, withdrawn, task }
     }
 
     /// Waits for the next term whose end the slice shows, or cannot be made to show now.
@@ -105,6 +90,13 @@ impl Traffic {
     /// Ends the task: a request that is under way is finished, and one that fails is not tried again.
     pub(super) fn finish(self) -> JoinHandle<()> {
         self.task
+    }
+}
+
+impl Edge for Traffic {
+    fn changed(&mut self, change: &Change<'_>) {
+        let wanted = change.after.wanted();
+        self.wanted.send_if_modified(|last| mem::replace(last, wanted.clone()) != wanted);
     }
 }
 

@@ -18,9 +18,12 @@ use crate::{
         Event,
         writes::{API_VERSION, KIND},
     },
-    link::{InitialState, ToElector, ToInit},
+    link::{InitialState, ToElector},
     role::Role,
-    telemetry::transition::{Outcome, Recorded, Transition, TransitionReason},
+    telemetry::{
+        status::{Change, Edge, Fact, TermStatus},
+        transition::{Outcome, Recorded, Transition, TransitionReason},
+    },
     time::Instant,
     words::bounded,
 };
@@ -37,13 +40,9 @@ const NOT_READY: &str = "NotReady";
 pub(super) struct Events {
     queue: mpsc::Sender<KubeEvent>,
     task: JoinHandle<()>,
-    /// The Lease of the last term.
-    lease: ObjectReference,
+    namespace: String,
     base: String,
     identity: String,
-    leads: bool,
-    /// The stop of the workload has begun.
-    stops: bool,
     /// The last Event, by reason.
     told: BTreeMap<&'static str, (String, Instant)>,
 }
@@ -51,57 +50,10 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn start(initial: &InitialState, client: Client) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let (config, resume) = (&initial.config.lease, initial.resume.as_ref());
+        let config = &initial.config.lease;
         let task = tokio::spawn(send_all(waiting, client, Place::events(&config.namespace)));
-        let lease = ObjectReference {
-            api_version: Some(API_VERSION.into()),
-            kind: Some(KIND.into()),
-            namespace: Some(config.namespace.clone()),
-            name: resume.map(|resume| resume.info.slot.of(&config.name)),
-            uid: resume.map(|resume| resume.info.uid.clone()),
-            ..ObjectReference::default()
-        };
-        let (base, identity) = (config.name.clone(), initial.identity.clone());
-        Self {
-            queue,
-            task,
-            lease,
-            base,
-            identity,
-            leads: resume.is_some_and(|resume| resume.told),
-            stops: resume.is_some_and(|resume| resume.stopping.is_some()),
-            told: BTreeMap::new(),
-        }
-    }
-
-    /// Takes in a message to init.
-    pub(super) fn telling(&mut self, message: &ToInit) {
-        if let ToInit::Lead { info, .. } = message {
-            (self.lease.name, self.lease.uid) = (Some(info.slot.of(&self.base)), Some(info.uid.clone()));
-        }
-    }
-
-    /// Takes in a message of init.
-    pub(super) fn heard(&mut self, message: &ToElector) {
-        self.stops |= matches!(message, ToElector::Stopping { .. });
-        if let (true, false, ToElector::Health { unready: Some(why), .. }) = (self.leads, self.stops, message) {
-            self.tell(NOT_READY, true, format!("the workload of {} is not ready: {}", self.identity, bounded(why)));
-        }
-    }
-
-    /// Takes in an event of the election.
-    pub(super) fn event(&mut self, event: &Event) {
-        if let (true, Event::Stopping { reason, .. }) = (self.leads, event) {
-            self.stops = true;
-            self.tell("Stopping", !reason.is_asked_for(), format!("{} stops its workload: {}", self.identity, reason.as_str()));
-        }
-    }
-
-    /// Takes in a part of a term that is over.
-    pub(super) fn recorded(&mut self, recorded: &Recorded) {
-        if let Recorded::Transitioned(transition) = recorded {
-            self.transitioned(transition);
-        }
+        let (namespace, base, identity) = (config.namespace.clone(), config.name.clone(), initial.identity.clone());
+        Self { queue, task, namespace, base, identity, told: BTreeMap::new() }
     }
 
     /// Ends the task once all Events that wait are sent.
@@ -109,22 +61,22 @@ impl Events {
         self.task
     }
 
-    fn transitioned(&mut self, transition: &Transition) {
+    fn transitioned(&mut self, held: &TermStatus, transition: &Transition) {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
-        (self.leads, self.stops) = ((*to, *outcome) == (Role::Leader, Outcome::Complete), false);
         if *outcome == Outcome::NeverLed {
-            self.tell("NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
+            self.tell(held, "NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
         } else if *to == Role::Leader {
-            self.tell("StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"));
+            self.tell(held, "StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"));
         } else {
             let warns = matches!(reason, TransitionReason::Ended(reason) if !reason.is_asked_for());
             let end = exit.map(|exit| format!("; its workload {}", exit.predicate())).unwrap_or_default();
-            self.tell("StoppedLeading", warns, format!("{identity} stands by after term {term}: {why}{end}"));
+            self.tell(held, "StoppedLeading", warns, format!("{identity} stands by after term {term}: {why}{end}"));
         }
     }
 
-    fn tell(&mut self, reason: &'static str, warns: bool, note: String) {
+    /// Sends an Event about the Lease of this term.
+    fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String) {
         let now = clock::boot();
         // Digits do not count: an age or a duration in the words of a probe is no other cause.
         let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.clone() };
@@ -136,7 +88,14 @@ impl Events {
             event_time: Some(MicroTime(clock::timestamp())),
             note: Some(note),
             reason: Some(reason.into()),
-            regarding: Some(self.lease.clone()),
+            regarding: Some(ObjectReference {
+                api_version: Some(API_VERSION.into()),
+                kind: Some(KIND.into()),
+                namespace: Some(self.namespace.clone()),
+                name: Some(held.info.slot.of(&self.base)),
+                uid: Some(held.info.uid.clone()),
+                ..ObjectReference::default()
+            }),
             reporting_controller: Some("tenure.dev/elector".into()),
             // The API server takes 128 characters at most.
             reporting_instance: Some(self.identity.chars().take(128).collect()),
@@ -146,10 +105,37 @@ impl Events {
         // Events get the names that client-go would give them.
         let base = self.base.get(..200).unwrap_or(&self.base).trim_end_matches(['-', '.']);
         event.metadata.name = Some(format!("{base}.{:x}", clock::wall()));
-        event.metadata.namespace = self.lease.namespace.clone();
+        event.metadata.namespace = Some(self.namespace.clone());
         self.told.insert(reason, (gist, now));
         // The Event is dropped if the queue is full, because the server has not answered for long.
         let _ = self.queue.try_send(event);
+    }
+}
+
+impl Edge for Events {
+    /// Sends an Event for a change, if it is worth one.
+    fn changed(&mut self, change: &Change<'_>) {
+        let Some(held) = &change.after.term else { return };
+        match change.fact {
+            Fact::Told(ToElector::Health { unready: Some(why), .. }) if held.is_led && !held.ends => {
+                let note = format!("the workload of {} is not ready: {}", self.identity, bounded(why));
+                self.tell(held, NOT_READY, true, note);
+            }
+            Fact::Event(Event::Stopping { reason, .. }) if held.is_led => {
+                let note = format!("{} stops its workload: {}", self.identity, reason.as_str());
+                self.tell(held, "Stopping", !reason.is_asked_for(), note);
+            }
+            Fact::Recorded(Recorded::Transitioned(transition)) => self.transitioned(held, transition),
+            Fact::Told(_)
+            | Fact::Telling(_)
+            | Fact::Event(_)
+            | Fact::Recorded(_)
+            | Fact::Elects(_)
+            | Fact::Requested(_)
+            | Fact::WatchesAgain
+            | Fact::Permitted(_)
+            | Fact::Witnessed(_) => {}
+        }
     }
 }
 
@@ -175,14 +161,30 @@ mod tests {
             stub::{Stub, json},
         },
         config::Config,
-        link::{Confirmed, Reason, Term, TermInfo},
+        link::{Confirmed, Reason, Stop, Term, TermInfo, Then, ToInit},
         slot::Slot,
+        telemetry::status::Status,
         time::Now,
     };
     use std::sync::Arc;
 
+    /// Events, and the status that they are a view of.
+    struct Bench {
+        events: Events,
+        status: Status,
+    }
+
+    impl Bench {
+        fn take(&mut self, fact: Fact) {
+            let before = self.status.clone();
+            self.status.apply(&fact, Instant::BOOT);
+            let at = Now { boot: Instant::BOOT, wall: 0 };
+            self.events.changed(&Change { before: &before, after: &self.status, fact: &fact, at });
+        }
+    }
+
     /// A leader of the second slot, and what the server gets.
-    async fn leader() -> (Events, Stub) {
+    async fn leader() -> (Bench, Stub) {
         let stub = Stub::answering(|_| json(201, "{}")).await;
         let cluster: Cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(20));
@@ -191,7 +193,8 @@ mod tests {
         config.lease.attempt_timeout = Duration::from_secs(20);
         let timing = config.timing();
         let client = Client::beside(access, config.lease.attempt_timeout);
-        let mut events = Events::start(&InitialState::first(config, "a_1".into()), client);
+        let initial = InitialState::first(config, "a_1".into());
+        let mut bench = Bench { events: Events::start(&initial, client), status: Status::new(&initial, Instant::BOOT) };
         let info = TermInfo {
             slot: Slot(1),
             token: "9".into(),
@@ -202,16 +205,18 @@ mod tests {
         };
         let deadlines = timing.deadlines(Instant::BOOT);
         let confirmed = Confirmed { resource_version: "9".into(), preferred_holder: None, deadlines };
-        events.telling(&ToInit::Lead { term: Term(1), info, confirmed });
-        (events, stub)
+        bench.take(Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed }));
+        (bench, stub)
     }
 
-    fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Recorded {
+    const STOP: Stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+
+    fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Fact {
         use crate::{
             election::trace::TraceContext,
             telemetry::transition::{Anchor, Origin},
         };
-        Recorded::Transitioned(Box::new(Transition {
+        Fact::Recorded(Recorded::Transitioned(Box::new(Transition {
             to,
             reason,
             slot: Slot(1),
@@ -227,31 +232,32 @@ mod tests {
             exit: None,
             release: None,
             outcome,
-        }))
+        })))
     }
 
-    fn unready(why: &str) -> ToElector {
-        ToElector::Health { unready: Some(why.into()), status: String::new() }
+    fn unready(why: &str) -> Fact {
+        Fact::Told(ToElector::Health { unready: Some(why.into()), status: String::new() })
     }
 
     #[tokio::test]
     async fn what_is_told_is_about_the_lease_of_the_slot_and_the_same_is_told_once() {
-        let (mut events, mut stub) = leader().await;
+        let (mut bench, mut stub) = leader().await;
         let stopping = Event::Stopping { reason: Reason::NotLive, context: crate::election::trace::TraceContext::UNKNOWN };
 
-        events.heard(&unready("HTTP 503"));
-        events.event(&stopping);
-        events.recorded(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
-        events.heard(&unready("it was written 31.2s ago"));
-        events.heard(&unready("it was written 30.7s ago"));
-        // What init says in one turn is heard before the election speaks.
-        events.heard(&ToElector::Stopping { term: Term(7), reason: Reason::NotLive, at: Instant::BOOT });
-        events.heard(&unready("it is being stopped"));
-        events.event(&stopping);
-        events.recorded(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
-        events.recorded(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
-        events.heard(&unready("HTTP 503"));
-        events.finish().await.unwrap();
+        bench.take(unready("HTTP 503"));
+        bench.take(Fact::Event(stopping.clone()));
+        bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
+        bench.take(transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
+        bench.take(unready("it was written 31.2s ago"));
+        bench.take(unready("it was written 30.7s ago"));
+        bench.take(Fact::Told(ToElector::Stopping { term: Term(1), reason: Reason::NotLive, at: Instant::BOOT }));
+        bench.take(unready("it is being stopped"));
+        bench.take(Fact::Event(stopping));
+        bench.take(Fact::Told(ToElector::Stopped { term: Term(1), request: 1, stop: STOP, then: Then::Follow }));
+        bench.take(transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
+        bench.take(transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
+        bench.take(unready("HTTP 503"));
+        bench.events.finish().await.unwrap();
 
         let mut told = Vec::new();
         while let Ok(seen) = stub.seen.try_recv() {

@@ -219,8 +219,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let context = initial.context.clone();
     let discover = move || Cluster::again(context.as_ref());
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
-    let health = Health::new(initial.config.lease.duration, clock::boot());
-    health.introduce(&initial);
+    let health = Health::new(&initial, clock::boot());
     let endpoints = endpoint_slice::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
     let prepared = prepare(&initial, &access, &health).await;
     let endpoints = match prepared.and(endpoints) {
@@ -233,7 +232,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
         }
     };
     let beside = || Client::beside(access.clone(), initial.config.lease.attempt_timeout);
-    let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, beside()));
+    let traffic = endpoints.map(|endpoints| Traffic::start(&initial, &health.status(), endpoints, beside()));
     let events = initial.config.events.enabled.then(|| Events::start(&initial, beside()));
     let keys = Keys::of(&initial.config.lease);
     if initial.config.lease.announce {
@@ -243,11 +242,10 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     if is_first(&initial) && initial.preset == Preset::Run {
         permission::start(&initial, beside(), health.clone());
     }
-    let witnessed = Arc::default();
-    witness::start(&initial, Arc::clone(&witnessed));
+    witness::start(&initial, health.clone());
     let lease = Lease::new(access, keys, initial.config.lease.attempt_timeout);
     let page = initial.config.http.listen.map(|_| health.metrics().clone());
-    let telemetry = Telemetry::start(&initial, page, witnessed, variable);
+    let telemetry = Telemetry::start(&initial, page, health.follow(), variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let recorder = Recorder::new(&initial, clock::now());
     let edges = Edges { link, lease, guard, init, health, recorder, telemetry, traffic, events };

@@ -10,9 +10,11 @@ use crate::{
         Client, LeasePlace, Place, Request,
         review::{Right, in_brackets, verdict},
     },
+    clock,
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
+    telemetry::status::Fact,
 };
 
 const UPDATE: &str = "update";
@@ -29,14 +31,14 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
         loop {
             match ask(&client, &place).await {
                 Some(Ok(())) => {
-                    health.permitted(true);
+                    health.apply(&Fact::Permitted(true), clock::boot());
                     if is_told {
                         tracing::info!("this replica may update its Lease now");
                     }
                     return;
                 }
                 Some(Err(why)) => {
-                    health.permitted(false);
+                    health.apply(&Fact::Permitted(false), clock::boot());
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::error!(
                             "not ready: this replica may not update its Lease{}; add this to the rules of the Role of its service \

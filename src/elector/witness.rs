@@ -6,10 +6,6 @@
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::Duration,
 };
 
@@ -26,10 +22,13 @@ use tokio::{
 
 use super::register;
 use crate::{
+    clock,
     config::{AfterCrash, duration},
     election::obituary::Replica,
+    http::Health,
     link::{InitialState, decode, encode},
     process::{PID1, kill::pidfd_open},
+    telemetry::status::Fact,
     words::one_line,
 };
 
@@ -89,8 +88,8 @@ pub(crate) fn answers(name: &str) -> bool {
     asked().is_ok()
 }
 
-/// Tells the witness of this replica, for ever, if there is to be one. Sets `witnessed` while it knows of this replica.
-pub(super) fn start(initial: &InitialState, witnessed: Arc<AtomicBool>) {
+/// Tells the witness of this replica, for ever, if there is to be one. Tells `health` whether it knows of this replica.
+pub(super) fn start(initial: &InitialState, health: Health) {
     let lease = &initial.config.lease;
     let Some(name) = lease.witness.clone() else { return };
     let pidfd = match pidfd_to_hand_over(initial) {
@@ -106,7 +105,7 @@ pub(super) fn start(initial: &InitialState, witnessed: Arc<AtomicBool>) {
     };
     let Ok(said) = encode(&replica) else { return };
     let datagram = [&[VERSION], &*said].concat();
-    drop(tokio::spawn(tell_for_ever((name, datagram, pidfd), witnessed, lease.duration, lease.attempt_timeout)));
+    drop(tokio::spawn(tell_for_ever((name, datagram, pidfd), health, lease.duration, lease.attempt_timeout)));
 }
 
 /// The next run of a task with `afterCrash: wait` waits for the interval of one that crashed, so nothing is given back.
@@ -117,7 +116,7 @@ fn pidfd_to_hand_over(initial: &InitialState) -> Result<OwnedFd, String> {
 
 async fn tell_for_ever(
     (name, datagram, pidfd): (String, Vec<u8>, OwnedFd),
-    witnessed: Arc<AtomicBool>,
+    health: Health,
     waited: Duration,
     patience: Duration,
 ) {
@@ -126,10 +125,10 @@ async fn tell_for_ever(
         let told = tell(&name, &datagram, pidfd.as_fd(), patience).await;
         if let Ok(connection) = &told {
             tracing::info!("the witness at {name} gives the Lease back if this container is killed");
-            witnessed.store(true, Ordering::Relaxed);
+            health.apply(&Fact::Witnessed(true), clock::boot());
             said = None;
             let _ = hear(connection).await;
-            witnessed.store(false, Ordering::Relaxed);
+            health.apply(&Fact::Witnessed(false), clock::boot());
         }
         let why = told.map_or_else(|error| one_line(&error), |_| "it has ended".into());
         if said.as_ref() != Some(&why) {

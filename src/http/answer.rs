@@ -1,9 +1,13 @@
 //! Decides the answer to a probe. No IO.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode};
 
-use super::health::{TOLERANCE, Vital};
-use crate::{election::LeaderView, time::Instant};
+use crate::{election::LeaderView, telemetry::status::Status, time::Instant};
+
+/// How long a leader may go without a renewal beyond D before `/livez` fails; by then it should long have stopped leading.
+pub const TOLERANCE: Duration = Duration::from_secs(5);
 
 /// A status and one line saying why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +17,7 @@ pub(crate) struct Reply {
 }
 
 /// The reply to `method` on `path` at `now`; pages are answered elsewhere, where the method may be.
-pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) -> Reply {
+pub(crate) fn answer(method: &Method, path: &str, status: &Status, now: Instant) -> Reply {
     let probe = match path {
         "/livez" => livez,
         "/readyz" => readyz,
@@ -29,29 +33,29 @@ pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) ->
     if *method != Method::GET && *method != Method::HEAD {
         return not_allowed();
     }
-    probe(vital, now)
+    probe(status, now)
 }
 
 fn not_allowed() -> Reply {
     reply(StatusCode::METHOD_NOT_ALLOWED, "it can only be read")
 }
 
-fn livez(vital: Vital, now: Instant) -> Reply {
-    let silent = now.since(vital.heard);
-    if silent > vital.duration {
+fn livez(status: &Status, now: Instant) -> Reply {
+    let silent = now.since(status.heard);
+    if silent > status.duration {
         return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
     }
-    if let Some(LeaderView { confirmed, .. }) = vital.view.leading {
+    if let Some(LeaderView { confirmed, .. }) = status.election.leading {
         let age = now.since(confirmed);
-        if age > vital.duration + TOLERANCE {
+        if age > status.duration + TOLERANCE {
             return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
         }
     }
     reply(StatusCode::OK, "alive")
 }
 
-fn readyz(vital: Vital, _: Instant) -> Reply {
-    match (vital.view.ready, vital.permitted, vital.view.workload) {
+fn readyz(status: &Status, _: Instant) -> Reply {
+    match (status.election.ready, status.is_permitted, status.is_workload_fit()) {
         (true, true, true) => reply(StatusCode::OK, "ready"),
         (_, false, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "this replica may not update the Lease"),
         (false, true, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet"),
@@ -59,8 +63,8 @@ fn readyz(vital: Vital, _: Instant) -> Reply {
     }
 }
 
-fn leader(vital: Vital, now: Instant) -> Reply {
-    match vital.view.leading {
+fn leader(status: &Status, now: Instant) -> Reply {
+    match status.election.leading {
         Some(led) if led.ending => reply(StatusCode::SERVICE_UNAVAILABLE, "stops leading"),
         Some(led) if now >= led.deadlines.hard => reply(StatusCode::SERVICE_UNAVAILABLE, "the term is over"),
         Some(_) => reply(StatusCode::OK, "leader"),
@@ -74,13 +78,11 @@ fn reply(status: StatusCode, text: impl Into<String>) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
-        election::View,
+        config::{Config, HttpReady},
         law::Deadlines,
-        link::{LeaseBackoff, Term},
+        link::{InitialState, Term},
     };
 
     const D: Duration = Duration::from_secs(15);
@@ -90,95 +92,89 @@ mod tests {
         START + Duration::from_secs(seconds)
     }
 
-    fn standby() -> Vital {
-        Vital {
-            duration: D,
-            heard: START,
-            view: View {
-                ready: true,
-                workload: true,
-                leading: None,
-                backoff: LeaseBackoff::default(),
-                next_fire: None,
-                renewed: None,
-            },
-            permitted: true,
-            answered: true,
-        }
+    fn standby() -> Status {
+        let mut config = Config::default();
+        (config.lease.duration, config.http.ready) = (D, HttpReady::Workload);
+        with(Status::new(&InitialState::first(config, "a_1".into()), START), |status| status.election.ready = true)
     }
 
-    fn leading() -> Vital {
+    fn with(mut status: Status, change: impl FnOnce(&mut Status)) -> Status {
+        change(&mut status);
+        status
+    }
+
+    fn leading() -> Status {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
         let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
-        Vital { view: View { leading: Some(led), ..standby().view }, ..standby() }
+        with(standby(), |status| status.election.leading = Some(led))
     }
 
-    fn status(path: &str, vital: Vital, now: Instant) -> u16 {
-        answer(&Method::GET, path, vital, now).status.as_u16()
+    fn status(path: &str, status: &Status, now: Instant) -> u16 {
+        answer(&Method::GET, path, status, now).status.as_u16()
     }
 
     #[test]
     fn a_standby_is_alive_as_long_as_init_answers() {
-        let renewed_long_ago = Vital { heard: after(3600), ..standby() };
-        assert_eq!(status("/livez", renewed_long_ago, after(3600 + 15)), 200);
-        assert_eq!(status("/livez", renewed_long_ago, after(3600 + 15) + Duration::from_nanos(1)), 503);
+        let renewed_long_ago = with(standby(), |status| status.heard = after(3600));
+        assert_eq!(status("/livez", &renewed_long_ago, after(3600 + 15)), 200);
+        assert_eq!(status("/livez", &renewed_long_ago, after(3600 + 15) + Duration::from_nanos(1)), 503);
     }
 
     #[test]
     fn a_leader_without_a_renewal_for_the_duration_and_the_tolerance_is_not_alive() {
-        let vital = Vital { heard: after(20), ..leading() };
-        assert_eq!(status("/livez", vital, after(20)), 200);
-        let late = answer(&Method::GET, "/livez", vital, after(20) + Duration::from_nanos(1));
+        let led = with(leading(), |status| status.heard = after(20));
+        assert_eq!(status("/livez", &led, after(20)), 200);
+        let late = answer(&Method::GET, "/livez", &led, after(20) + Duration::from_nanos(1));
         assert_eq!((late.status.as_u16(), late.text.as_str()), (503, "leads without a renewal for 20 s"));
     }
 
     #[test]
     fn ready_comes_with_the_first_read_and_needs_no_leadership() {
-        let unread = Vital { view: View { ready: false, ..standby().view }, ..standby() };
-        assert_eq!(status("/readyz", unread, START), 503);
-        assert_eq!(status("/readyz", standby(), START), 200);
+        let unread = with(standby(), |status| status.election.ready = false);
+        assert_eq!(status("/readyz", &unread, START), 503);
+        assert_eq!(status("/readyz", &standby(), START), 200);
     }
 
     #[test]
     fn a_replica_that_may_not_update_the_lease_is_not_ready() {
-        let refused = Vital { permitted: false, ..standby() };
-        let reply = answer(&Method::GET, "/readyz", refused, START);
+        let refused = with(standby(), |status| status.is_permitted = false);
+        let reply = answer(&Method::GET, "/readyz", &refused, START);
         assert_eq!((reply.status.as_u16(), reply.text.as_str()), (503, "this replica may not update the Lease"));
-        assert_eq!(status("/livez", refused, START), 200);
+        assert_eq!(status("/livez", &refused, START), 200);
     }
 
     #[test]
     fn ready_waits_for_a_workload_that_is_not() {
-        let unready = Vital { view: View { workload: false, ..leading().view }, ..leading() };
-        let reply = answer(&Method::GET, "/readyz", unready, START);
+        let unready = with(leading(), |status| status.unready = Some("HTTP 503".into()));
+        let reply = answer(&Method::GET, "/readyz", &unready, START);
         assert_eq!((reply.status.as_u16(), reply.text.as_str()), (503, "the workload is not ready"));
-        assert_eq!(status("/livez", unready, START), 200);
-        assert_eq!(status("/leader", unready, START), 200);
+        assert_eq!(status("/livez", &unready, START), 200);
+        assert_eq!(status("/leader", &unready, START), 200);
     }
 
     #[test]
     fn only_a_leader_that_goes_on_leading_is_the_leader() {
-        assert_eq!(status("/leader", leading(), START), 200);
-        assert_eq!(status("/leader", standby(), START), 503);
+        assert_eq!(status("/leader", &leading(), START), 200);
+        assert_eq!(status("/leader", &standby(), START), 503);
         let mut ending = leading();
-        ending.view.leading = ending.view.leading.map(|led| LeaderView { ending: true, ..led });
-        assert_eq!(status("/leader", ending, START), 503);
+        ending.election.leading = ending.election.leading.map(|led| LeaderView { ending: true, ..led });
+        assert_eq!(status("/leader", &ending, START), 503);
     }
 
     #[test]
     fn a_leader_past_its_hard_deadline_is_not_the_leader() {
-        assert_eq!(status("/leader", leading(), after(13).before(Duration::from_nanos(1))), 200);
-        assert_eq!(status("/leader", leading(), after(13)), 503);
+        assert_eq!(status("/leader", &leading(), after(13).before(Duration::from_nanos(1))), 200);
+        assert_eq!(status("/leader", &leading(), after(13)), 503);
     }
 
     #[test]
     fn other_pages_are_not_found_and_other_methods_not_allowed() {
-        assert_eq!(status("/nothing", standby(), START), 404);
-        assert_eq!(status("/livez/", standby(), START), 404);
-        assert_eq!(answer(&Method::POST, "/nothing", standby(), START).status, StatusCode::NOT_FOUND);
+        assert_eq!(status("/nothing", &standby(), START), 404);
+        assert_eq!(status("/livez/", &standby(), START), 404);
+        assert_eq!(answer(&Method::POST, "/nothing", &standby(), START).status, StatusCode::NOT_FOUND);
         for path in ["/livez", "/", "/status", "/events", "/metrics"] {
-            assert_eq!(answer(&Method::POST, path, standby(), START).status, StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(answer(&Method::POST, path, &standby(), START).status, StatusCode::METHOD_NOT_ALLOWED);
         }
-        assert_eq!(answer(&Method::HEAD, "/livez", standby(), START).status, StatusCode::OK);
+        assert_eq!(answer(&Method::HEAD, "/livez", &standby(), START).status, StatusCode::OK);
     }
 }

@@ -1,18 +1,18 @@
-//! Builds the answer of `/status`. No IO.
+//! The history of terms, and the answer of `/status`. No IO.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::health::Vital;
 use crate::{
-    config::Runs,
     election::writes::NOBODY,
-    link::{InitialState, Resume, TermInfo, ToElector},
+    link::InitialState,
     role::Role,
-    slot::Slot,
-    telemetry::transition::{Anchor, Outcome, Recorded, TermEnd, Transition},
+    telemetry::{
+        status::Status,
+        transition::{Anchor, Outcome, Recorded, TermEnd, Transition},
+    },
     time::Instant,
     words::bounded,
 };
@@ -20,8 +20,8 @@ use crate::{
 /// So many terms and transitions are remembered.
 const REMEMBERED: usize = 32;
 
-/// Holds what this replica has seen of its Lease.
-#[derive(Clone, Debug, Default)]
+/// Holds the terms and transitions that this replica has seen.
+#[derive(Clone, Debug)]
 pub(super) struct Board {
     identity: String,
     namespace: String,
@@ -30,8 +30,6 @@ pub(super) struct Board {
     terms: VecDeque<Seen>,
     /// The latest first.
     transitions: VecDeque<Past>,
-    own: Option<Own>,
-    workload: Workload,
 }
 
 /// A term of whomever.
@@ -45,26 +43,6 @@ struct Seen {
     since: String,
     until: Option<String>,
     ended: Option<&'static str>,
-}
-
-/// Holds what init has reported about the workload.
-#[derive(Clone, Debug, Default)]
-struct Workload {
-    /// True if the workload runs on standbys too.
-    stands_by: bool,
-    /// The role that the workload was started or promoted in; none: it does not run.
-    role: Option<Role>,
-    ready: bool,
-    unready: Option<String>,
-    status: String,
-}
-
-/// The term that this replica leads in.
-#[derive(Clone, Debug)]
-struct Own {
-    slot: Slot,
-    term: i32,
-    token: String,
 }
 
 /// A transition that is over.
@@ -84,48 +62,14 @@ struct Past {
 
 impl Board {
     pub(super) fn new(initial: &InitialState) -> Self {
-        let InitialState { identity, config, resume, .. } = initial;
-        let stands_by = config.workload.runs != Runs::Leading;
-        let leads = resume.as_ref().and_then(|resume| resume.main).map(|_| Role::Leader);
-        let own = resume.as_ref().map(|Resume { info: TermInfo { slot, transitions, token, .. }, .. }| Own {
-            slot: *slot,
-            term: *transitions,
-            token: token.clone(),
-        });
-        // Init tells only what is otherwise.
-        let ready = config.workload.readiness.handler().is_none();
-        let role = leads.or_else(|| stands_by.then_some(Role::Standby));
+        let InitialState { identity, config, .. } = initial;
         Self {
             identity: identity.clone(),
             namespace: config.lease.namespace.clone(),
             lease: config.lease.name.clone(),
-            own,
-            workload: Workload { stands_by, role, ready, ..Workload::default() },
-            ..Self::default()
+            terms: VecDeque::new(),
+            transitions: VecDeque::new(),
         }
-    }
-
-    /// Takes in what init said; whether that changed anything.
-    pub(super) fn told(&mut self, message: &ToElector) -> bool {
-        let workload = &mut self.workload;
-        match message {
-            ToElector::Started { .. } => workload.role = Some(Role::Leader),
-            ToElector::Restarting { .. } => workload.role = None,
-            ToElector::Stopped { .. } => workload.role = workload.stands_by.then_some(Role::Standby),
-            ToElector::Health { unready, status } => {
-                (workload.ready, workload.unready, workload.status) = (unready.is_none(), unready.clone(), status.clone());
-            }
-            ToElector::InitialState(_)
-            | ToElector::Acknowledged { .. }
-            | ToElector::Stopping { .. }
-            | ToElector::Unproved { .. }
-            | ToElector::Shutdown
-            | ToElector::Heartbeat
-            | ToElector::Hooked { .. }
-            | ToElector::Probe { .. }
-            | ToElector::Warn(_) => return false,
-        }
-        true
     }
 
     /// Takes in a part of a term that is over. Returns true if that changed anything.
@@ -156,8 +100,6 @@ impl Board {
             }
             Recorded::Transitioned(transition) => {
                 self.end_or_resume(transition);
-                let Transition { to, slot, term, token, .. } = &**transition;
-                self.own = (*to == Role::Leader).then(|| Own { slot: *slot, term: *term, token: token.clone() });
                 self.transitions.truncate(REMEMBERED - 1);
                 self.transitions.push_front(past(transition));
             }
@@ -197,32 +139,32 @@ impl Board {
     }
 
     /// All of it at `now`.
-    pub(super) fn status(&self, vital: Vital, now: Instant) -> Value {
-        let (led, backoff) = (vital.view.leading, vital.view.backoff);
+    pub(super) fn status(&self, status: &Status, now: Instant) -> Value {
+        let Status { election, role, unready, words, .. } = status;
+        let (led, backoff) = (election.leading, election.backoff);
         let left = |deadline: Instant| deadline.since(now).as_secs_f64();
-        let Workload { role, ready, unready, status, .. } = &self.workload;
-        let own = if led.is_some() { self.own.as_ref() } else { None };
+        let own = if led.is_some() { status.term.as_ref().map(|own| &own.info) } else { None };
         json!({
-            "identity": self.identity, "namespace": self.namespace, "lease": self.lease, "ready": vital.view.ready,
+            "identity": self.identity, "namespace": self.namespace, "lease": self.lease, "ready": election.ready,
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),
             "stopping": led.is_some_and(|led| led.ending),
             "holder": self.holder(),
             "backoff": backoff.after_failures(now).map(|until| json!({ "failures": backoff.failures, "seconds": left(until) })),
             "since": self.current().map(|term| &term.since),
             "slot": own.map(|own| own.slot.0),
-            "term": own.map(|own| own.term),
+            "term": own.map(|own| own.transitions),
             "fencingToken": own.map(|own| &own.token),
             "marginSeconds": led.map(|led| left(led.deadlines.soft)),
             "killDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
-            "nextFire": vital.view.next_fire.map(wall),
-            "renewedSecondsAgo": led.map_or(vital.view.renewed, |led| Some(led.confirmed)).map(|at| now.since(at).as_secs_f64()),
-            "apiServerAnswers": vital.answered,
+            "nextFire": election.next_fire.map(wall),
+            "renewedSecondsAgo": led.map_or(election.renewed, |led| Some(led.confirmed)).map(|at| now.since(at).as_secs_f64()),
+            "apiServerAnswers": status.is_answered,
             "workload": {
                 "runs": role.is_some(),
                 "role": role.map(Role::as_str),
-                "ready": role.is_some() && *ready,
-                "unready": unready,
-                "status": status,
+                "ready": role.is_some() && unready.is_none(),
+                "unready": unready.as_ref().filter(|why| !why.is_empty()),
+                "status": words,
             },
             "terms": self.terms,
             "transitions": self.transitions,

@@ -27,7 +27,7 @@ async fn tell(health: Health, mut sender: Sender<Bytes>) {
     let (mut changes, end) = (health.changes(), Instant::now() + STREAM);
     let mut said = Arc::from("");
     while Instant::now() < end {
-        let status: Arc<str> = health.board().status(health.vital(), clock::boot()).to_string().into();
+        let status: Arc<str> = health.board().status(&health.status(), clock::boot()).to_string().into();
         let text = if status == said { ":\n\n".to_owned() } else { format!("data: {status}\n\n") };
         said = status;
         if sender.send_data(Bytes::from(text)).await.is_err() {

@@ -19,6 +19,7 @@ mod health;
 mod server;
 
 pub use self::{
-    health::{Health, TOLERANCE, Vital},
+    answer::TOLERANCE,
+    health::Health,
     server::{HttpError, serve},
 };

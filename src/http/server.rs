@@ -130,7 +130,7 @@ fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
             response
         }
         "/status" => {
-            let status = health.board().status(health.vital(), clock::boot());
+            let status = health.board().status(&health.status(), clock::boot());
             ok("application/json", format!("{status}\n").into())
         }
         "/metrics" => match TextEncoder::new().encode_to_string(&health.metrics().gather()) {
@@ -146,7 +146,7 @@ fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
 }
 
 fn probe(request: &Request<Incoming>, health: &Health) -> Response<Body> {
-    let reply = answer(request.method(), request.uri().path(), health.vital(), clock::boot());
+    let reply = answer(request.method(), request.uri().path(), &health.status(), clock::boot());
     let mut response = match request.uri().path() {
         "/leader" => response(reply.status, "application/json", format!("{}\n", health.board().leader()).into()),
         _ => response(reply.status, "text/plain; charset=utf-8", (reply.text + "\n").into()),

@@ -11,9 +11,12 @@ use std::{
 
 use tracing::{debug, error, info, warn};
 
-use super::transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason};
+use super::{
+    status::{Change, Edge, Fact, Status},
+    transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
+};
 use crate::{
-    config::{HookKind, Preset, Runs},
+    config::{HookKind, Preset},
     election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
     link::{Exit, Reason, Resume, ToElector},
     request::{Operation, RequestError},
@@ -43,13 +46,6 @@ pub(super) struct EventLog {
     failing: BTreeMap<Operation, Failing>,
     /// The last confirmed write of the term.
     confirmed: Option<Instant>,
-    /// The stop deadline (S) of the term that is held.
-    soft: Option<Instant>,
-    unready: Option<String>,
-    status: String,
-    /// A program that runs on leaders only is neither ready nor unready elsewhere.
-    runs_on_standbys: bool,
-    runs: bool,
     /// A line has said that another has the Lease, or nobody.
     waits: bool,
 }
@@ -86,37 +82,17 @@ struct Failing {
 }
 
 impl EventLog {
-    pub(super) fn new(lease: String, identity: String, preset: &Preset, runs: Runs) -> Self {
-        let runs_on_standbys = runs != Runs::Leading;
-        Self {
-            lease,
-            identity,
-            nouns: Nouns::of(preset),
-            failing: BTreeMap::new(),
-            confirmed: None,
-            soft: None,
-            unready: None,
-            status: String::new(),
-            runs_on_standbys,
-            runs: runs_on_standbys,
-            waits: false,
-        }
+    pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
+        Self { lease, identity, nouns: Nouns::of(preset), failing: BTreeMap::new(), confirmed: None, waits: false }
     }
 
     /// An elector continues the term of the one before it.
-    pub(super) fn resumed(&mut self, resume: &Resume) {
+    pub(super) fn resumed(&self, resume: &Resume) {
         let Resume { info, main, .. } = resume;
-        self.runs = true;
         info!(lease = self.lease, term = info.transitions, token = info.token, pid = main, "a new elector continues the term");
     }
 
-    /// The term that is held ends at this stop deadline, unless it is renewed. None: no term is held.
-    pub(super) const fn holds(&mut self, soft: Option<Instant>) {
-        self.soft = soft;
-    }
-
-    /// Writes the line for `event`, if it is worth one.
-    pub(super) fn event(&mut self, event: &Event, now: Instant) {
+    fn event(&mut self, event: &Event, before: &Status, now: Instant) {
         let Self { lease, identity, nouns, .. } = &*self;
         match event {
             Event::Ready if nouns.is_run => info!(lease, identity, "ready: the Lease was read"),
@@ -140,7 +116,7 @@ impl EventLog {
                 let (latency, margin) = (now.since(*sent).as_secs_f64(), Margin::until(*soft, now).0);
                 debug!(latency = readable(latency), margin = readable(margin), "renewed");
             }
-            Event::Failed { operation, message, .. } => self.failed(*operation, message, now),
+            Event::Failed { operation, message, .. } => self.failed(*operation, message, before, now),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
             Event::BacksOff(backoff) => warn!(
@@ -169,8 +145,7 @@ impl EventLog {
         }
     }
 
-    /// Writes the line for a part of a term that is over since `now`, if it is worth one.
-    pub(super) fn recorded(&mut self, recorded: &Recorded, now: Instant) {
+    fn recorded(&mut self, recorded: &Recorded, now: Instant) {
         let Self { lease, nouns, .. } = &*self;
         match recorded {
             Recorded::HolderChanged { nobody: None | Some(Duration::ZERO), .. } => {}
@@ -282,8 +257,7 @@ impl EventLog {
         }
     }
 
-    /// Writes the line for a message from init, if it is worth one.
-    pub(super) fn heard(&mut self, message: &ToElector) {
+    fn told(&self, message: &ToElector, before: &Status) {
         let Nouns { program, .. } = self.nouns;
         match message {
             ToElector::Warn(line) => warn!("{}", bounded(line)),
@@ -291,23 +265,20 @@ impl EventLog {
                 warn!(exit = exit.to_string(), "{program} {}; it is started again", exit.predicate());
             }
             ToElector::Health { unready, status } => {
-                // The first readiness that is told may be no change to what was told before: nothing.
-                if *unready != self.unready || unready.is_none() && *status == self.status {
+                // A program that runs on leaders only is neither ready nor unready elsewhere.
+                if *unready != before.unready && before.is_workload_meant_to_run() {
                     match unready {
-                        _ if !self.runs => {}
                         Some(why) => info!("{program} is not ready: {}", bounded(why)),
                         None => info!("{program} is ready"),
                     }
-                    self.unready.clone_from(unready);
                 }
-                if *status != self.status {
+                if *status != before.words {
                     info!("{program} says: {}", bounded(status));
-                    self.status.clone_from(status);
                 }
             }
-            ToElector::Started { .. } => self.runs = true,
-            ToElector::Stopped { .. } => self.runs = self.runs_on_standbys,
             ToElector::Shutdown
+            | ToElector::Started { .. }
+            | ToElector::Stopped { .. }
             | ToElector::InitialState(_)
             | ToElector::Acknowledged { .. }
             | ToElector::Hooked { .. }
@@ -318,7 +289,7 @@ impl EventLog {
         }
     }
 
-    fn failed(&mut self, operation: Operation, complaint: &RequestError, now: Instant) {
+    fn failed(&mut self, operation: Operation, complaint: &RequestError, before: &Status, now: Instant) {
         let (state, message) = (state(complaint), complaint.to_string());
         let message = bounded(&message);
         let failing = self.failing.entry(operation).or_default();
@@ -331,8 +302,8 @@ impl EventLog {
         failing.told.truncate(STATES - 1);
         failing.told.push_front((state, now));
         let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
-        let soft = if operation == Operation::Update { self.soft } else { None };
-        let left = soft.map(|soft| soft.since(now).as_secs_f64());
+        let led = if operation == Operation::Update { before.election.leading } else { None };
+        let left = led.map(|led| led.deadlines.soft.since(now).as_secs_f64());
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
             Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,
@@ -358,6 +329,24 @@ impl EventLog {
     fn recovered(&mut self, operation: Operation) {
         if let Some(Failing { failures, .. }) = self.failing.remove(&operation) {
             info!(lease = self.lease, operation = operation.as_str(), failures, "requests to the API server work again");
+        }
+    }
+}
+
+impl Edge for EventLog {
+    /// Writes the line for a change, if it is worth one.
+    fn changed(&mut self, change: &Change<'_>) {
+        let Change { before, fact, at, .. } = *change;
+        match fact {
+            Fact::Told(message) => self.told(message, before),
+            Fact::Event(event) => self.event(event, before, at.boot),
+            Fact::Recorded(recorded) => self.recorded(recorded, at.boot),
+            Fact::Telling(_)
+            | Fact::Elects(_)
+            | Fact::Requested(_)
+            | Fact::WatchesAgain
+            | Fact::Permitted(_)
+            | Fact::Witnessed(_) => {}
         }
     }
 }

@@ -2,14 +2,6 @@
 //!
 //! Owns the counting; [`names`] has the names and descriptions.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Gauge, Histogram, Meter, MeterProvider as _},
@@ -19,12 +11,13 @@ use opentelemetry_sdk::{
     metrics::{MeterProviderBuilder, PeriodicReader, SdkMeterProvider},
 };
 use prometheus::Registry;
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use tracing::warn;
 
 use super::{
     export::{self, OtlpConfig},
-    names::{self, Metric, RequestOutcome},
+    names::{self, Metric},
+    status::{Change, Edge, Fact, Requested, Status},
     transition::{Margin, Outcome, Phase, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
@@ -32,7 +25,6 @@ use crate::{
     config::Signal,
     election::{AcquireReason, Event},
     link::{Exit, FLUSH, InitialState, Reason, ToElector},
-    request::{Answer, Operation},
     role::Role,
     stderr,
     time::Instant,
@@ -52,10 +44,6 @@ pub(super) struct Metrics {
     terms: Counter<u64>,
     phases: Histogram<f64>,
     margin: Histogram<f64>,
-    /// S, in nanoseconds; 0 while not leading.
-    soft: Arc<AtomicU64>,
-    /// The end of the back-off, in nanoseconds.
-    backoff: Arc<AtomicU64>,
     requests: Histogram<f64>,
     watch_restarts: Counter<u64>,
     workload_restarts: Counter<u64>,
@@ -64,20 +52,21 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Starts the metrics of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted.
+    /// Starts the metrics of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted. What is computed
+    /// at each read is a view of `status`.
     pub(super) fn start(
         page: Option<Registry>,
         otlp: Option<OtlpConfig>,
         initial: &InitialState,
-        witnessed: Arc<AtomicBool>,
+        status: watch::Receiver<Status>,
     ) -> Option<Self> {
         if page.is_none() && otlp.is_none() {
             return None;
         }
-        Some(Self::of(provider(page, otlp, &initial.identity), initial, witnessed))
+        Some(Self::of(provider(page, otlp, &initial.identity), initial, status))
     }
 
-    fn of(provider: SdkMeterProvider, initial: &InitialState, witnessed: Arc<AtomicBool>) -> Self {
+    fn of(provider: SdkMeterProvider, initial: &InitialState, status: watch::Receiver<Status>) -> Self {
         let meter = provider.meter("tenure");
         let it = Self {
             lease: initial.config.lease.name.clone(),
@@ -85,10 +74,6 @@ impl Metrics {
             terms: counter(&meter, names::TERMS),
             phases: seconds(&meter, names::TRANSITION, &SPANS),
             margin: seconds(&meter, names::RENEWAL_MARGIN, &SPANS),
-            soft: Arc::default(),
-            backoff: Arc::new(AtomicU64::new(
-                initial.backoff.filter(|backoff| backoff.failures > 0).map_or(0, |backoff| backoff.until.as_nanos()),
-            )),
             requests: seconds(&meter, names::REQUEST, &REQUESTS),
             watch_restarts: counter(&meter, names::WATCH_RESTARTS),
             workload_restarts: counter(&meter, names::WORKLOAD_RESTARTS),
@@ -96,7 +81,7 @@ impl Metrics {
             kills: counter(&meter, names::KILLS),
             provider,
         };
-        it.observe(&meter, initial.config.lease.witness.is_some().then_some(witnessed));
+        observe(&meter, status, initial.config.lease.witness.is_some());
         // A first increase is visible only after a 0.
         it.watch_restarts.add(0, &[]);
         it.workload_restarts.add(0, &[]);
@@ -110,44 +95,7 @@ impl Metrics {
         it
     }
 
-    /// Builds the instruments that are computed at each read.
-    fn observe(&self, meter: &Meter, witnessed: Option<Arc<AtomicBool>>) {
-        for (until, Metric { name, unit, says, .. }) in [(&self.soft, names::MARGIN), (&self.backoff, names::BACKOFF)] {
-            let until = Arc::clone(until);
-            let gauge = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
-            let left = move || Instant::from_nanos(until.load(Ordering::Relaxed)).since(clock::boot()).as_secs_f64();
-            let _ = gauge.with_callback(move |observer| observer.observe(left(), &[])).build();
-        }
-        let Metric { name, says, .. } = names::DROPPED;
-        let dropped = meter.u64_observable_counter(name).with_description(says).with_callback(|observer| {
-            observer.observe(stderr::dropped(), &[KeyValue::new("what", "log")]);
-            observer.observe(export::dropped(), &[KeyValue::new("what", "span")]);
-        });
-        let _ = dropped.build();
-        if let Some(witnessed) = witnessed {
-            let Metric { name, says, .. } = names::WITNESSED;
-            let gauge = meter.u64_observable_gauge(name).with_description(says);
-            let _ = gauge.with_callback(move |observer| observer.observe(witnessed.load(Ordering::Relaxed).into(), &[])).build();
-        }
-    }
-
-    /// The term that is held ends at this S, unless it is renewed; none: none is held.
-    pub(super) fn holds(&self, soft: Option<Instant>) {
-        self.soft.store(soft.map_or(0, Instant::as_nanos), Ordering::Relaxed);
-    }
-
-    /// Counts what the election reported at `now`.
-    pub(super) fn event(&self, event: &Event, now: Instant) {
-        if let Event::BacksOff(backoff) = event {
-            self.backoff.store(backoff.until.as_nanos(), Ordering::Relaxed);
-        }
-        if let Event::Renewed { soft, .. } = event {
-            self.margin.record(Margin::until(*soft, now).0.max(0.0), &[]);
-        }
-    }
-
-    /// Counts a part of a term that is over.
-    pub(super) fn recorded(&self, recorded: &Recorded) {
+    fn recorded(&self, recorded: &Recorded) {
         match recorded {
             Recorded::Transitioned(transition) => self.transitioned(transition),
             Recorded::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
@@ -188,40 +136,12 @@ impl Metrics {
         self.phases.record(took, &[KeyValue::new("to", to.as_str()), KeyValue::new("phase", phase.kind.as_str())]);
     }
 
-    /// Counts a message from init.
-    pub(super) fn heard(&self, message: &ToElector) {
-        if let ToElector::Restarting { exit, .. } = message {
-            self.workload_restarts.add(1, &[]);
-            self.exited(*exit);
-        }
-    }
-
     fn exited(&self, exit: Exit) {
         let how = match exit {
             Exit::Code(code) => code.to_string(),
             Exit::Signal(signal) => Signal(signal).name(),
         };
         self.exits.add(1, &[KeyValue::new("how", how)]);
-    }
-
-    /// A request that took this long.
-    pub(super) fn requested(&self, operation: Operation, answer: &Answer, took: Duration) {
-        self.answered(operation, RequestOutcome::of(answer), took);
-    }
-
-    /// A watch whose answer took this long to begin, or failed with this status.
-    pub(super) fn watched(&self, answer: Result<(), Option<u16>>, took: Duration) {
-        self.answered(Operation::Watch, RequestOutcome::of_watch(answer), took);
-    }
-
-    fn answered(&self, operation: Operation, outcome: RequestOutcome, took: Duration) {
-        let labels = [KeyValue::new("operation", operation.as_str()), KeyValue::new("outcome", outcome.as_str())];
-        self.requests.record(took.as_secs_f64(), &labels);
-    }
-
-    /// A watch replaces the one before.
-    pub(super) fn watching_again(&self) {
-        self.watch_restarts.add(1, &[]);
     }
 
     fn leads(&self, leads: bool) {
@@ -232,6 +152,51 @@ impl Metrics {
     pub(super) async fn finish(self) {
         self.leads(false);
         finish(self.provider).await;
+    }
+}
+
+impl Edge for Metrics {
+    /// Counts a change.
+    fn changed(&mut self, change: &Change<'_>) {
+        match change.fact {
+            Fact::Event(Event::Renewed { soft, .. }) => {
+                self.margin.record(Margin::until(*soft, change.at.boot).0.max(0.0), &[]);
+            }
+            Fact::Recorded(recorded) => self.recorded(recorded),
+            Fact::Told(ToElector::Restarting { exit, .. }) => {
+                self.workload_restarts.add(1, &[]);
+                self.exited(*exit);
+            }
+            Fact::Requested(Requested { operation, outcome, took, .. }) => {
+                let labels = [KeyValue::new("operation", operation.as_str()), KeyValue::new("outcome", outcome.as_str())];
+                self.requests.record(took.as_secs_f64(), &labels);
+            }
+            Fact::WatchesAgain => self.watch_restarts.add(1, &[]),
+            Fact::Told(_) | Fact::Telling(_) | Fact::Event(_) | Fact::Elects(_) | Fact::Permitted(_) | Fact::Witnessed(_) => {}
+        }
+    }
+}
+
+/// Builds the instruments that are computed at each read.
+fn observe(meter: &Meter, status: watch::Receiver<Status>, has_witness: bool) {
+    let left = |metric, until: fn(&Status, Instant) -> Option<Instant>| {
+        let (Metric { name, unit, says, .. }, status) = (metric, status.clone());
+        let gauge = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
+        let left = move |now| until(&status.borrow(), now).map_or(0.0, |until| until.since(now).as_secs_f64());
+        let _ = gauge.with_callback(move |observer| observer.observe(left(clock::boot()), &[])).build();
+    };
+    left(names::MARGIN, |status, _| status.election.leading.map(|led| led.deadlines.soft));
+    left(names::BACKOFF, |status, now| status.election.backoff.after_failures(now));
+    let Metric { name, says, .. } = names::DROPPED;
+    let dropped = meter.u64_observable_counter(name).with_description(says).with_callback(|observer| {
+        observer.observe(stderr::dropped(), &[KeyValue::new("what", "log")]);
+        observer.observe(export::dropped(), &[KeyValue::new("what", "span")]);
+    });
+    let _ = dropped.build();
+    if has_witness {
+        let Metric { name, says, .. } = names::WITNESSED;
+        let gauge = meter.u64_observable_gauge(name).with_description(says);
+        let _ = gauge.with_callback(move |observer| observer.observe(status.borrow().is_witnessed.into(), &[])).build();
     }
 }
 
@@ -279,16 +244,17 @@ pub(super) fn seconds(meter: &Meter, Metric { name, unit, says, .. }: Metric, bo
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, time::Duration};
 
     use prometheus::TextEncoder;
 
     use super::*;
     use crate::{
         config::Config,
-        election::trace::TraceContext,
+        election::{LeaderView, trace::TraceContext},
         law::Deadlines,
         link::{Confirmed, Resume, Term, TermInfo},
+        request::{Answer, Operation},
         slot::Slot,
         telemetry::{
             spans,
@@ -304,9 +270,13 @@ mod tests {
         InitialState::first(config, "a_1".into())
     }
 
+    fn status(initial: &InitialState) -> watch::Sender<Status> {
+        watch::Sender::new(Status::new(initial, ms(0)))
+    }
+
     fn start(initial: &InitialState) -> (Metrics, Registry) {
         let page = Registry::new();
-        (Metrics::start(Some(page.clone()), None, initial, Arc::default()).unwrap(), page)
+        (Metrics::start(Some(page.clone()), None, initial, status(initial).subscribe()).unwrap(), page)
     }
 
     fn text(page: &Registry) -> String {
@@ -347,33 +317,38 @@ mod tests {
     }
 
     /// One of everything.
-    fn everything(metrics: &Metrics) {
-        metrics.event(&Event::Renewed { sent: ms(0), soft: ms(8_103) }, ms(3));
+    fn everything(metrics: &mut Metrics) {
+        let status = Status::new(&initial(), ms(0));
+        let mut show = |fact| {
+            let at = Now { boot: ms(3), wall: 0 };
+            metrics.changed(&Change { before: &status, after: &status, fact: &fact, at });
+        };
+        show(Fact::Event(Event::Renewed { sent: ms(0), soft: ms(8_103) }));
         let Recorded::Transitioned(mut ended) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
         ended.phases.push(Phase { kind: PhaseKind::WorkloadKill, from: ms(10), until: ms(20) });
-        metrics.recorded(&Recorded::Transitioned(ended));
+        show(Fact::Recorded(Recorded::Transitioned(ended)));
         let phase = Phase { kind: PhaseKind::WorkloadReady, from: ms(0), until: ms(3_000) };
         let (context, anchor) = (TraceContext::UNKNOWN, Anchor(Now { boot: ms(0), wall: 0 }));
-        metrics.recorded(&Recorded::WithinTerm(Box::new(TermPhase { context, term: 7, anchor, phase })));
-        metrics.heard(&ToElector::Restarting { term: Term(1), exit: Exit::Signal(9), at: ms(0) });
-        metrics.requested(Operation::Update, &Answer::Conflict, Duration::from_millis(7));
-        metrics.watched(Ok(()), Duration::from_millis(7));
-        metrics.watched(Err(Some(403)), Duration::from_millis(7));
-        metrics.watched(Err(Some(503)), Duration::from_millis(7));
-        metrics.watched(Err(None), Duration::from_millis(7));
-        metrics.watching_again();
+        show(Fact::Recorded(Recorded::WithinTerm(Box::new(TermPhase { context, term: 7, anchor, phase }))));
+        show(Fact::Told(ToElector::Restarting { term: Term(1), exit: Exit::Signal(9), at: ms(0) }));
+        let took = Duration::from_millis(7);
+        show(Fact::Requested(Requested::answer(Operation::Update, &Answer::Conflict, took)));
+        for answer in [Ok(()), Err(Some(403)), Err(Some(503)), Err(None)] {
+            show(Fact::Requested(Requested::watch(answer, took)));
+        }
+        show(Fact::WatchesAgain);
     }
 
     #[test]
     fn nothing_is_counted_where_nobody_reads_it() {
-        assert!(Metrics::start(None, None, &initial(), Arc::default()).is_none());
+        assert!(Metrics::start(None, None, &initial(), status(&initial()).subscribe()).is_none());
     }
 
     #[test]
     fn each_metric_is_on_the_page_by_its_name() {
-        let (metrics, page) = start(&initial());
+        let (mut metrics, page) = start(&initial());
 
-        everything(&metrics);
+        everything(&mut metrics);
 
         assert_shows(
             &page,
@@ -406,8 +381,8 @@ mod tests {
 
     #[test]
     fn what_is_on_the_page_is_in_the_reference_with_its_labels_and_the_other_way_round() {
-        let (metrics, page) = start(&initial());
-        everything(&metrics);
+        let (mut metrics, page) = start(&initial());
+        everything(&mut metrics);
 
         let page = page.gather();
         // The exporter's own.
@@ -453,16 +428,22 @@ mod tests {
 
     #[test]
     fn the_margin_is_what_is_left_when_somebody_looks_and_nothing_while_not_leading() {
-        let (metrics, page) = start(&initial());
+        let (status, page) = (status(&initial()), Registry::new());
+        let _metrics = Metrics::start(Some(page.clone()), None, &initial(), status.subscribe()).unwrap();
+        let holds = |soft: Option<Instant>| {
+            let deadlines = |soft| Deadlines { soft, ..Deadlines::NEVER };
+            let led = |soft| LeaderView { term: Term(1), confirmed: ms(0), deadlines: deadlines(soft), ending: false };
+            status.send_modify(|status| status.election.leading = soft.map(led));
+        };
         let left = || {
             let text = text(&page);
             text.lines().find_map(|line| line.strip_prefix("tenure_margin_seconds ")).unwrap().parse::<f64>().unwrap()
         };
 
-        metrics.holds(Some(clock::boot() + Duration::from_secs(1_000)));
+        holds(Some(clock::boot() + Duration::from_secs(1_000)));
         let first = left();
         let second = left();
-        metrics.holds(None);
+        holds(None);
 
         assert!(first < 1_000.0 && second < first && second > 0.0, "{first} {second}");
         assert_eq!(left(), 0.0);

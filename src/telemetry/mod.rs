@@ -3,17 +3,13 @@
 //! Owns everything that people and collectors see of an election. It is told of each event afterwards, on the elector's own
 //! thread, and never waits there: log lines that do not fit are dropped, and spans go to a bounded queue of the SDK.
 //!
-//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's first message, then [`Telemetry::report`] for
-//! whatever the election reports, [`Telemetry::recorded`] for what the [`recorder`] makes of that, [`Telemetry::heard`] for each
-//! message from init, and [`Telemetry::amend`] before a Lead. Before it sends Done it awaits the future of [`Telemetry::finish`],
-//! and keeps running meanwhile.
-
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's first message, and [`Telemetry::amend`] before a
+//! Lead. It makes each [`status::Fact`] a [`status::Change`] of the one [`status`], and shows that to all edges; what the
+//! [`recorder`] makes of a fact comes first. Before it sends Done it awaits the future of [`Telemetry::finish`], and keeps running
+//! meanwhile.
 
 use prometheus::Registry;
+use tokio::sync::watch;
 use tracing::warn;
 
 pub(crate) use self::transaction::Observer;
@@ -22,13 +18,11 @@ use self::{
     export::{Export, OtlpConfig, Signal},
     metrics::Metrics,
     spans::Spans,
-    transition::Recorded,
+    status::{Change, Edge, Fact, Status},
 };
 use crate::{
-    election::{Event, trace::TraceContext},
-    link::{InitialState, TermInfo, ToElector},
-    request::{Answer, Operation},
-    time::Instant,
+    election::trace::TraceContext,
+    link::{InitialState, TermInfo},
 };
 
 mod client;
@@ -40,6 +34,7 @@ mod metrics;
 pub mod names;
 pub(crate) mod recorder;
 mod spans;
+pub mod status;
 mod transaction;
 pub mod transition;
 
@@ -57,7 +52,7 @@ pub struct Telemetry {
 impl Telemetry {
     /// Starts the log of events and, by the standard OTEL_* variables, the export. `variable` reads those that decide whether
     /// anything is exported. Without an endpoint nothing is exported and nothing runs. Variables that cannot work are logged. The
-    /// metrics are in `page` as well, if there is one. `witnessed` is true while a witness knows this replica (law 20).
+    /// metrics are in `page` as well, if there is one.
     ///
     /// The namespace in `initial` is the Lease's, discovered if the configuration leaves it open.
     ///
@@ -67,7 +62,7 @@ impl Telemetry {
     pub fn start(
         initial: &InitialState,
         page: Option<Registry>,
-        witnessed: Arc<AtomicBool>,
+        status: watch::Receiver<Status>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Self {
         let lease = &initial.config.lease;
@@ -81,9 +76,8 @@ impl Telemetry {
             warn!("metrics are not exported: {error}");
             None
         });
-        let metrics = Metrics::start(page, otlp, initial, witnessed);
-        let runs = initial.config.workload.runs;
-        let mut log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset, runs);
+        let metrics = Metrics::start(page, otlp, initial, status);
+        let log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset);
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
         }
@@ -96,62 +90,6 @@ impl Telemetry {
         let Some(export) = &self.export else { return };
         if let Some(context) = TraceContext::parse(&info.traceparent).filter(|context| !export.samples(context.trace_id)) {
             info.traceparent = format!("00-{:032x}-{:016x}-00", context.trace_id, context.span_id);
-        }
-    }
-
-    /// Logs and exports what the election reported at `now`; never waits.
-    pub fn report(&mut self, event: &Event, now: Instant) {
-        self.log.event(event, now);
-        if let Some(metrics) = &self.metrics {
-            metrics.event(event, now);
-        }
-    }
-
-    /// Logs and exports a part of a term that is over since `now`; never waits.
-    pub fn recorded(&mut self, recorded: &Recorded, now: Instant) {
-        self.log.recorded(recorded, now);
-        if let Some(export) = &self.export {
-            self.spans.of(recorded).into_iter().for_each(|span| export.queue(span));
-        }
-        if let Some(metrics) = &self.metrics {
-            metrics.recorded(recorded);
-        }
-    }
-
-    /// Logs and counts what init said.
-    pub fn heard(&mut self, message: &ToElector) {
-        self.log.heard(message);
-        if let Some(metrics) = &self.metrics {
-            metrics.heard(message);
-        }
-    }
-
-    /// A request was answered after this long.
-    pub fn requested(&self, operation: Operation, answer: &Answer, took: Duration) {
-        if let Some(metrics) = &self.metrics {
-            metrics.requested(operation, answer, took);
-        }
-    }
-
-    /// A watch whose answer took this long to begin, or failed with this status.
-    pub fn watched(&self, answer: Result<(), Option<u16>>, took: Duration) {
-        if let Some(metrics) = &self.metrics {
-            metrics.watched(answer, took);
-        }
-    }
-
-    /// A watch replaces the one before.
-    pub fn watching_again(&self) {
-        if let Some(metrics) = &self.metrics {
-            metrics.watching_again();
-        }
-    }
-
-    /// The term that is held ends at this S, unless it is renewed; none: none is held.
-    pub fn holds(&mut self, soft: Option<Instant>) {
-        self.log.holds(soft);
-        if let Some(metrics) = &self.metrics {
-            metrics.holds(soft);
         }
     }
 
@@ -171,6 +109,19 @@ impl Telemetry {
                 }
             };
             tokio::join!(spans, metrics);
+        }
+    }
+}
+
+impl Edge for Telemetry {
+    /// Logs and exports a change; never waits.
+    fn changed(&mut self, change: &Change<'_>) {
+        self.log.changed(change);
+        if let (Fact::Recorded(recorded), Some(export)) = (change.fact, &self.export) {
+            self.spans.of(recorded).into_iter().for_each(|span| export.queue(span));
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.changed(change);
         }
     }
 }

@@ -165,7 +165,7 @@ pub(super) const OPERATION: &str = "tenure.operation";
 worded! {
     /// The outcome of a request for the Lease: the label `outcome`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) enum RequestOutcome {
+    pub(crate) enum RequestOutcome {
         /// The server did it.
         Ok = "ok",
         /// There is no such Lease.

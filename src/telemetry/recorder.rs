@@ -6,8 +6,12 @@
 
 use std::{collections::BTreeMap, mem};
 
-use super::transition::{
-    Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition, TransitionReason,
+use super::{
+    status::{Change, Fact},
+    transition::{
+        Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition,
+        TransitionReason,
+    },
 };
 use crate::{
     config::HookKind,
@@ -34,8 +38,6 @@ pub(crate) struct Recorder {
     term: Option<RecordedTerm>,
     /// The Lease is held, and the workload does not lead yet.
     promotion: Option<Promotion>,
-    /// The workload is ready, or no probe asks it.
-    ready: bool,
     /// The workload has led since then, and has not been ready yet.
     unready_since: Option<Instant>,
     /// The workload has ended by itself, and is started again.
@@ -95,14 +97,27 @@ impl Recorder {
             own: [term.as_ref().map(|term| term.context), None],
             term,
             wait: initial.preset.is_once().then_some((now.boot, None)),
-            ready: initial.config.workload.readiness.handler().is_none(),
             ..Self::default()
         }
     }
 
-    /// Takes in what the election reported at `now`. Returns the part that it completes.
-    pub(crate) fn event(&mut self, event: &Event, now: Now) -> Option<Recorded> {
-        self.now = now;
+    /// Takes in a change. Returns the part that it completes.
+    pub(crate) fn changed(&mut self, change: &Change<'_>) -> Option<Recorded> {
+        self.now = change.at;
+        match change.fact {
+            Fact::Told(message) => self.told(message, change.after.unready.is_none()),
+            Fact::Event(event) => self.event(event),
+            Fact::Telling(_)
+            | Fact::Recorded(_)
+            | Fact::Elects(_)
+            | Fact::Requested(_)
+            | Fact::WatchesAgain
+            | Fact::Permitted(_)
+            | Fact::Witnessed(_) => None,
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Option<Recorded> {
         match event {
             Event::Observed { slot, record, nobody } => return self.observed(*slot, record.as_ref(), *nobody),
             Event::NewLeader { holder, .. } => self.led_by(holder),
@@ -174,11 +189,9 @@ impl Recorder {
         }
     }
 
-    /// Takes in a message of init that arrived at `now`. Returns the part that it completes.
-    pub(crate) fn told(&mut self, message: &ToElector, now: Now) -> Option<Recorded> {
-        self.now = now;
+    fn told(&mut self, message: &ToElector, is_ready: bool) -> Option<Recorded> {
         match message {
-            ToElector::Started { pid, at, .. } => self.started(*pid, *at),
+            ToElector::Started { pid, at, .. } => self.started(*pid, *at, is_ready),
             ToElector::Restarting { exit, at, .. } => {
                 self.restart = Some((*at, *exit));
                 None
@@ -194,9 +207,8 @@ impl Recorder {
             ToElector::Hooked { hook, began, ended, exit } => {
                 self.hooked(*hook, Phase::new(PhaseKind::Hook { hook: *hook, exit: *exit }, *began, *ended))
             }
-            ToElector::Health { unready, .. } => {
-                self.ready = unready.is_none();
-                let since = self.unready_since.take_if(|_| self.ready)?;
+            ToElector::Health { .. } => {
+                let since = self.unready_since.take_if(|_| is_ready)?;
                 self.within_term(Phase::new(PhaseKind::WorkloadReady, since, self.now.boot))
             }
             ToElector::InitialState(_)
@@ -210,9 +222,10 @@ impl Recorder {
         }
     }
 
-    fn started(&mut self, pid: i32, at: Instant) -> Option<Recorded> {
+    fn started(&mut self, pid: i32, at: Instant, is_ready: bool) -> Option<Recorded> {
         let restart = self.restart.take();
         if let Some(promotion) = self.promotion.take() {
+            self.unready_since = if is_ready { None } else { Some(at) };
             return self.promoted(promotion, Some((pid, at)));
         }
         let (from, exit) = restart?;
@@ -292,7 +305,6 @@ impl Recorder {
             phases.extend([Phase::new(PhaseKind::Campaign, from, acquired), Phase::new(PhaseKind::Acquire, sent, acquired)]);
         }
         let held = acquired.map_or(from, |(_, acquired)| acquired);
-        self.unready_since = if self.ready { None } else { ran.map(|(_, at)| at) };
         if let Some((pid, at)) = ran {
             phases.push(Phase::new(PhaseKind::WorkloadStart { pid, after: None }, held.min(at), at));
         }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure::{
     election::{
-        publication::{Endpoints, PAUSE, Publication, Publisher, SliceAction, TOKEN},
+        publication::{Endpoints, PAUSE, Publisher, SliceAction, TOKEN},
         turn::Arrived,
     },
     link::{InitialState, Term, ToElector, ToInit},
     request::RequestError,
     slot::Slot,
+    telemetry::status::{Fact, Status},
     time::Instant,
 };
 
@@ -27,7 +28,7 @@ use crate::{
 /// An elector's part in it.
 #[derive(Clone)]
 pub struct Traffic {
-    publication: Publication,
+    status: Status,
     publisher: Publisher,
     /// A request is under way.
     asks: bool,
@@ -61,7 +62,7 @@ impl Traffic {
         let of = [("IPv4".to_owned(), json!({ "addresses": [initial.identity] }))].into_iter().collect();
         let resume = initial.resume.as_ref();
         Some(Box::new(Self {
-            publication: Publication::new(initial),
+            status: Status::new(initial, Instant::BOOT),
             publisher: Publisher::new(Endpoints { of, ports: Vec::new() }, config.timing()),
             asks: false,
             next: Ns::MAX,
@@ -79,8 +80,8 @@ impl Traffic {
 
     /// A message of init; true if the slice is to change.
     pub fn told(&mut self, message: &ToElector) -> bool {
-        let before = self.publication.wanted();
-        self.publication.told(message);
+        let before = self.status.wanted();
+        self.status.apply(&Fact::Told(message.clone()), Instant::BOOT);
         match message {
             ToElector::Health { unready, .. } => self.ready = unready.is_none(),
             ToElector::Started { .. } => self.runs = true,
@@ -96,18 +97,18 @@ impl Traffic {
             | ToElector::Probe { .. }
             | ToElector::Warn(_) => {}
         }
-        before != self.publication.wanted()
+        before != self.status.wanted()
     }
 
     /// A message to init; true if the slice is to change.
     pub fn telling(&mut self, message: &ToInit) -> bool {
-        let before = self.publication.wanted();
-        self.publication.telling(message);
+        let before = self.status.wanted();
+        self.status.apply(&Fact::Telling(message.clone()), Instant::BOOT);
         if matches!(message, ToInit::Lead { .. }) {
             (self.runs, self.ends) = (false, false);
         }
         self.ends |= matches!(message, ToInit::StepDown { .. });
-        before != self.publication.wanted()
+        before != self.status.wanted()
     }
 
     /// Why this write, sent now, is wrong.
@@ -155,7 +156,7 @@ impl Container {
             return None;
         }
         let traffic = elector.traffic.as_mut().filter(|traffic| !traffic.asks)?;
-        let wanted = traffic.publication.wanted()?;
+        let wanted = traffic.status.wanted()?;
         let slice = match traffic.publisher.step(&wanted, now) {
             SliceAction::Get => None,
             SliceAction::Replace(slice) => Some(slice),

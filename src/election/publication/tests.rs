@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::link::{Reason, Resume};
+use crate::config::Config;
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 /// S - T.
@@ -13,32 +13,6 @@ fn after(seconds: u64) -> Instant {
 
 fn config() -> Config {
     Config::default()
-}
-
-fn info(token: &str) -> TermInfo {
-    let (uid, acquired_at, traceparent) = ("u".into(), String::new(), String::new());
-    TermInfo { slot: Slot(0), token: token.into(), uid, transitions: 1, acquired_at, traceparent }
-}
-
-fn confirmed(sent: Instant) -> Confirmed {
-    let deadlines = config().timing().deadlines(sent);
-    Confirmed { resource_version: "7".into(), preferred_holder: None, deadlines }
-}
-
-fn lead(token: &str, sent: Instant) -> ToInit {
-    ToInit::Lead { term: Term(1), info: info(token), confirmed: confirmed(sent) }
-}
-
-fn publication(change: impl FnOnce(&mut Config)) -> Publication {
-    let mut config = config();
-    change(&mut config);
-    Publication::new(&InitialState::first(config, "a_1".into()))
-}
-
-const STARTED: ToElector = ToElector::Started { term: Term(1), pid: 7, at: START };
-
-fn serves(publication: &Publication) -> Option<bool> {
-    publication.wanted().map(|wanted| wanted.serves)
 }
 
 fn wanted(token: &str, serves: bool) -> Wanted {
@@ -85,91 +59,6 @@ fn a_retry_after_is_heeded_for_a_minute_at_most_and_holds_up_no_withdrawal() {
         publisher.answered(Err((error(429).0, said.map(Duration::from_secs))), START);
         assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(waited)), "{said:?}");
         assert_eq!(publisher.step(&wanted("9", false), START), SliceAction::Get);
-    }
-}
-
-#[test]
-fn a_leader_serves_once_its_workload_runs_until_any_stop_begins() {
-    let ends: [fn(&mut Publication); 5] = [
-        |publication| publication.told(&ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: START }),
-        |publication| {
-            publication.telling(&ToInit::StepDown {
-                term: Term(1),
-                request: 1,
-                reason: Reason::StepDown,
-                traceparent: String::new(),
-            })
-        },
-        |publication| publication.telling(&ToInit::Releasing { term: Term(1), serial: 3 }),
-        |publication| publication.telling(&ToInit::Ended { term: Term(1), backoff: None }),
-        |publication| publication.told(&ToElector::Restarting { term: Term(1), exit: crate::link::Exit::Code(1), at: START }),
-    ];
-    for end in ends {
-        let mut publication = publication(|_| {});
-        assert_eq!(serves(&publication), None, "no term");
-        publication.telling(&lead("9", START));
-        assert_eq!(serves(&publication), Some(false), "it does not run yet");
-        publication.told(&STARTED);
-        assert_eq!(publication.wanted(), Some(wanted("9", true)));
-        end(&mut publication);
-        assert_eq!(serves(&publication), Some(false));
-    }
-}
-
-#[test]
-fn a_leader_that_is_asked_serves_while_it_is_ready() {
-    let mut publication = publication(|config| config.workload.readiness.notify = true);
-    publication.telling(&lead("9", START));
-    publication.told(&STARTED);
-    assert_eq!(serves(&publication), Some(false));
-    for (unready, expected) in [(None, true), (Some("no".to_owned()), false)] {
-        publication.told(&ToElector::Health { unready, status: String::new() });
-        assert_eq!(serves(&publication), Some(expected));
-    }
-}
-
-#[test]
-fn what_is_said_of_another_term_changes_nothing() {
-    let mut publication = publication(|_| {});
-    publication.telling(&lead("9", START));
-    publication.told(&ToElector::Started { term: Term(0), pid: 7, at: START });
-    assert_eq!(serves(&publication), Some(false));
-    publication.told(&STARTED);
-    publication.told(&ToElector::Stopping { term: Term(0), reason: Reason::Signal, at: START });
-    assert_eq!(serves(&publication), Some(true));
-}
-
-#[test]
-fn each_renewal_moves_the_end_on_and_none_moves_it_back() {
-    let mut publication = publication(|_| {});
-    publication.telling(&lead("9", START));
-    for (sent, expected) in [(after(3), after(3)), (after(1), after(3))] {
-        publication.telling(&ToInit::Extend { term: Term(1), serial: 1, confirmed: confirmed(sent) });
-        assert_eq!(publication.wanted().unwrap().until, expected + UNTIL);
-    }
-}
-
-#[test]
-fn a_new_elector_knows_whether_the_term_serves() {
-    let mut initial = InitialState::first(config(), "a_1".into());
-    let mut resume = Resume {
-        term: Term(1),
-        info: info("9"),
-        confirmed: confirmed(START),
-        stopping: None,
-        traceparent: String::new(),
-        released: false,
-        main: Some(7),
-        told: true,
-    };
-    let (some, none, signal) = (Some(7), None, Some(Reason::Signal));
-    for (told, main, stopping, expected) in
-        [(true, some, None, true), (false, some, None, false), (true, none, None, false), (true, some, signal, false)]
-    {
-        (resume.told, resume.main, resume.stopping) = (told, main, stopping);
-        initial.resume = Some(resume.clone());
-        let wanted = Wanted { ends: stopping.is_some(), ..wanted("9", expected) };
-        assert_eq!(Publication::new(&initial).wanted(), Some(wanted));
     }
 }
 

@@ -67,20 +67,6 @@ fn any_standby_campaigns_unless_it_is_told_otherwise() {
 }
 
 #[test]
-fn readyz_waits_for_the_workload_only_where_that_is_asked_for() {
-    let mut initial = candidate();
-    let mut bench = Bench::start(initial.clone(), Register::holding(mark()));
-    bench.run(TICK);
-    assert!(bench.elector.view().workload);
-    initial.config.http.ready = crate::config::HttpReady::Workload;
-    let mut bench = Bench::start(initial, Register::holding(mark()));
-    for (unready, fit) in [(Some("x"), false), (None, true), (Some("x"), false)] {
-        bench.tell(health(unready, ""));
-        assert_eq!(bench.elector.view().workload, fit);
-    }
-}
-
-#[test]
 fn the_status_of_a_leader_is_on_the_lease_with_the_next_renewal_and_gone_with_the_release() {
     let annotation = |bench: &Bench| bench.body()["metadata"]["annotations"].get(STATUS).cloned();
     let mut bench = Bench::leading();

@@ -74,14 +74,15 @@ impl Replica {
         let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
         let (cluster, page) = (stub.cluster(), Registry::new());
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
+        let health = Health::new(&initial, clock::boot());
         let edges = Edges {
             link: link::link(ours).unwrap(),
             lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             init: Init::of(&initial),
-            health: Health::new(PATIENCE, clock::boot()),
+            telemetry: Telemetry::start(&initial, Some(page.clone()), health.follow(), |_| None),
+            health,
             recorder: Recorder::new(&initial, clock::now()),
-            telemetry: Telemetry::start(&initial, Some(page.clone()), Arc::default(), |_| None),
             traffic: None,
             events: None,
         };

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    config::{Config, Probe},
-    election::{AcquireReason, LeaderView, View, trace::TraceContext},
+    config::{Config, Probe, Runs},
+    election::{AcquireReason, LeaderView, trace::TraceContext},
     law::Deadlines,
-    link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Stop, Term, TermInfo, Then},
+    link::{Confirmed, Exit, LeaseBackoff, Reason, Resume, Stop, Term, TermInfo, Then, ToElector, ToInit},
     slot::Slot,
-    telemetry::transition::{Margin, Origin, TransitionReason},
+    telemetry::{
+        status::Fact,
+        transition::{Margin, Origin, TransitionReason},
+    },
     time::Now,
 };
 
@@ -36,14 +39,25 @@ fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Recorde
     }))
 }
 
-fn vital(leading: Option<LeaderView>) -> Vital {
-    Vital {
-        duration: Duration::from_secs(15),
-        heard: START,
-        view: View { ready: true, workload: true, leading, backoff: LeaseBackoff::default(), next_fire: None, renewed: None },
-        permitted: true,
-        answered: true,
-    }
+fn status(change: impl FnOnce(&mut Status)) -> Status {
+    let mut status = Status::new(&initial(Runs::Leading), START);
+    change(&mut status);
+    status
+}
+
+/// Init is told of this term.
+fn lead(slot: u8, token: &str) -> Fact {
+    let info = TermInfo {
+        slot: Slot(slot),
+        token: token.into(),
+        uid: "u".into(),
+        transitions: 7,
+        acquired_at: String::new(),
+        traceparent: String::new(),
+    };
+    let deadlines = initial(Runs::Leading).config.timing().deadlines(START);
+    let confirmed = Confirmed { resource_version: "9".into(), preferred_holder: None, deadlines };
+    Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed })
 }
 
 fn initial(runs: Runs) -> InitialState {
@@ -77,7 +91,11 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
     let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
 
     let acquired = held(Some("a_1"), 7, 0, None);
-    let status = board(&[acquired, leads]).status(vital(Some(led)), START + Duration::from_secs(2));
+    let leads_now = status(|status| {
+        status.apply(&lead(1, "42"), START);
+        status.election.leading = Some(led);
+    });
+    let status = board(&[acquired, leads]).status(&leads_now, START + Duration::from_secs(2));
 
     assert_eq!(status["transitions"][0]["time"], "2027-01-15T08:00:01.500Z");
     let expected = json!(["leader", "a_1", 7, "42", 6.0, 10.0, 2.0, false]);
@@ -90,8 +108,8 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
 fn a_replica_whose_terms_failed_tells_for_how_long_it_leaves_the_lease_to_the_others() {
     let backoff = |failures, seconds| {
         let backoff = LeaseBackoff { until: START + Duration::from_secs(30), failures };
-        let vital = Vital { view: View { backoff, ..vital(None).view }, ..vital(None) };
-        board(&[]).status(vital, START + Duration::from_secs(seconds))["backoff"].clone()
+        board(&[]).status(&status(|status| status.election.backoff = backoff), START + Duration::from_secs(seconds))["backoff"]
+            .clone()
     };
 
     assert_eq!(backoff(2, 10), json!({ "failures": 2, "seconds": 20.0 }));
@@ -101,9 +119,8 @@ fn a_replica_whose_terms_failed_tells_for_how_long_it_leaves_the_lease_to_the_ot
 #[test]
 fn a_standby_tells_when_it_last_saw_a_renewal_and_whether_the_api_server_answers() {
     let told = |renewed, answered| {
-        let at_rest = vital(None);
-        let vital = Vital { view: View { renewed, ..at_rest.view }, answered, ..at_rest };
-        let status = board(&[]).status(vital, START + Duration::from_secs(20));
+        let seen = status(|status| (status.election.renewed, status.is_answered) = (renewed, answered));
+        let status = board(&[]).status(&seen, START + Duration::from_secs(20));
         [status["renewedSecondsAgo"].clone(), status["apiServerAnswers"].clone()]
     };
     assert_eq!(told(Some(START), false), [json!(20.0), json!(false)]);
@@ -112,10 +129,7 @@ fn a_standby_tells_when_it_last_saw_a_renewal_and_whether_the_api_server_answers
 
 #[test]
 fn a_replica_of_a_task_tells_the_next_fire() {
-    let told = |next_fire| {
-        let at_rest = vital(None);
-        board(&[]).status(Vital { view: View { next_fire, ..at_rest.view }, ..at_rest }, START)["nextFire"].clone()
-    };
+    let told = |next_fire| board(&[]).status(&status(|status| status.election.next_fire = next_fire), START)["nextFire"].clone();
     assert_eq!([told(Some(1_800_000_000_000_000)), told(None)], [json!("2027-01-15T08:00:00.000Z"), Value::Null]);
 }
 
@@ -124,7 +138,7 @@ fn a_standby_tells_who_leads_and_how_its_own_term_ended() {
     let acquired = held(Some("a_1"), 7, 0, None);
     let leads = transition(Role::Leader, TransitionReason::Resumed, None);
     let stands_by = transition(Role::Standby, TransitionReason::Ended(Reason::Signal), Some(Exit::Code(0)));
-    let status = |events: &[Recorded]| board(events).status(vital(None), START);
+    let status = |events: &[Recorded]| board(events).status(&status(|_| ()), START);
 
     let alone = status(&[acquired.clone(), leads.clone(), stands_by.clone()]);
     assert_eq!((&alone["role"], &alone["holder"], &alone["term"]), (&json!("standby"), &Value::Null, &Value::Null));
@@ -142,7 +156,7 @@ fn a_replica_that_never_led_tells_the_terms_that_it_saw_and_since_when_their_las
         held(Some(NOBODY), 7, 20, None),
         held(Some("c_3"), 8, 36, Some(TermEnd::Expired)),
     ];
-    let status = |events: &[Recorded]| board(events).status(vital(None), START);
+    let status = |events: &[Recorded]| board(events).status(&status(|_| ()), START);
 
     let free = status(&terms[..2]);
     assert_eq!((&free["holder"], &free["since"]), (&Value::Null, &Value::Null));
@@ -191,7 +205,7 @@ fn a_leader_of_one_slot_is_the_holder_whoever_took_another_since() {
     let (slot, holder) = (Slot(0), Some("b_2".to_owned()));
     let other = Recorded::HolderChanged { slot, holder, term: 3, at: 1_800_000_009_000_000, before: None, nobody: None };
 
-    let status = board(&[acquired, other]).status(vital(None), START);
+    let status = board(&[acquired, other]).status(&status(|_| ()), START);
 
     assert_eq!((&status["holder"], &status["since"]), (&json!("a_1"), &json!("2027-01-15T08:00:00.000Z")));
     assert_eq!(status["terms"][1]["until"], Value::Null, "another slot ends no term of this one");
@@ -204,9 +218,12 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: START };
     let stopped = ToElector::Stopped { term: Term(1), request: 1, stop, then: Then::Follow };
     let after = |runs, messages: &[&ToElector]| {
-        let mut board = Board::new(&initial(runs));
-        messages.iter().for_each(|message| assert!(board.told(message)));
-        let workload = board.status(vital(None), START)["workload"].take();
+        let mut status = Status::new(&initial(runs), START);
+        status.apply(&lead(0, "9"), START);
+        for message in messages {
+            assert!(status.apply(&Fact::Told(ToElector::clone(message)), START));
+        }
+        let workload = board(&[]).status(&status, START)["workload"].take();
         ["runs", "role", "ready", "unready", "status"].map(|key| workload[key].clone())
     };
 
@@ -220,32 +237,25 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
     assert_eq!(after(Runs::Always, &[&started, &stopped])[1], json!("standby"));
     let mut asked = initial(Runs::Always);
     asked.config.workload.readiness = Probe { notify: true, ..Probe::default() };
-    assert!(!Board::new(&asked).workload.ready, "init tells when it is");
+    let unasked = board(&[]).status(&Status::new(&asked, START), START)["workload"].take();
+    assert_eq!([&unasked["ready"], &unasked["unready"]], [&json!(false), &json!(null)], "init tells when it is");
     let mut resumed = initial(Runs::Leading);
-    let timing = resumed.config.timing();
-    let info = TermInfo {
-        slot: Slot(0),
-        token: "9".into(),
-        uid: "u".into(),
-        transitions: 7,
-        acquired_at: String::new(),
-        traceparent: String::new(),
-    };
-    let deadlines = timing.deadlines(START);
+    let Fact::Telling(ToInit::Lead { info, confirmed, .. }) = lead(0, "9") else { panic!("a term") };
+    let deadlines = confirmed.deadlines;
     resumed.resume = Some(Resume {
         term: Term(1),
         info,
-        confirmed: Confirmed { resource_version: "9".into(), preferred_holder: None, deadlines },
+        confirmed,
         stopping: None,
         traceparent: String::new(),
         released: false,
         main: Some(7),
         told: true,
     });
-    let board = Board::new(&resumed);
-    assert_eq!(board.workload.role, Some(Role::Leader), "init told an earlier elector");
-    let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
-    let status = board.status(vital(Some(led)), START);
+    let mut status = Status::new(&resumed, START);
+    assert_eq!(status.role, Some(Role::Leader), "init told an earlier elector");
+    status.election.leading = Some(LeaderView { term: Term(1), confirmed: START, deadlines, ending: false });
+    let status = Board::new(&resumed).status(&status, START);
     assert_eq!([&status["slot"], &status["term"], &status["fencingToken"]], [&json!(0), &json!(7), &json!("9")]);
 }
 

@@ -2,9 +2,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    config::{HookKind, Log, LogFormat, LogLevel, Runs, WaitLimit},
-    election::AcquireReason,
-    link::{Exit, LeaseBackoff, Reason, Stop, Term, Then},
+    config::{Config, HookKind, Log, LogFormat, LogLevel, Runs, WaitLimit},
+    election::{AcquireReason, LeaderView, View},
+    law::Deadlines,
+    link::{Confirmed, Exit, InitialState, LeaseBackoff, Reason, Stop, Term, TermInfo, Then, ToInit},
     slot::Slot,
     telemetry::{
         log::captured,
@@ -15,26 +16,60 @@ use crate::{
 
 const CONTEXT: TraceContext = TraceContext { trace_id: 0xab, span_id: 0xcd };
 
+/// A log, and the status that it is a view of.
+struct Lines {
+    log: EventLog,
+    status: Status,
+}
+
+impl Lines {
+    fn of(preset: Preset, runs: Runs) -> Self {
+        let mut config = Config::default();
+        config.workload.runs = runs;
+        config.workload.readiness.notify = true;
+        let initial = InitialState { preset, ..InitialState::first(config, "pod-1_ab".into()) };
+        let log = EventLog::new("billing".into(), "pod-1_ab".into(), &initial.preset);
+        Self { log, status: Status::new(&initial, ms(0)) }
+    }
+
+    fn take(&mut self, fact: &Fact, at: Instant) {
+        let before = self.status.clone();
+        self.status.apply(fact, at);
+        let at = Now { boot: at, wall: 0 };
+        self.log.changed(&Change { before: &before, after: &self.status, fact, at });
+    }
+
+    fn heard(&mut self, message: &ToElector) {
+        self.take(&Fact::Told(message.clone()), ms(0));
+    }
+
+    fn recorded(&mut self, recorded: &Recorded, at: Instant) {
+        self.take(&Fact::Recorded(recorded.clone()), at);
+    }
+
+    fn holds(&mut self, soft: Instant) {
+        let deadlines = Deadlines { soft, ..Deadlines::NEVER };
+        let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
+        self.take(&Fact::Elects(View { leading: Some(led), ..self.status.election }), ms(0));
+    }
+}
+
 /// The lines of what `log` does, as JSON from info on.
-fn logged(log: impl FnOnce(&mut EventLog)) -> Vec<Value> {
+fn logged(log: impl FnOnce(&mut Lines)) -> Vec<Value> {
     written(LogFormat::Json, log).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn written(format: LogFormat, log: impl FnOnce(&mut EventLog)) -> String {
+fn written(format: LogFormat, log: impl FnOnce(&mut Lines)) -> String {
     let config = Log { level: LogLevel::Info, format };
-    captured(&config, || log(&mut event_log(&Preset::Run, Runs::Always)))
-}
-
-fn event_log(preset: &Preset, runs: Runs) -> EventLog {
-    EventLog::new("billing".into(), "pod-1_ab".into(), preset, runs)
+    captured(&config, || log(&mut Lines::of(Preset::Run, Runs::Always)))
 }
 
 fn ms(millis: u64) -> Instant {
     Instant::BOOT + Duration::from_millis(millis)
 }
 
-fn reported(lines: &mut EventLog, millis: u64, event: &Event) {
-    lines.event(event, ms(millis));
+fn reported(lines: &mut Lines, millis: u64, event: &Event) {
+    lines.take(&Fact::Event(event.clone()), ms(millis));
 }
 
 fn failed(message: &str) -> Event {
@@ -235,11 +270,11 @@ fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
 
-    let mut lines = event_log(&Preset::Run, Runs::Always);
+    let mut lines = Lines::of(Preset::Run, Runs::Always);
     for name in 'a'..='z' {
         reported(&mut lines, 0, &failed(&name.to_string()));
     }
-    assert_eq!(lines.failing[&Operation::Update].told.len(), STATES);
+    assert_eq!(lines.log.failing[&Operation::Update].told.len(), STATES);
 }
 
 #[test]
@@ -395,7 +430,7 @@ fn a_term_that_expires_says_for_how_long_no_renewal_was_confirmed() {
 #[test]
 fn the_first_renewal_that_fails_says_when_the_program_will_be_stopped() {
     let lines = logged(|lines| {
-        lines.holds(Some(ms(9_850)));
+        lines.holds(ms(9_850));
         reported(lines, 3_050, &failed("timed out"));
         reported(lines, 4_000, &failed("timed out"));
     });
@@ -426,7 +461,12 @@ fn a_program_that_runs_on_leaders_only_is_neither_ready_nor_unready_on_standbys(
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(0) };
     let stopped = ToElector::Stopped { term: Term(1), request: 1, stop, then: Then::Follow };
     let said = captured(&config, || {
-        let lines = &mut event_log(&Preset::Run, Runs::Leading);
+        let lines = &mut Lines::of(Preset::Run, Runs::Leading);
+        let empty = String::new;
+        let info =
+            TermInfo { slot: Slot(0), token: empty(), uid: empty(), transitions: 7, acquired_at: empty(), traceparent: empty() };
+        let confirmed = Confirmed { resource_version: empty(), preferred_holder: None, deadlines: Deadlines::NEVER };
+        lines.take(&Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed }), ms(0));
         for message in [health(None), health(Some("it does not run")), started, health(None), stopped, health(None)] {
             lines.heard(&message);
         }
@@ -438,7 +478,7 @@ fn a_program_that_runs_on_leaders_only_is_neither_ready_nor_unready_on_standbys(
 fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let config = Log { level: LogLevel::Info, format: LogFormat::Json };
     let lines = captured(&config, || {
-        let lines = &mut event_log(&Preset::Lock { wait_limit: None }, Runs::Leading);
+        let lines = &mut Lines::of(Preset::Lock { wait_limit: None }, Runs::Leading);
         reported(lines, 0, &Event::Ready);
         lines.recorded(&nobodys(ms(15_150).since(ms(0))), ms(0));
         reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
@@ -464,7 +504,7 @@ fn a_lock_that_does_not_wait_for_a_holder_does_not_say_that_it_waits() {
         let bound = WaitLimit { limit: Duration::from_secs(limit), code: 75 };
         let config = Log { level: LogLevel::Info, format: LogFormat::Text };
         captured(&config, || {
-            let lines = &mut event_log(&Preset::Lock { wait_limit: Some(bound) }, Runs::Leading);
+            let lines = &mut Lines::of(Preset::Lock { wait_limit: Some(bound) }, Runs::Leading);
             reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "pod-2".into() });
         })
     };

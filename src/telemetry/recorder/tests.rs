@@ -1,6 +1,9 @@
 //! How transitions are recorded, in virtual time.
 
-use std::time::Duration;
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use super::*;
 use crate::{
@@ -8,6 +11,7 @@ use crate::{
     law::Deadlines,
     link::{Confirmed, Resume, Term},
     slot::Slot,
+    telemetry::status::Status,
 };
 
 const CONTEXT: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xb };
@@ -49,14 +53,40 @@ fn hooked(hook: HookKind, began: u64, ended: u64) -> ToElector {
     ToElector::Hooked { hook, began: ms(began), ended: ms(ended), exit: Exit::Code(0) }
 }
 
-impl Recorder {
+/// A recorder, and the status that it looks at.
+struct Bench {
+    recorder: Recorder,
+    status: Status,
+}
+
+impl Deref for Bench {
+    type Target = Recorder;
+
+    fn deref(&self) -> &Recorder {
+        &self.recorder
+    }
+}
+
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+}
+
+impl Bench {
+    fn start(initial: &InitialState, now: Now) -> Self {
+        Self { recorder: Recorder::new(initial, now), status: Status::new(initial, now.boot) }
+    }
+
     fn at(&mut self, millis: u64) -> &mut Self {
         self.now = at(millis);
         self
     }
 
     fn heard(&mut self, message: &ToElector) -> Option<Recorded> {
-        self.told(message, self.now)
+        let (before, fact, at) = (self.status.clone(), Fact::Told(message.clone()), self.now);
+        self.status.apply(&fact, at.boot);
+        self.recorder.changed(&Change { before: &before, after: &self.status, fact: &fact, at })
     }
 }
 
@@ -64,25 +94,25 @@ fn initial() -> InitialState {
     InitialState::first(Config::default(), "a_1".into())
 }
 
-fn follower() -> Recorder {
-    Recorder::new(&initial(), at(0))
+fn follower() -> Bench {
+    Bench::start(&initial(), at(0))
 }
 
 /// Acquired at 5 ms by a write that was sent at 0, valid until 15 s; the workload runs since 20 ms.
-fn lead(recorder: &mut Recorder, reason: AcquireReason, other: Option<TraceContext>) -> Transition {
+fn lead(recorder: &mut Bench, reason: AcquireReason, other: Option<TraceContext>) -> Transition {
     recorder.at(0).campaigning(SLOT, reason, CONTEXT, other);
     recorder.at(5).acquired(&info(), ms(0), ms(15_000));
     transition(recorder.at(25).heard(&started(20)))
 }
 
-fn leader() -> Recorder {
+fn leader() -> Bench {
     let mut recorder = follower();
     lead(&mut recorder, AcquireReason::Released, None);
     recorder
 }
 
 /// Asked to stop at 100 ms.
-fn stopping(reason: Reason) -> Recorder {
+fn stopping(reason: Reason) -> Bench {
     let mut recorder = leader();
     assert_eq!(recorder.at(100).stopping(reason, STOP_CONTEXT), None);
     recorder
@@ -310,7 +340,7 @@ fn a_stop_while_a_restart_is_awaited_tells_of_no_earlier_end() {
 #[test]
 fn a_failed_renewal_is_told_within_the_term_until_the_proof_and_failures_of_a_standby_are_not() {
     let error = RequestError::from("timed out");
-    let failed = |recorder: &mut Recorder| recorder.at(3_000).failed(Operation::Update, ms(0), &error);
+    let failed = |recorder: &mut Bench| recorder.at(3_000).failed(Operation::Update, ms(0), &error);
     assert_eq!(failed(&mut follower()), None);
     let TermPhase { context, term, phase, .. } = within(failed(&mut leader()));
     let kind = PhaseKind::Renew { operation: Operation::Update, margin: Margin(12.0), error: error.clone() };
@@ -348,7 +378,7 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
     assert_eq!(parts(&transition(recorder.ended()))[0], ("hook", ms(35), ms(50)));
 }
 
-fn resumed(told: bool, ready: bool) -> Recorder {
+fn resumed(told: bool, ready: bool) -> Bench {
     let deadlines = Deadlines { soft: ms(10_000), hard: ms(14_000), end: ms(15_000) };
     let resume = Resume {
         term: TERM,
@@ -364,7 +394,7 @@ fn resumed(told: bool, ready: bool) -> Recorder {
     if !ready {
         initial.config.workload.readiness.tcp.port = 1;
     }
-    Recorder::new(&initial, at(1_000))
+    Bench::start(&initial, at(1_000))
 }
 
 #[test]
@@ -391,7 +421,7 @@ fn a_wait_is_told_with_whom_it_was_for_whether_it_was_in_vain_or_not() {
     let wait = |from, until| Phase::new(PhaseKind::Wait { holder: Some("b".into()) }, ms(from), ms(until));
     let waiting = || {
         let preset = Preset::Lock { wait_limit: None };
-        let mut recorder = Recorder::new(&InitialState { preset, ..initial() }, at(0));
+        let mut recorder = Bench::start(&InitialState { preset, ..initial() }, at(0));
         recorder.at(1).led_by("a");
         recorder.at(2).led_by("b");
         recorder
