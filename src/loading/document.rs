@@ -41,6 +41,12 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
         let message = error.without_snippet().render_with_formatter(&UserMessageFormatter);
         let message = message.split(" at line ").next().unwrap_or_default();
         let line = error.location().map(|at| at.line());
+        if message.contains("mapping values are not allowed") || message.contains("illegal placement of ':'") {
+            return Malformed {
+                line,
+                message: format!("{message}: indent it as its neighbours are, or put a text with a colon in quotes"),
+            };
+        }
         if !message.contains("tab") {
             return Malformed { line, message: message.to_owned() };
         }

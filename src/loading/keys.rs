@@ -6,7 +6,10 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use serde_json::Value;
 
-use crate::config::{Config, Signal};
+use crate::{
+    config::{Config, Signal},
+    environment,
+};
 
 /// The form of a value in a place that holds only text: a variable or a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +110,7 @@ pub(super) fn of_variable(name: &str) -> Found {
 }
 
 /// The key whose variable this would be with its underscores in other places.
-pub(super) fn folded(name: &str) -> Option<&'static str> {
+fn folded(name: &str) -> Option<&'static str> {
     let fold = |name: &str| name.replace('_', "");
     KEYS.iter().map(|key| key.path.as_str()).find(|path| fold(&variable(path)) == fold(name))
 }
@@ -163,7 +166,25 @@ fn closest(path: &str) -> Option<&'static str> {
         let far = strsim::osa_distance(&known, &wrong);
         (is_moved || far <= (wrong.len() / 3).min(2)).then_some(far)
     };
-    paths().filter_map(|known| Some((distance(known)?, known))).min().map(|(_, known)| known)
+    // Of keys that are as near, the workload's was meant more often than that of a hook or a standby.
+    let rank = |known: &'static str| distance(known).map(|far| (far.min(3), !known.starts_with("workload."), far, known));
+    paths().filter_map(rank).min().map(|(.., known)| known)
+}
+
+/// The names that other tools have for variables of tenure, and what tenure reads.
+const MEANT: [(&str, &str); 3] = [
+    ("TENURE_CONFIG_FILE", "TENURE_CONFIG"),
+    ("TENURE_NAME", "TENURE_LEASE__NAME"),
+    ("TENURE_COMMAND", "TENURE_WORKLOAD__COMMAND"),
+];
+
+/// The variable that was meant by this one, which sets nothing. `is_inside` tells that a tenure runs this process, and has told it what
+/// it tells its workloads.
+pub(super) fn meant(name: &str, is_inside: bool) -> Option<String> {
+    let of_workloads = [(environment::LEASE, "lease.name"), (environment::NAMESPACE, "lease.namespace")];
+    let told = of_workloads.into_iter().find(|(own, _)| *own == name && !is_inside).map(|(_, path)| path);
+    let other = MEANT.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| (*ours).to_owned());
+    other.or_else(|| told.or_else(|| folded(name)).map(variable))
 }
 
 /// The paths of all keys and sections.
@@ -192,6 +213,8 @@ mod tests {
             ("lease.renew_period", Some("lease.renewPeriod")),
             ("leese", Some("lease")),
             ("lossGrace", Some("workload.stop.lossGrace")),
+            ("command", Some("workload.command")),
+            ("env", Some("workload.env")),
             ("workload.lossGrace", Some("workload.stop.lossGrace")),
             ("workload.stop.onExit", Some("workload.onExit")),
             ("lease.zzz", None),
@@ -224,6 +247,7 @@ mod tests {
     fn a_variable_with_its_underscores_in_other_places_names_the_key_that_was_meant() {
         assert_eq!(folded("TENURE_LEASE_DURATION"), Some("lease.duration"));
         assert_eq!(folded("TENURE_WORKLOAD_STOP_LOSSGRACE"), Some("workload.stop.lossGrace"));
+        assert_eq!(meant("TENURE_CONFIG_FILE", true).as_deref(), Some("TENURE_CONFIG"));
         for own in ["TENURE_SERVICE_HOST", "TENURE_SERVICE_PORT", "TENURE_PORT_80_TCP", "TENURE_TERM", "TENURE_SLOTS"] {
             assert_eq!(folded(own), None, "{own}");
         }

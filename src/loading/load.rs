@@ -145,7 +145,8 @@ impl Entry {
             return Some(explain(&kind));
         }
         let items = if shape == Shape::List { self.value.as_array() } else { None };
-        let wrong = items.and_then(|items| items.iter().find(|item| item.as_str().is_none())).unwrap_or(&self.value);
+        let element = items.and_then(|items| items.iter().zip(1..).find(|(item, _)| item.as_str().is_none()));
+        let (wrong, at) = element.map_or((&self.value, String::new()), |(item, at)| (item, format!(" as element {at}")));
         let unquoted = matches!(wrong, Value::Bool(..) | Value::Num(..));
         let expected = match shape {
             Shape::Text => "a string",
@@ -169,7 +170,7 @@ impl Entry {
             Shape::Truth | Shape::Integer if is_quoted => ": write it without quotes",
             Shape::Text | Shape::Truth | Shape::Integer | Shape::List | Shape::Map => "",
         };
-        Some(format!("expected {expected}, found {}{remedy}", name(wrong)))
+        Some(format!("expected {expected}, found {}{at}{remedy}", name(wrong)))
     }
 
     /// Why the type of its key refuses `value` in its place. None if it does not.

@@ -17,7 +17,10 @@ use super::{
     keys::{self, Found, Key, Shape},
     problem::{Origin, Problem},
 };
-use crate::cli::{ConfigFlags, Preset, Task};
+use crate::{
+    cli::{ConfigFlags, Preset, Task},
+    environment as names,
+};
 
 /// The file that is read if none is named and this one exists.
 const DEFAULT_FILE: &str = "/etc/tenure/tenure.yaml";
@@ -204,6 +207,7 @@ fn is_empty(value: &Content) -> bool {
 /// them: it is a service link of Kubernetes, or comes from an outer tenure.
 pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
+    let is_inside = [names::LEASE, names::NAMESPACE].iter().all(|own| variables.iter().any(|(name, _)| name == own));
     for (name, value) in variables {
         let name = name.to_string_lossy();
         if !name.starts_with(keys::PREFIX) {
@@ -211,8 +215,8 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
         }
         let origin = Origin::Variable(name.clone().into_owned());
         if !name.contains("__") {
-            if let Some(path) = keys::folded(&name) {
-                layer.problem(origin, "", format!("this variable sets nothing: write {}", keys::variable(path)));
+            if let Some(meant) = keys::meant(&name, is_inside) {
+                layer.problem(origin, "", format!("this variable sets nothing: write {meant}"));
             }
             continue;
         }

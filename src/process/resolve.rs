@@ -24,7 +24,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// There is none.
-    #[error("{program}: not found{}", place(path.as_deref()))]
+    #[error("{program}: not found{}{}", place(path.as_deref()), no_shell(program))]
     NotFound {
         /// The name as given.
         program: String,
@@ -102,6 +102,15 @@ fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
     }
 }
 
+/// A program whose name has blanks is most likely a line that was meant for a shell.
+fn no_shell(program: &str) -> &'static str {
+    if program.contains(char::is_whitespace) {
+        ": no shell is started, so write each word for itself, or sh, -c and the line"
+    } else {
+        ""
+    }
+}
+
 fn place(path: Option<&str>) -> String {
     path.map_or_else(String::new, |path| format!(" in PATH ({path})"))
 }
@@ -132,6 +141,8 @@ mod tests {
     fn what_is_not_there_is_127_and_says_where_it_was_sought() {
         assert_eq!(fails("no-such-program", "/bin:/usr/bin"), (127, "no-such-program: not found in PATH (/bin:/usr/bin)".into()));
         assert_eq!(fails("/no/such/program", "/bin"), (127, "/no/such/program: not found".into()));
+        let line = "sleep 10 && echo: not found in PATH (/bin): no shell is started, so write each word for itself, or sh, -c and the line";
+        assert_eq!(fails("sleep 10 && echo", "/bin"), (127, line.into()));
         assert_eq!(fails("", "/bin").0, 127);
     }
 
