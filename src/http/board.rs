@@ -45,6 +45,13 @@ struct Seen {
     ended: Option<&'static str>,
 }
 
+impl Seen {
+    /// A time on a Lease may be ahead of the clock that sees its end. No term ends before it begins.
+    fn end(&mut self, at: String) {
+        self.until = Some(at.max(self.since.clone()));
+    }
+}
+
 /// A transition that is over.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -79,9 +86,12 @@ impl Board {
                 let at = wall(*at);
                 if let Some(last) = self.terms.iter_mut().find(|term| term.slot == slot.0) {
                     match &mut last.until {
-                        None => (last.until, last.ended) = (Some(at.clone()), before.map(TermEnd::as_str)),
+                        None => {
+                            last.end(at.clone());
+                            last.ended = before.map(TermEnd::as_str);
+                        }
                         // By another's clock, or before its end was seen.
-                        Some(until) if holder.is_some() && at < *until => until.clone_from(&at),
+                        Some(until) if holder.is_some() && at < *until => last.end(at.clone()),
                         Some(_) => {}
                     }
                 }
@@ -117,7 +127,9 @@ impl Board {
             Role::Leader if *outcome == Outcome::NeverLed => {}
             Role::Leader => (own.until, own.ended) = (None, None),
             Role::Standby => {
-                own.until.get_or_insert_with(|| wall(micros(*anchor, *until)));
+                if own.until.is_none() {
+                    own.end(wall(micros(*anchor, *until)));
+                }
                 own.ended = Some(reason.as_str());
             }
         }

@@ -33,7 +33,7 @@ async fn the_page_of_a_standby_follows_a_failover_in_a_real_browser(stage: Stage
 
     browser.open(&format!("http://{address}/")).await;
     browser.until("document.body.className === 'standby'").await;
-    browser.until("document.getElementById('holder').textContent.startsWith('a_')").await;
+    browser.until(&leads("a")).await;
     browser.until("document.getElementById('left').hidden").await;
     // What it keeps shows that this very page saw all that follows.
     browser.tell("window.sameness = 1").await;
@@ -42,7 +42,7 @@ async fn the_page_of_a_standby_follows_a_failover_in_a_real_browser(stage: Stage
     stage.witness.start("b", 0).await;
 
     browser.until("document.body.className === 'leader'").await;
-    browser.until("document.getElementById('holder').textContent.startsWith('b_')").await;
+    browser.until(&leads("b")).await;
     browser.until("document.querySelector('#transitions tr').cells[2].textContent === 'released'").await;
     browser.until("document.getElementById('margin').value > 0 && !document.getElementById('left').hidden").await;
     // The margin runs down, and grows when the Lease is renewed.
@@ -52,6 +52,12 @@ async fn the_page_of_a_standby_follows_a_failover_in_a_real_browser(stage: Stage
     browser.until(watch).await;
     browser.until("window.sameness === 1").await;
     browser.take_picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.webp")).await;
+    for (scheme, is_dark) in [("dark", true), ("light", false)] {
+        browser.prefer(scheme).await;
+        // The corner is the page's own colour, and the brightest and the darkest pixel are those of its text.
+        let [corner, least, most] = browser.brightness().await;
+        assert_eq!((corner < 64, most - least > 128), (is_dark, true), "{scheme}: {corner} of {least} to {most}");
+    }
 
     standby.signal(Signal::SIGKILL).await;
     browser.until("!document.getElementById('gone').hidden").await;
@@ -68,7 +74,7 @@ async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real
 
     browser.open(&format!("http://{address}/")).await;
     let first = since(&stage).await;
-    browser.until(&format!("{} && {}", leads("a_"), is_since(&first))).await;
+    browser.until(&format!("({}) && {}", leads("a"), is_since(&first))).await;
     browser.until("document.querySelectorAll('#timeline div').length === 1").await;
     browser.tell("window.sameness = 1").await;
 
@@ -76,8 +82,8 @@ async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real
     stage.witness.start("b", 0).await;
 
     let second = since(&stage).await;
-    browser.until(&format!("document.body.className === 'standby' && {} && {}", leads("b_"), is_since(&second))).await;
-    let [last, before] = ["b_", "a_"].map(|holder| format!("cells[0].textContent.startsWith('{holder}')"));
+    browser.until(&format!("document.body.className === 'standby' && ({}) && {}", leads("b"), is_since(&second))).await;
+    let [last, before] = ["b", "a"].map(|holder| format!("cells[0].textContent === '{holder}'"));
     browser.until("window.rows = document.getElementById('terms').rows, rows.length === 2").await;
     browser
         .until(&format!("rows[0].{last} && rows[0].cells[2].textContent === '{second}' && !rows[0].cells[3].textContent"))
@@ -96,7 +102,7 @@ async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real
     stage.witness.start("c", 0).await;
 
     browser
-        .until(&format!("document.body.className === 'leader' && {} && {}", leads("c_"), is_since(&since(&stage).await)))
+        .until(&format!("document.body.className === 'leader' && ({}) && {}", leads("c"), is_since(&since(&stage).await)))
         .await;
     browser.until("window.rows = document.getElementById('terms').rows, rows.length === 3").await;
     browser.until(&format!("rows[1].{last} && rows[1].cells[4].textContent === 'expired'")).await;
@@ -110,8 +116,11 @@ async fn since(stage: &Stage) -> String {
     format!("{time:.3}")
 }
 
+/// The page shows the base of the identity, and the whole of it as its title.
 fn leads(holder: &str) -> String {
-    format!("document.getElementById('holder').textContent.startsWith('{holder}')")
+    format!(
+        "window.holder = document.getElementById('holder'), holder.textContent === '{holder}' && /^{holder}_[0-9a-f]{{32}}$/.test(holder.title)"
+    )
 }
 
 fn is_since(time: &str) -> String {
@@ -175,6 +184,30 @@ impl<'a> Browser<'a> {
         let answer = self.stage.ask(self.driver, "POST", path, &body.to_string()).await;
         let body = answer.split_once("\r\n\r\n").expect("a head").1;
         serde_json::from_str::<Value>(body).unwrap_or_else(|error| panic!("{error}: {answer}"))["value"].take()
+    }
+
+    async fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let order = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await;
+    }
+
+    /// Of a picture of the page: the brightness of the corner, the least and the most, from 0 to 255.
+    async fn brightness(&self) -> [u64; 3] {
+        let order = json!({ "cmd": "Page.captureScreenshot", "params": { "format": "png" } });
+        let picture = self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await["data"].take();
+        let script = "const [data, done] = arguments;
+            createImageBitmap(new Blob([Uint8Array.from(atob(data), c => c.charCodeAt(0))])).then(picture => {
+                const canvas = new OffscreenCanvas(picture.width, picture.height), drawn = canvas.getContext('2d');
+                drawn.drawImage(picture, 0, 0);
+                const bytes = drawn.getImageData(0, 0, picture.width, picture.height).data;
+                let least = 255, most = 0;
+                for (let at = 0; at < bytes.length; at += 4) { least = Math.min(least, bytes[at + 1]); most = Math.max(most, bytes[at + 1]); }
+                done([bytes[1], least, most]);
+            })";
+        let order = json!({ "script": script, "args": [picture] });
+        let answer = self.post(&format!("/session/{}/execute/async", self.session), &order).await;
+        serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
     /// Writes the page as a picture, as WebP.

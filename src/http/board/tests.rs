@@ -134,6 +134,17 @@ fn a_replica_of_a_task_tells_the_next_fire() {
 }
 
 #[test]
+fn no_term_ends_before_it_begins_though_the_time_on_its_lease_is_ahead() {
+    let stands_by = transition(Role::Standby, TransitionReason::Ended(Reason::Signal), Some(Exit::Code(0)));
+    for end in [held(None, 7, -2, Some(TermEnd::Released)), held(Some("b_1"), 8, -2, None), stands_by] {
+        let status = board(&[held(Some("a_1"), 7, 3, None), end]).status(&status(|_| {}), START);
+        let terms = status["terms"].as_array().unwrap();
+        let ended = terms.iter().find(|term| term["holder"] == "a_1").unwrap();
+        assert_eq!((&ended["since"], &ended["until"]), (&json!("2027-01-15T08:00:03.000Z"), &ended["since"]));
+    }
+}
+
+#[test]
 fn a_standby_tells_who_leads_and_how_its_own_term_ended() {
     let acquired = held(Some("a_1"), 7, 0, None);
     let leads = transition(Role::Leader, TransitionReason::Resumed, None);
