@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kube::client::Body;
 use tokio::{sync::Mutex, time};
 
 use super::{
@@ -31,6 +32,13 @@ pub(crate) struct Client {
     connection: Arc<Mutex<Option<kube::Client>>>,
 }
 
+/// A request that can be sent, until its deadline.
+struct Prepared {
+    client: kube::Client,
+    http: http::Request<Body>,
+    end: time::Instant,
+}
+
 impl Client {
     /// `timeout` is that of each request, from credentials to the last byte of the reply.
     pub(crate) fn new(access: Access, timeout: Duration) -> Self {
@@ -45,13 +53,26 @@ impl Client {
     /// Sends `request` once. After an open outcome, and after every refusal that another server might not repeat, the next request
     /// uses a new connection (law 5); after a refusal of the credentials, new credentials too.
     pub(crate) async fn send(&self, request: &Request) -> Answered {
-        let late = || Answered::not_sent(Refusal::Invalid, "it is too late");
-        self.send_before(Instant::NEVER, request).await.unwrap_or_else(late)
+        let prepared = self.prepare(request).await;
+        self.finish(request, prepared).await
     }
 
     /// The same, unless `until` has passed before the first byte.
     pub(crate) async fn send_before(&self, until: Instant, request: &Request) -> Option<Answered> {
-        let answered = self.attempt(until, request).await?;
+        let prepared = self.prepare(request).await;
+        // The process may have been stopped meanwhile.
+        if prepared.is_ok() && clock::boot() >= until {
+            return None;
+        }
+        Some(self.finish(request, prepared).await)
+    }
+
+    /// Sends what is prepared, and draws the consequences for the connection and the credentials.
+    async fn finish(&self, request: &Request, prepared: Result<Prepared, Answered>) -> Answered {
+        let answered = match prepared {
+            Ok(prepared) => self.exchange(request, prepared).await,
+            Err(answered) => answered,
+        };
         let is_in_doubt = match &answered.answer {
             Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
             // Every server refuses an invalid object.
@@ -67,28 +88,20 @@ impl Client {
         {
             if self.is_urgent { self.access.refused() } else { self.access.doubt() }
         }
-        Some(answered)
+        answered
     }
 
-    async fn attempt(&self, until: Instant, request: &Request) -> Option<Answered> {
+    /// Waits for a connection. Not a byte is sent.
+    async fn prepare(&self, request: &Request) -> Result<Prepared, Answered> {
         let end = time::Instant::now() + self.timeout;
-        let client = match time::timeout_at(end, self.connected()).await {
-            Ok(Ok(client)) => client,
-            // Not a byte was sent.
-            Ok(Err(error)) => return Some(Answered::not_sent(Refusal::Unauthorized, error)),
-            Err(_) => {
-                let why = format!("no credentials within {:?}", self.timeout);
-                return Some(Answered::not_sent(Refusal::Unauthorized, why));
-            }
-        };
-        let http = match request.http() {
-            Ok(http) => http,
-            Err(error) => return Some(Answered::not_sent(Refusal::Invalid, one_line(&error))),
-        };
-        // The process may have been stopped meanwhile.
-        if clock::boot() >= until {
-            return None;
-        }
+        let late = |_| Err(format!("no credentials within {:?}", self.timeout).into());
+        let client = time::timeout_at(end, self.connected()).await.unwrap_or_else(late);
+        let client = client.map_err(|error: RequestError| Answered::not_sent(Refusal::Unauthorized, error))?;
+        let http = request.http().map_err(|error| Answered::not_sent(Refusal::Invalid, one_line(&error)))?;
+        Ok(Prepared { client, http, end })
+    }
+
+    async fn exchange(&self, request: &Request, Prepared { client, http, end }: Prepared) -> Answered {
         let reply = exchange(&client, http, end.saturating_duration_since(time::Instant::now())).await;
         let reply = reply.map_err(|error| match error {
             ExchangeError::Timeout(_) => ExchangeError::Timeout(self.timeout),
@@ -97,7 +110,7 @@ impl Client {
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
         }
-        Some(classify(request, reply))
+        classify(request, reply)
     }
 
     async fn connected(&self) -> Result<kube::Client, RequestError> {
