@@ -24,7 +24,7 @@ use secrecy::ExposeSecret as _;
 use tokio::task::spawn_blocking;
 
 use super::plugin::{PATIENCE, Plugin, PluginError};
-use crate::{clock, time::Instant, words::one_line};
+use crate::{clock, once::Once, time::Instant, words::one_line};
 
 /// As in client-go: one minute, less ten seconds.
 const FILE_IS_GOOD: Duration = Duration::from_secs(50);
@@ -69,7 +69,7 @@ struct Last {
     /// When to look for another.
     until: Instant,
     /// The log says that none is found.
-    told: bool,
+    told: Once,
 }
 
 impl Bearer {
@@ -106,7 +106,7 @@ impl Bearer {
     }
 
     fn new(source: Source, (header, good): Found, now: Instant) -> Self {
-        let last = Last { header, until: now + good, told: false };
+        let last = Last { header, until: now + good, told: Once::NEW };
         Self { source, last: Mutex::new(last), finding: AtomicBool::new(false) }
     }
 
@@ -135,11 +135,11 @@ impl Bearer {
     fn found(&self, found: Result<Option<Found>, PluginError>, now: Instant) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Ok(Some((header, good))) => *last = Last { header, until: now + good, told: false },
+            Ok(Some((header, good))) => *last = Last { header, until: now + good, told: Once::NEW },
             Ok(None) => last.until = now + PAUSE,
             Err(error) => {
                 last.until = now + PAUSE;
-                if !std::mem::replace(&mut last.told, true) {
+                if last.told.say() {
                     tracing::warn!(error = one_line(&error), "credentials cannot be renewed; the old ones are used on");
                 }
             }

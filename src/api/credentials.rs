@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{AccessError, Cluster, Dialer, PLUGIN_PATIENCE};
-use crate::{clock, time::Instant, words::one_line};
+use crate::{clock, once::Once, time::Instant, words::one_line};
 
 /// Finds the cluster. Called again when files and plugins may give a different answer.
 pub(crate) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
@@ -44,7 +44,7 @@ struct Credentials {
     /// The server has refused the credentials: the next request waits for new ones.
     refused: bool,
     /// The failure to renew them was logged.
-    told: bool,
+    told: Once,
 }
 
 impl Access {
@@ -92,12 +92,12 @@ impl Access {
         (state.building, state.again) = (None, None);
         match (made, &mut state.built) {
             (Ok(dialer), built) => {
-                state.told = false;
+                state.told.forget();
                 Ok(built.insert(dialer).clone())
             }
             // Expired credentials are used as well: only the server knows whether it still accepts them.
             (Err(error), Some(built)) => {
-                if !std::mem::replace(&mut state.told, true) {
+                if state.told.say() {
                     tracing::warn!(error = one_line(&error), "credentials cannot be renewed; the old ones are used on");
                 }
                 state.again = Some(clock::boot() + PAUSE);

@@ -14,6 +14,7 @@ use crate::{
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
+    once::Once,
     telemetry::status::Fact,
 };
 
@@ -27,19 +28,19 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
     let place = Place::lease(&lease.namespace, &*lease.name);
     drop(tokio::spawn(async move {
-        let mut is_told = false;
+        let mut refused = Once::NEW;
         loop {
             match ask(&client, &place).await {
                 Some(Ok(())) => {
                     health.apply(&Fact::Permitted(true), clock::boot());
-                    if is_told {
+                    if refused.was_said() {
                         tracing::info!("this replica may update its Lease now");
                     }
                     return;
                 }
                 Some(Err(why)) => {
                     health.apply(&Fact::Permitted(false), clock::boot());
-                    if !std::mem::replace(&mut is_told, true) {
+                    if refused.say() {
                         tracing::error!(
                             "not ready: this replica may not update its Lease{}; add this to the rules of the Role of its service \
                              account in namespace {}: {}",

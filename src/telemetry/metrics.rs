@@ -148,10 +148,10 @@ impl Metrics {
         self.leads.record(u64::from(leads), &[KeyValue::new("name", self.lease.clone())]);
     }
 
-    /// Sends the last ones.
-    pub(super) async fn finish(self) {
+    /// Counts no more. Returns what has the last ones to send.
+    pub(super) fn stop(self) -> SdkMeterProvider {
         self.leads(false);
-        finish(self.provider).await;
+        self.provider
     }
 }
 

@@ -8,6 +8,7 @@
 //! [`recorder`] makes of a fact comes first. Before it sends Done it awaits the future of [`Telemetry::finish`], and keeps running
 //! meanwhile.
 
+use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::Registry;
 use tokio::sync::watch;
 use tracing::warn;
@@ -96,21 +97,23 @@ impl Telemetry {
     /// Sends what is left, for at most [`FLUSH`](crate::link::FLUSH); from now on nothing is exported. To be awaited after the
     /// release, and before init is told that all is done: when init ends, so does this process.
     pub fn finish(&mut self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let (export, metrics) = (self.export.take(), self.metrics.take());
-        async {
-            let spans = async {
-                if let Some(export) = export {
-                    export.finish().await;
-                }
-            };
-            let metrics = async {
-                if let Some(metrics) = metrics {
-                    metrics.finish().await;
-                }
-            };
-            tokio::join!(spans, metrics);
-        }
+        finish(self.export.take(), self.metrics.take().map(Metrics::stop))
     }
+}
+
+/// Sends the last spans and metrics, at the same time.
+async fn finish(export: Option<Export>, metrics: Option<SdkMeterProvider>) {
+    let spans = async {
+        if let Some(export) = export {
+            export.finish().await;
+        }
+    };
+    let metrics = async {
+        if let Some(provider) = metrics {
+            metrics::finish(provider).await;
+        }
+    };
+    tokio::join!(spans, metrics);
 }
 
 impl Edge for Telemetry {

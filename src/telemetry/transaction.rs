@@ -56,30 +56,17 @@ impl Observer {
     }
 
     /// Sends what the command did, for at most [`FLUSH`](crate::link::FLUSH).
-    pub(crate) async fn finish(mut self, events: &[(Instant, Event)], outcome: &Outcome) {
+    pub(crate) async fn finish(self, events: &[(Instant, Event)], outcome: &Outcome) {
         let until = clock::boot();
-        let spans = self.export.take().map(|export| {
+        if let Some(export) = &self.export {
             for span in self.spans(events, outcome, until) {
                 export.queue(span);
             }
-            export.finish()
-        });
-        let metrics = self.metrics.take().map(|provider| {
-            self.count(&provider, events, outcome, until);
-            metrics::finish(provider)
-        });
-        tokio::join!(
-            async {
-                if let Some(spans) = spans {
-                    spans.await
-                }
-            },
-            async {
-                if let Some(metrics) = metrics {
-                    metrics.await;
-                }
-            }
-        );
+        }
+        if let Some(provider) = &self.metrics {
+            self.count(provider, events, outcome, until);
+        }
+        super::finish(self.export, self.metrics).await;
     }
 
     fn count(&self, provider: &SdkMeterProvider, events: &[(Instant, Event)], outcome: &Outcome, until: Instant) {
