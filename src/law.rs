@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Two attempts at least have to fit between a renewal's due time and S, or tenure does not start: floor((S - R) / (T + b)) >= 2,
-//! and S > 1.2 R.
+//! S > 1.2 R, and R <= D / 3: whoever looks from outside may take D / 3 + T without a renewal for silence.
 //!
 //! Proof. The write was committed at real time c, with a <= c because the commit follows the first byte. The holder's clock
 //! runs at a rate of at least 1 - rho and at most 1 + rho, so that when it reads E at most D of real time has passed since a, and
@@ -97,14 +97,17 @@
 //!       for and taken like any other holder's. The write is not remembered, and comes no faster than retries.
 //!     - **Memory.** A replica that lost a Lease without giving it back may still run, whoever has held it since.
 //!     - **First sight.** From each first sight of one that is free, nobody's or held by another than the name beside it, of none, and
-//!       of another uid than the one last seen held, nothing is taken for the longest known times 1 + rho.
+//!       of another uid than the one last seen held, nothing is taken for the longest known times 1 + rho. A holder without a name
+//!       beside it is another than the name said, if the last one seen was named, and not seen to give the Lease back.
 //!     - **Options.** `lease.creationWait` replaces both waits, but none for a holder. `lease.foreignRelease: trust` takes a Lease that
 //!       is there and free for given back, unless a name is beside it, or was beside the holder last seen.
 //!     - **Rests.** A Lease that rests (`tenure.dev/rests` is its renewTime and holder) was given back as well. It is taken once its
 //!       duration has passed since renewTime by the wall clock, or since it was first seen.
 //!     - **Fires.** Of a task with a schedule, `tenure.dev/fire` is the fire that the last run was for. The acquisition writes it. The
 //!       Lease is taken once the wall clock shows a later fire, and not before the rules above allow it. The fire is run again only
-//!       where its run was given back undone, or crashed with `task.afterCrash: run`.
+//!       where its run was given back undone, or crashed with `task.afterCrash: run`. Done is a run that ended by itself with success,
+//!       or failed with `task.onFailure: rest`. A Lease that remembers a fire is deleted by nobody, and no term without a schedule makes
+//!       it forget.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute
@@ -145,6 +148,8 @@
 //!     is a release.
 //!     None is handed over with `release: keep`, for a task with `afterCrash: wait`, and on gVisor. A witness that is told to end
 //!     stays until every pidfd that it has has fired and what follows is done; killed earlier, D decides.
+//!     The word of an operator that a holder is dead takes the place of the pidfd. It is not believed of a Lease that changes within
+//!     D / 3 + T, or beside the name of another, nor without more words of a task, whose run it would repeat.
 
 use std::time::Duration;
 
@@ -157,6 +162,9 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a planned stop waits until the leader's address is withdrawn, at most (19).
 pub const WITHDRAWAL: Duration = Duration::from_millis(500);
+
+/// A leader renews so often within D at least.
+pub const RENEWALS: u32 = 3;
 
 /// So many attempts have to fit: with fewer, one lost request would end a term.
 pub const REQUIRED_ATTEMPTS: u32 = 2;
@@ -215,11 +223,17 @@ impl Timing {
         u32::try_from(room.as_nanos() / attempt.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns true if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
+    /// Returns true if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline, and R is no more than D / 3.
     #[must_use]
     pub fn has_room(self) -> bool {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
-        soft.as_nanos() * 5 > self.renew_period.as_nanos() * 6
+        soft.as_nanos() * 5 > self.renew_period.as_nanos() * 6 && !self.is_rare()
+    }
+
+    /// Returns true if R is more than D / 3.
+    #[must_use]
+    pub fn is_rare(self) -> bool {
+        self.renew_period > self.duration / RENEWALS
     }
 
     /// How long a release may take: two attempts. What is not done by then stays undone, and the followers wait out D.

@@ -75,10 +75,12 @@ pub enum Command {
     /// Release the Lease of a replica whose node is lost, on your word that it is dead
     ///
     /// Believes you that no process of that replica runs any more: its node is off, or fenced. Where that is wrong, two workloads run.
-    /// It first watches the Lease for lease.renewPeriod and lease.attemptTimeout, and at least for a third of the Lease's duration, and
-    /// refuses a holder that renews. Needs the rights to get and update the Lease.
+    /// It first watches the Lease for a third of its duration and lease.attemptTimeout, and refuses a holder that renews. It refuses a
+    /// Lease whose annotation tenure.dev/holder names another, which may still run, and the Lease of a task, whose next run comes
+    /// without it. Needs the rights to get and update the Lease.
     ///
-    /// Exit codes: 0 released; 1 this replica does not hold it; 2 no such Lease; 75 its holder renews it.
+    /// Exit codes: 0 released; 1 this replica does not hold it, or tenure.dev/holder names another; 2 no such Lease; 75 its holder renews
+    /// it; 78 it is the Lease of a task.
     #[command(verbatim_doc_comment)]
     ConfirmDead(ConfirmDead),
     /// In a second container of the pod: give back at once what a killed replica held
@@ -197,6 +199,9 @@ pub struct Prune {
     /// How long ago a Lease was released, at least
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub older_than: Duration,
+    /// Also Leases that remember the fires of a task's schedule: fires that are due are lost with them
+    #[arg(long)]
+    pub schedules: bool,
     /// Only say which Leases may be deleted
     #[arg(long)]
     pub dry_run: bool,
@@ -243,6 +248,9 @@ pub struct ConfirmDead {
     /// Full identity of the dead replica
     #[arg(long, value_name = "IDENTITY", value_parser = full_identity)]
     pub holder: String,
+    /// Release the Lease of a task too: the run of the dead replica is repeated at once
+    #[arg(long)]
+    pub run_again: bool,
 }
 
 /// Waits for the end of replicas.

@@ -36,7 +36,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             Err(error) => return access.complain(&error, true),
         };
         let listed = clock::boot();
-        let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune.older_than)).collect();
+        let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune)).collect();
         found.sort_by_key(|unused| unused.watched);
         if let Some(last) = found.last().filter(|last| !prune.dry_run && !last.watched.is_zero()) {
             complain(&format!("some look expired, and are watched for {}", duration::format(last.watched)));
@@ -87,10 +87,10 @@ struct Unused {
 const HEAD: [&str; 5] = ["LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
 
 impl Unused {
-    fn of(lease: Value, older_than: Duration) -> Option<Self> {
+    fn of(lease: Value, prune: &cli::Prune) -> Option<Self> {
         let seen = Seen::at(clock::timestamp(), &lease, Duration::ZERO);
         let record = LeaseRecord::read(lease.into())?;
-        let watched = operator::unused_after(&record, older_than, clock::wall())?;
+        let watched = operator::unused_after(&record, prune.older_than, prune.schedules, clock::wall())?;
         Some(Self { seen, record, watched, outcome: "candidate" })
     }
 

@@ -135,12 +135,12 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
 }
 
 pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> u8 {
-    steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, &asked.holder).await)
+    steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, asked).await)
 }
 
-async fn release_dead(config: &Config, access: &Access, namespace: &str, holder: &str) -> Result<u8, RequestError> {
-    let name = &config.lease.name;
-    let (mut confirm, mut tries) = (ConfirmDead::new(holder.to_owned(), config.clone().into()), 0);
+async fn release_dead(config: &Config, access: &Access, namespace: &str, asked: &cli::ConfirmDead) -> Result<u8, RequestError> {
+    let (name, holder) = (&config.lease.name, &asked.holder);
+    let (mut confirm, mut tries) = (ConfirmDead::new(holder.clone(), config.clone().into(), asked.run_again), 0);
     loop {
         let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
         let write = match confirm.look(record, clock::wall()) {
@@ -148,6 +148,18 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, holder:
                 let other = bounded(other.as_deref().unwrap_or("nobody"));
                 complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
                 return Ok(NOT_HELD);
+            }
+            Confirmation::NamesAnother(named) => {
+                complain(&format!(
+                    "tenure.dev/holder of the Lease {name} names {named}, which may still run: wait for lease.duration"
+                ));
+                return Ok(NOT_HELD);
+            }
+            Confirmation::Repeats => {
+                complain(&format!(
+                    "{name} is the Lease of a task: its next run comes without this; --run-again repeats the last one"
+                ));
+                return Ok(exit::INVALID);
             }
             Confirmation::Watch(span) => {
                 complain(&format!(
@@ -165,6 +177,7 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, holder:
         };
         tries += 1;
         match access.write(namespace, name, &write).await {
+            Ok(()) if asked.run_again => return Ok(answer(&format!("the Lease {name} is released: the run is repeated\n"), 0)),
             Ok(()) => return Ok(answer(&format!("the Lease {name} is released\n"), 0)),
             // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
             Err(error) if error.status == Some(409) && tries < TRIES => {}

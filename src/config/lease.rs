@@ -35,11 +35,11 @@ pub struct LeaseConfig {
     /// The base of this replica's identity. If empty: POD_NAME, else the hostname. tenure always appends `_` and 32 random hex
     /// digits. Flag: `--identity`.
     pub identity: String,
-    /// How long one renewal holds the Lease: whole seconds, at least 2s. After a crash, no other replica takes over before that.
+    /// How long one renewal holds the Lease: whole seconds, at least 3s. After a crash, no other replica takes over before that.
     /// Flag: `--lease-duration`.
     #[serde(with = "Span")]
     pub duration: Duration,
-    /// The time from one renewal to the next: at least 1s.
+    /// The time from one renewal to the next: at least 1s, and at most a third of `lease.duration`.
     #[serde(with = "Span")]
     pub renew_period: Duration,
     /// The longest time for one request, with the connection that it may need (name, TCP, TLS): at least 10ms.

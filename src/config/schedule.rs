@@ -11,6 +11,7 @@ use std::{
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions, parse_crontab_with};
 use jiff::{
     SignedDuration, Timestamp,
+    civil::Date,
     tz::{TimeZone, TimeZoneDatabase},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -23,6 +24,8 @@ const MINUTE: i64 = 60_000_000;
 const RANGE: Range<i64> = 0..253_000_000_000_000_000;
 /// Where the search begins that shows whether there are fires at all.
 const START: Timestamp = Timestamp::constant(1_798_761_600, 0);
+const FOUR_YEARS: SignedDuration = SignedDuration::from_hours(4 * 366 * 24);
+const DECEMBER: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// So many fires show the shortest time between two of them: all of a day, and of the night after it.
 const ENOUGH: usize = 1_500;
 
@@ -31,6 +34,8 @@ const ENOUGH: usize = 1_500;
 pub struct Cron {
     text: String,
     crontab: Crontab,
+    /// What fires in December, written for August: cronexpr does not know the last days of a month before January.
+    december: Option<Crontab>,
 }
 
 /// A time zone by its name in the tz database.
@@ -54,6 +59,7 @@ impl Schedule {
             return None;
         }
         let mut after = Timestamp::from_microsecond(after).ok()?;
+        let end = after + FOUR_YEARS;
         let (mut since, mut offset) = (after, self.zone.0.to_offset(after));
         loop {
             let shift = SignedDuration::from_secs(offset.seconds().into());
@@ -63,8 +69,18 @@ impl Schedule {
                 return Some(fire.as_microsecond());
             };
             (since, offset) = (change.timestamp(), change.offset());
+            if since > end {
+                // The clocks skip each of them.
+                return None;
+            }
             after = since - SignedDuration::from_secs(1);
         }
+    }
+
+    /// Returns true if it ever fires.
+    #[must_use]
+    pub fn fires(&self) -> bool {
+        self.next(START.as_microsecond()).is_some()
     }
 
     /// Returns the last fire after `after` and not after `until`.
@@ -86,12 +102,22 @@ impl Schedule {
 impl Cron {
     /// Returns the next time like that, of clocks that are never changed.
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        Some(self.crontab.find_next(MakeTimestamp(after)).ok()?.timestamp())
+        let next = |crontab: &Crontab, after| Some(crontab.find_next(MakeTimestamp(after)).ok()?.timestamp());
+        let december = self.december.as_ref().and_then(|december| {
+            let year = after.to_zoned(TimeZone::UTC).year();
+            (year..=year + 4).find_map(|year| {
+                let (begin, august) = (first(year, 12)?, like_december(year)?);
+                let shift = begin.duration_since(august);
+                let fire = next(december, (after - shift).max(august - SignedDuration::from_secs(1)))? + shift;
+                (fire < begin + DECEMBER).then_some(fire)
+            })
+        });
+        [next(&self.crontab, after), december].into_iter().flatten().min()
     }
 
     /// Returns the shortest time between two fires, in microseconds.
     pub(crate) fn shortest(&self) -> i64 {
-        let end = START + SignedDuration::from_hours(4 * 366 * 24);
+        let end = START + FOUR_YEARS;
         let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
         let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();
         fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
@@ -134,17 +160,22 @@ impl Text for Cron {
         };
         // To cron, a field of days that begins with * narrows the other one, else both count. To Kubernetes, only one with a bare *.
         let days = |field: &str, all: &str| {
+            let field = &any(field);
             let is_any = field.split(',').any(|item| ["*", "*/1"].contains(&item));
             if is_any { "*".to_owned() } else { field.replace("*/", all) }
         };
-        let plain = [minute, hour, &days(day, "1-31/"), month, &days(weekday, "0-6/")].join(" ");
-        let mut options = ParseOptions::default();
-        options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-        match parse_crontab_with(&plain, options) {
+        let plain = |month: &str| {
+            [&any(minute), &any(hour), &days(day, "1-31/"), month, &days(weekday, "0-6/")].map(str::to_owned).join(" ")
+        };
+        match read(&plain(&any(month))) {
             // The reason comes after a picture of several lines.
             Err(error) => refused(error.to_string().rsplit("^ ").next().unwrap_or_default()),
             Ok(crontab) => {
-                let cron = Self { text: fields.join(" "), crontab };
+                let is_december = read(&format!("* * * {} *", any(month))).is_ok_and(|months| {
+                    first(2026, 12).is_some_and(|time| months.matches(MakeTimestamp(time)).unwrap_or_default())
+                });
+                let december = if is_december { read(&plain("8")).ok() } else { None };
+                let cron = Self { text: fields.join(" "), crontab, december };
                 if cron.next(START).is_some() { Ok(cron) } else { refused("no day of four years is like that") }
             }
         }
@@ -155,10 +186,36 @@ impl Text for Cron {
     }
 }
 
+/// Reads five fields in the form of cronexpr.
+fn read(fields: &str) -> Result<Crontab, cronexpr::Error> {
+    let mut options = ParseOptions::default();
+    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+    parse_crontab_with(fields, options)
+}
+
+/// To Kubernetes ? is *.
+fn any(field: &str) -> String {
+    field.replace('?', "*")
+}
+
+/// Returns the begin of a month.
+fn first(year: i16, month: i8) -> Option<Timestamp> {
+    Some(Date::new(year, month, 1).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// Returns the begin of an August with the weekdays of this year's December. It has as many days.
+fn like_december(year: i16) -> Option<Timestamp> {
+    let weekday = Date::new(year, 12, 1).ok()?.weekday();
+    let august = (2027..2039).find(|year| Date::new(*year, 8, 1).is_ok_and(|date| date.weekday() == weekday))?;
+    first(august, 8)
+}
+
 impl Text for Zone {
     fn read(written: &str) -> Result<Self, String> {
-        let unknown = |_| format!("{written:?} is not a time zone: write a name of the tz database, such as Europe/Berlin");
-        TimeZoneDatabase::bundled().get(written).map(Self).map_err(unknown)
+        let unknown = || format!("{written:?} is not a time zone: write a name of the tz database, such as Europe/Berlin");
+        // Etc/Unknown has no name of its own.
+        let zone = TimeZoneDatabase::bundled().get(written).ok().filter(|zone| zone.iana_name().is_some());
+        zone.map(Self).ok_or_else(unknown)
     }
 
     fn written(&self) -> String {
@@ -309,6 +366,103 @@ mod tests {
             ("0 2 * * *", "2027-01-02T02:00:00Z", "2027-01-01T00:00:00Z", None),
         ] {
             assert_eq!(latest(cron, after, until).as_deref(), fire, "{cron} after {after} until {until}");
+        }
+    }
+
+    /// A day, by an arithmetic of its own.
+    #[derive(Clone, Copy)]
+    struct Day {
+        day: u32,
+        month: u32,
+        /// Sunday is 0.
+        weekday: u32,
+        last: u32,
+    }
+
+    impl Day {
+        /// The days of four years from 2027-01-01, a Friday, on.
+        fn all() -> Vec<Self> {
+            let mut weekday = 5;
+            let mut days = Vec::new();
+            for year in 2027..2031 {
+                for (month, last) in (1..).zip([31, if year == 2028 { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+                    for day in 1..=last {
+                        days.push(Self { day, month, weekday, last });
+                        weekday = (weekday + 1) % 7;
+                    }
+                }
+            }
+            days
+        }
+
+        fn nth(self) -> u32 {
+            (self.day - 1) / 7 + 1
+        }
+
+        fn is_last_of_its_weekday(self) -> bool {
+            self.day + 7 > self.last
+        }
+
+        /// The working day that is the nearest to `wanted` within the month.
+        fn is_nearest(self, wanted: u32) -> bool {
+            let weekday_of = |day: u32| (self.weekday + 35 + day - self.day) % 7;
+            let nearest = match (weekday_of(wanted), wanted) {
+                (6, 1) => 3,
+                (6, _) => wanted - 1,
+                (0, _) if wanted == self.last => wanted - 2,
+                (0, _) => wanted + 1,
+                _ => wanted,
+            };
+            wanted <= self.last && self.day == nearest
+        }
+    }
+
+    #[test]
+    fn every_extension_fires_on_the_days_that_an_oracle_of_its_own_finds() {
+        let table: [(&str, fn(Day) -> bool); 16] = [
+            ("0 2 L * *", |d| d.day == d.last),
+            ("0 2 L 12 *", |d| d.month == 12 && d.day == 31),
+            ("0 2 L,1 DEC,JAN *", |d| [1, 12].contains(&d.month) && [1, 31].contains(&d.day)),
+            ("0 2 * * 5L", |d| d.weekday == 5 && d.is_last_of_its_weekday()),
+            ("0 2 * 12 5L", |d| d.month == 12 && d.weekday == 5 && d.is_last_of_its_weekday()),
+            ("0 2 L * 1", |d| d.day == d.last || d.weekday == 1),
+            ("0 2 L */3 0L,3#1", |d| {
+                let is_week = d.weekday == 0 && d.is_last_of_its_weekday() || d.weekday == 3 && d.nth() == 1;
+                d.month % 3 == 1 && (d.day == d.last || is_week)
+            }),
+            ("0 2 L */11 *", |d| [1, 12].contains(&d.month) && d.day == d.last),
+            ("0 2 * * 5#3", |d| d.weekday == 5 && d.nth() == 3),
+            ("0 2 * * 1#5", |d| d.weekday == 1 && d.nth() == 5),
+            ("0 2 15W * *", |d| d.is_nearest(15)),
+            ("0 2 1W,31W * *", |d| d.is_nearest(1) || d.is_nearest(31)),
+            ("0 2 ? * 1", |d| d.weekday == 1),
+            ("0 2 13 ? ?", |d| d.day == 13),
+            ("0 2 ? 12 7L", |d| d.month == 12 && d.weekday == 0 && d.is_last_of_its_weekday()),
+            ("0 2 31 12 ?", |d| d.month == 12 && d.day == 31),
+        ];
+        let (days, start) = (Day::all(), micros("2027-01-01T00:00:00Z") / SECOND);
+        for (cron, is_meant) in table {
+            let meant = (0..).zip(&days).filter(|(_, day)| is_meant(**day)).map(|(index, _)| start + index * 86_400 + 7_200);
+            let found = fires(&schedule(cron, "UTC"), "2027-01-01T00:00:00Z", "2031-01-01T00:00:00Z");
+            assert_eq!(found, meant.collect::<Vec<_>>(), "{cron}");
+        }
+    }
+
+    #[test]
+    fn a_fire_that_the_clocks_always_skip_is_none_and_nobody_looks_for_it_for_ever() {
+        let skipped = schedule("30 2 * 3 0#2", "America/New_York");
+        assert_eq!((skipped.fires(), skipped.next(micros("2027-01-01T00:00:00Z"))), (false, None));
+        assert!(schedule("30 2 * 3 0#2", "Europe/Berlin").fires());
+        assert!(schedule("30 3 * 3 0#2", "America/New_York").fires());
+    }
+
+    #[test]
+    fn a_zone_survives_the_link_or_is_none() {
+        assert!(Zone::read("Etc/Unknown").unwrap_err().contains("is not a time zone"));
+        for name in TimeZoneDatabase::bundled().available() {
+            if let Ok(zone) = Zone::read(name.as_str()) {
+                assert_eq!(Zone::read(&zone.written()), Ok(zone), "{}", name.as_str());
+            }
         }
     }
 

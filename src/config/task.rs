@@ -36,7 +36,8 @@ pub enum Missed {
     /// A run makes up for it as soon as one can begin. A single run makes up for several.
     #[default]
     Run,
-    /// No run does, once `lease.duration` has passed since that fire.
+    /// No run does, once it is later than a takeover, `lease.priority` and a candidate that does not come explain. A run that was given
+    /// back undone is not repeated later than that either.
     Skip,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Observation {
     observed: Observed,
     /// uid of the Lease that was last observed held, unless that Lease is known to be gone.
     held: Option<String>,
-    /// The last observed holder had its name in [`HOLDER`] too.
+    /// The last observed holder had its name in [`HOLDER`] too, and was not seen to give the Lease back.
     was_named: bool,
     /// The version last observed, even if that Lease is gone: watch events must be later.
     version: Option<String>,
@@ -79,8 +79,10 @@ pub(crate) enum Eligibility {
     },
     /// May be taken at `at`.
     Open {
-        /// The instant from which the law allows it.
+        /// The instant from which this replica takes it.
         at: Instant,
+        /// When it is free, or the next run is due. Then other replicas may go first.
+        due: Instant,
         /// Why it is free.
         why: AcquireReason,
         /// The record to replace.
@@ -93,13 +95,14 @@ impl Observation {
     pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, config: &Config, trigger: Option<Trigger>) -> Self {
         let lease = &config.lease;
         let LastSeen { duration, held, named, not_before } = last_seen;
+        let priority_delay = STEP * u32::from(lease.priority.unsigned_abs());
         Self {
-            runs: Runs::new(me.clone(), timing, config, trigger),
+            runs: Runs::new(me.clone(), timing, config, priority_delay, trigger),
             me,
             timing,
             creation_wait: lease.creation_wait,
             foreign_release: lease.foreign_release,
-            priority_delay: STEP * u32::from(lease.priority.unsigned_abs()),
+            priority_delay,
             observed: Observed::Nothing,
             held,
             was_named: named,
@@ -125,6 +128,7 @@ impl Observation {
         self.note_time(&record);
         let (before, has_changed) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
+        let is_same_term = self.record().is_some_and(|seen| seen.is_of_the_term_of(&record));
         let state = self.state_of(&record);
         let recorded = record.duration().unwrap_or(self.last_duration);
         self.last_duration = match state {
@@ -135,13 +139,16 @@ impl Observation {
         };
         let was_displaced = match state {
             LeaseState::Nobody | LeaseState::Free => true,
-            LeaseState::Held => record.annotation(HOLDER).is_some_and(|name| !record.is_held_by(name)),
+            LeaseState::Held => match record.annotation(HOLDER) {
+                Some(name) => !record.is_held_by(name),
+                None => self.was_named && !is_same_term,
+            },
             LeaseState::Resting | LeaseState::Released => false,
         };
         if has_changed {
             self.begin_anew(now);
         }
-        if self.record().is_none_or(|seen| !seen.is_of_the_term_of(&record)) {
+        if !is_same_term {
             self.led_since = now;
         }
         if is_another || has_changed && was_displaced {
@@ -150,9 +157,10 @@ impl Observation {
         if is_another || record.holder().is_some() {
             self.held = record.holder().map(|_| record.uid().to_owned());
         }
-        if record.holder().is_some() {
-            self.was_named = record.annotation(HOLDER).is_some();
-        }
+        self.was_named = match record.holder() {
+            Some(_) => record.annotation(HOLDER).is_some() || self.was_named && is_same_term,
+            None => self.was_named && state != LeaseState::Released,
+        };
         self.version = Some(record.resource_version().to_owned());
         // If a clock is set, a run that is not due yet moves. A run that was already due stays due, unless it is to be skipped.
         if has_changed || self.runs.is_skipped(clocks.wall) || self.due_at().is_none_or(|due| now < due) {
@@ -286,7 +294,7 @@ impl Observation {
             }
             LeaseState::Held => {
                 let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
-                let due = self.runs.wait_after_crash().map(|wait| self.runs.due(record, record.acquire_time(), wait, self.since));
+                let due = self.runs.wait_after_crash().map(|wait| self.runs.due(record.acquire_time(), wait, self.since));
                 let due = due.filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
@@ -305,14 +313,16 @@ impl Observation {
             LeaseState::Released => (self.since, AcquireReason::Released, candidate),
         };
         let fires = self.runs.fires_at(record, state, proved);
-        let (at, why) = fires.filter(|fires| *fires > at).map_or((at, why), |fires| (fires, AcquireReason::Due));
+        let (due, why) = fires.filter(|fires| *fires > at).map_or((at, why), |fires| (fires, AcquireReason::Due));
+        let moment = if why == AcquireReason::Due { self.runs.moment(record) } else { Duration::ZERO };
+        let at = due.max(fires.unwrap_or(due) + moment);
         // A named candidate goes first for one D (law 17).
         let at = match candidate {
             Some(candidate) if candidate == self.me => at,
             Some(_) => self.timing.takeable(at, self.timing.duration),
             None => at + self.priority_delay,
         };
-        Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
+        Eligibility::Open { at: at.max(self.not_before), due, why, from: record.clone() }
     }
 
     /// Returns how long a Lease that nobody holds for `duration` is waited for.

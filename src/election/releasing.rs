@@ -15,7 +15,7 @@ use super::{
     record::{LeaseRecord, LeaseState},
     task::Rest,
     trace::TraceContext,
-    writes::STEP_DOWN_TO,
+    writes::{FIRE, STEP_DOWN_TO},
 };
 use crate::{
     config::Release,
@@ -196,7 +196,8 @@ impl Releasing {
         // wait (law 14).
         let is_wanted = self.then == Then::Follow || record.annotation(STEP_DOWN_TO).is_some();
         match one.common.config.lease.release {
-            Release::Delete if !is_wanted => {
+            // With it, the fires that are due would be lost.
+            Release::Delete if !is_wanted && record.annotation(FIRE).is_none() => {
                 self.step = ReleaseStep::Delete(record);
                 self.due = now.boot + one.common.config.deletion_wait();
                 self.until = self.due + one.common.timing.attempt_timeout;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     record::{LeaseRecord, LeaseState},
-    writes::{FIRE, micros},
+    writes::{FIRE, NEXT_FIRE, micros},
 };
 use crate::{
     config::{AfterCrash, Config, Missed, Schedule, Trigger},
@@ -30,6 +30,9 @@ pub(super) struct Runs {
     trigger: Option<Trigger>,
     after_crash: AfterCrash,
     missed: Missed,
+    /// By this much a run may begin after its fire, or after the one before was given back or crashed, without any fault of this
+    /// replica's.
+    tolerance: i64,
     /// The clocks when (uid, spec) was last read unchanged before the next run was due.
     observed_at: Now,
     /// The next fire of the schedule by the Lease, in microseconds of the wall clock.
@@ -47,10 +50,14 @@ pub(crate) struct Rest {
 }
 
 impl Runs {
-    pub(super) fn new(me: String, timing: Timing, config: &Config, trigger: Option<Trigger>) -> Self {
+    pub(super) fn new(me: String, timing: Timing, config: &Config, priority_delay: Duration, trigger: Option<Trigger>) -> Self {
         let (after_crash, missed) = (config.task.after_crash, config.task.missed);
         let observed_at = Now { boot: Instant::BOOT, wall: 0 };
-        Self { me, timing, trigger, after_crash, missed, observed_at, next_fire: None }
+        // A holder that died, a read, an attempt; and another candidate that went first and did not come.
+        let takeover = timing.takeable(Instant::BOOT, timing.duration).since(Instant::BOOT);
+        let tolerance = takeover + (timing.renew_period + timing.attempt_timeout) * 2 + priority_delay;
+        let tolerance = i64::try_from(tolerance.as_micros()).unwrap_or(i64::MAX);
+        Self { me, timing, trigger, after_crash, missed, tolerance, observed_at, next_fire: None }
     }
 
     /// Returns how long after its begin a run that may have crashed is followed by the next.
@@ -63,15 +70,15 @@ impl Runs {
 
     /// Returns when a Lease that rests may be taken, as far as its rest is concerned. `since` is its first sight.
     pub(super) fn rested(&self, record: &LeaseRecord, wait: Duration, since: Instant) -> Instant {
-        self.schedule().map_or_else(|| self.due(record, record.renew_time(), wait, since), |_| since)
+        self.schedule().map_or_else(|| self.due(record.renew_time(), wait, since), |_| since)
     }
 
     /// Returns when `wait` has passed since `time` by the wall clock. At the latest when it has passed since (uid, spec) was
     /// first observed, so that a date in the future blocks nobody for ever.
-    pub(super) fn due(&self, record: &LeaseRecord, time: Option<&str>, wait: Duration, since: Instant) -> Instant {
+    pub(super) fn due(&self, time: Option<&str>, wait: Duration, since: Instant) -> Instant {
         let wait_micros = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
         let due = self.shown_at(time.and_then(micros).unwrap_or_default().saturating_add(wait_micros));
-        due.min(self.timing.takeable(since, wait)) + self.moment(record)
+        due.min(self.timing.takeable(since, wait))
     }
 
     /// Returns when the next fire is due. None: whatever the clock shows, the schedule delays nothing.
@@ -80,7 +87,7 @@ impl Runs {
             return None;
         }
         let fire = self.next_fire?;
-        Some(self.shown_at(fire) + self.moment(record))
+        Some(self.shown_at(fire))
     }
 
     /// Returns when the wall clock shows this time.
@@ -91,7 +98,7 @@ impl Runs {
     }
 
     /// Returns a delay that differs between replicas, so that not all write at once.
-    fn moment(&self, record: &LeaseRecord) -> Duration {
+    pub(super) fn moment(&self, record: &LeaseRecord) -> Duration {
         let bytes = record.renew_time().unwrap_or_default().bytes().chain(self.me.bytes());
         let hash = bytes.fold(FNV.0, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV.1));
         self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0)
@@ -143,18 +150,22 @@ impl Runs {
         self.next_fire = Some(schedule.next(after).unwrap_or(i64::MAX));
     }
 
-    /// Returns the time until which fires are to be skipped: a takeover takes D.
-    fn tolerated(&self, wall: i64) -> i64 {
-        wall.saturating_sub(i64::try_from(self.timing.duration.as_micros()).unwrap_or_default())
+    /// Returns the time until which fires are to be skipped.
+    const fn tolerated(&self, wall: i64) -> i64 {
+        wall.saturating_sub(self.tolerance)
     }
 
     /// Returns true if the recorded fire is still to be run: its run was given back undone, crashed and is to be made up for, or is
     /// the one of this replica's own acquisition.
     fn is_to_be_repeated(&self, record: &LeaseRecord, state: LeaseState, proved: Option<&LeaseRecord>) -> bool {
+        // Whoever knows no schedule removes the next fire: its term is no run.
+        let ended = record.renew_time().and_then(micros).unwrap_or_default();
+        let is_missed = self.missed == Missed::Skip && ended <= self.tolerated(self.observed_at.wall);
+        let is_of_a_run = record.annotation(NEXT_FIRE).is_some() && !is_missed;
         match state {
-            LeaseState::Released => record.annotation(FIRE).is_some(),
+            LeaseState::Released => is_of_a_run,
             LeaseState::Held => {
-                self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
+                is_of_a_run && self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
             }
             LeaseState::Resting | LeaseState::Nobody | LeaseState::Free => false,
         }

@@ -67,13 +67,15 @@ impl One<'_> {
             Eligibility::Closed => return Some((wait_limit.code, self.not_acquired(None, now))),
             Eligibility::Vacant { .. } => (now.boot, None),
             // If renewTime is far in the future, the due time is wrong. Only a wait can tell whether the holder is alive.
-            Eligibility::Open { at, why: AcquireReason::Due, from }
-                if now.boot < *at && from.ahead(now.wall) <= at.since(now.boot) =>
+            Eligibility::Open { due, why: AcquireReason::Due, from, .. }
+                if now.boot < *due && from.ahead(now.wall) <= due.since(now.boot) =>
             {
-                let left = Duration::from_secs(at.since(now.boot).as_secs());
+                let left = Duration::from_secs(due.since(now.boot).as_secs());
                 let due = format!("the next run is due in {}", duration::format(left));
                 return Some((wait_limit.code, self.not_acquired(Some(due), now)));
             }
+            // Only its own stagger and priority delay the run.
+            Eligibility::Open { at, due, why: AcquireReason::Due, .. } if *due <= now.boot && now.boot < *at => return None,
             Eligibility::Open { at, why, .. } => (*at, Some(*why)),
         };
         if at <= now.boot {

@@ -116,13 +116,20 @@ impl LeaseWriter {
     ) -> Value {
         let mut object = self.copy(from);
         let annotations = annotations_of(&mut object);
-        for (name, fire) in [FIRE, NEXT_FIRE].into_iter().zip(fires) {
+        if fires[0].is_none() && from.state() != LeaseState::Released {
+            // It stays known which fire was run last. Without the next one beside it, it is not run again.
+            annotations.remove(NEXT_FIRE);
+        }
+        for (name, fire) in [FIRE, NEXT_FIRE].into_iter().zip(fires).filter(|_| fires[0].is_some()) {
             match fire.and_then(|fire| Timestamp::from_microsecond(fire).ok()) {
                 Some(fire) => annotations.insert(name.into(), fire.to_string().into()),
                 None => annotations.remove(name),
             };
         }
         self.mark_acquired(&mut object, context);
+        if let (true, Some(kind)) = (is_run, self.kind) {
+            map_of(metadata_of(&mut object), "labels").insert(KIND_LABEL.into(), kind.into());
+        }
         let spec = spec_of(&mut object);
         hold(spec, &self.identity, timing.duration, time);
         let changes = !from.is_held_by(&self.identity) || from.state() == LeaseState::Resting;

@@ -13,7 +13,7 @@ pub struct LastSeen {
     pub duration: Duration,
     /// uid of the Lease, if it was held when it was last read.
     pub held: Option<String>,
-    /// The last holder had its name in the annotation `tenure.dev/holder` too.
+    /// The last holder had its name in the annotation `tenure.dev/holder` too, and has not given the Lease back.
     pub named: bool,
     /// Until then holders may run that the Lease no longer names.
     pub not_before: Instant,

@@ -156,6 +156,16 @@ impl Reason {
         }
     }
 
+    /// Returns true if the run of a task is done: it ended by itself with success, or took as long as it may.
+    #[must_use]
+    pub fn is_done(self, exit: Option<Exit>) -> bool {
+        match self.nature() {
+            Nature::Exited => exit == Some(Exit::Code(0)),
+            Nature::Limit => exit.is_some(),
+            Nature::AskedFor | Nature::Failure | Nature::Loss => false,
+        }
+    }
+
     /// Returns true if the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {

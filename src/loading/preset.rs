@@ -13,7 +13,8 @@ use super::{
 use crate::{
     cli::{self, ConfigFlags},
     config::{
-        Config, LeaseConfig, OnExit, OnLoss, Preset, Schedule, Task, TaskConfig, Trigger, WaitLimit, WorkloadConfig, duration,
+        Config, LeaseConfig, OnExit, OnLoss, Preset, Release, Schedule, Task, TaskConfig, Trigger, WaitLimit, WorkloadConfig,
+        duration,
     },
 };
 
@@ -61,6 +62,9 @@ pub(super) fn fix(flags: &ConfigFlags, config: &mut Config, validation: &mut Val
         }
         cli::Preset::Task(said) => Preset::Task(task(said, &config.task, &mut config.workload, validation)),
     };
+    if preset.task().is_some() && config.lease.release == Release::Delete {
+        validation.refuse(&["lease.release"], "the Lease of a task says when its next run is due: write clear or keep");
+    }
     if !mem::replace(&mut config.lease.enabled, true) {
         validation.refuse(&["lease.enabled"], "without leader election there is no lock: remove this");
     }
@@ -119,7 +123,13 @@ fn task(said: &cli::Task, keys: &TaskConfig, workload: &mut WorkloadConfig, vali
                 let message = format!("a run may take longer than the {between} between two fires of {cron:?}: shorten one");
                 validation.refuse(&["--limit", "task.schedule"], message);
             }
-            Trigger::Schedule(Schedule { cron: cron.clone(), zone: time_zone.clone() })
+            let schedule = Schedule { cron: cron.clone(), zone: time_zone.clone() };
+            if !schedule.fires() {
+                let message =
+                    format!("the clocks of task.timeZone skip each fire of {cron:?} within four years: write another time");
+                validation.refuse(&["task.schedule", "task.timeZone"], message);
+            }
+            Trigger::Schedule(schedule)
         }
         (Some(every), Some(_)) => {
             validation.refuse(&["task.schedule", "--every"], "--every says when the task is due too: remove one");

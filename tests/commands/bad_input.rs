@@ -40,7 +40,7 @@ fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps(
     ];
     tenure(&["--lease", "x", "--lease-duration", "12s", "--", "true"], &[]).says(78, &parts);
     for (wrong, said) in [
-        ("lease.duration=1s", "2s is the shortest"),
+        ("lease.duration=1s", "3s is the shortest"),
         ("lease.duration=2s500ms", "write 3s"),
         ("lease.renewPeriod=999ms", "1s is the shortest"),
         ("lease.attemptTimeout=1ns", "10ms is the shortest"),

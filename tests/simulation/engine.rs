@@ -13,6 +13,7 @@ use crate::{
     judge::Judge,
     nemesis::Fault,
     network::{Flight, Reply},
+    operator::Command,
     traffic::SliceFlight,
 };
 
@@ -75,6 +76,8 @@ pub enum Event {
     WitnessLate(Child, RequestId),
     /// The client-go replica may have something to do.
     Peer,
+    /// A command of somebody goes on.
+    Command(Box<Command>),
     /// The nemesis injects a fault.
     Strike,
     /// The nemesis injects this fault into that replica.

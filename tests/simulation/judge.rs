@@ -95,6 +95,11 @@ pub struct Judge {
     pub interval: Option<Ns>,
     /// Each term is a run of a task.
     pub is_task: bool,
+    /// The task fires each minute.
+    pub is_scheduled: bool,
+    /// The fire that each token's run is for, and the token under which each fire was run, unless that was given back undone.
+    fires: BTreeMap<u64, String>,
+    ran: BTreeMap<String, u64>,
     /// The longest time for which an unready standby leaves the Lease to others.
     pub wait_limit: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
@@ -344,6 +349,7 @@ impl Observer for Judge {
     }
 
     fn begins_run(&mut self, who: Who, token: u64) {
+        self.runs_a_fire(who, token);
         let (Some(interval), Some(replica)) = (self.interval, self.replicas.get(who.replica)) else { return };
         let (_, rests) = replica.keeps.unwrap_or_default();
         // One that does not wait after a crash may take the Lease, fail before its run begins, and release it for the others.

@@ -37,6 +37,7 @@ mod hygiene;
 mod judge;
 mod nemesis;
 mod network;
+mod operator;
 mod peer;
 mod plan;
 mod progress;

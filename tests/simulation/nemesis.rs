@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tenure::{
-    election::writes::{PAUSED, SLOTS, STEP_DOWN},
+    election::writes::{SLOTS, STEP_DOWN, operator},
     slot::Slot,
 };
 
@@ -124,6 +124,12 @@ faults! {
     KillWitness,
     /// A container, and its witness some time before or after.
     KillBoth,
+    /// Somebody writes another holder in, for any time, and not its name.
+    Displace,
+    /// Somebody confirms that the holder is dead, by `tenure confirm-dead`.
+    ConfirmDead,
+    /// Somebody deletes the Lease, by `tenure prune`.
+    Prune,
 }
 
 /// The part that hangs permanently at the end.
@@ -151,6 +157,11 @@ impl Fault {
         matches!(self, Self::Unlabel | Self::Resize | Self::NoList)
     }
 
+    /// Returns whether somebody gives the Lease of others back, deletes it or replaces their names.
+    pub const fn is_of_people(self) -> bool {
+        matches!(self, Self::ConfirmDead | Self::Prune | Self::Displace)
+    }
+
     /// Returns whether the fault is a sequence of others.
     pub const fn is_schedule(self) -> bool {
         matches!(self, Self::Interregnum | Self::TwiceGone | Self::Overtaken | Self::WipedAtOnce | Self::Labels)
@@ -170,6 +181,7 @@ impl Fault {
                 | Self::Clear
                 | Self::Steal
                 | Self::Unset
+                | Self::Displace
         )
     }
 
@@ -292,9 +304,7 @@ impl World {
             }),
             Fault::Pause => {
                 let paused = self.e.rng.bool();
-                self.edit("pause", |lease| {
-                    lease["metadata"]["annotations"][PAUSED] = if paused { "true" } else { "false" }.into()
-                })
+                self.commands(|record| operator::pause(record, paused))
             }
             Fault::Label => self.label(),
             Fault::JumpWall => {
@@ -331,6 +341,9 @@ impl World {
                 self.e.judge.trouble_for_all(self.server.lists_forbidden + RETRY_AFTER);
                 true
             }
+            Fault::Displace => self.displace(),
+            Fault::ConfirmDead => self.confirm_dead(),
+            Fault::Prune => self.prune(),
             Fault::KillWitness => self.kill_witness(replica),
             Fault::KillBoth => {
                 let (witness, container) = (self.e.between(0, S), self.e.between(0, S));

@@ -105,7 +105,7 @@ impl Node {
     /// The longest that it waits for what nobody gave back, or for the next run, by what it knows itself.
     pub fn longest_wait(&self) -> Ns {
         let lease = &self.config.lease;
-        let interval = self.preset.task().and_then(every).unwrap_or_default();
+        let interval = self.preset.task().map(|task| every(task).unwrap_or(MINUTE)).unwrap_or_default();
         nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()).max(interval))
     }
 
@@ -252,7 +252,7 @@ fn plan(
     slots: u8,
 ) -> Plan {
     let mut faults = Fault::ALL.to_vec();
-    faults.retain(|fault| !fault.is_of_the_frozen() && !fault.is_of_pools());
+    faults.retain(|fault| !fault.is_of_the_frozen() && !fault.is_of_pools() && !fault.is_of_people());
     if creation_wait == Some(Duration::ZERO) {
         // Whoever opts out of the waits waits for holders only.
         faults.retain(|fault| fault.leaves_the_holder());
@@ -286,9 +286,12 @@ fn plan(
         let trigger = Trigger::Every(Duration::from_secs(rng.u64(1..if rapid { 3 } else { 9 })));
         Task { trigger, limit, once: rng.bool().then_some(75) }
     });
+    // By numbers of its own. A clock that is ahead would run the fires of the future.
+    let is_scheduled = task.is_some() && Rng::with_seed(rng.get_seed().rotate_left(8)).u8(..3) == 0;
+    let task = task.map(|task| if is_scheduled { Task { trigger: each_minute(), ..task } } else { task });
     // A single run looks once: a holder whose clock is ahead looks alive for as long as that.
     let is_once = task.as_ref().is_some_and(|task| task.once.is_some());
-    let same_wall = is_once || rng.bool();
+    let same_wall = is_once || rng.bool() || is_scheduled;
     if same_wall {
         faults.retain(|fault| *fault != Fault::JumpWall);
     }
@@ -307,9 +310,17 @@ fn plan(
     if slots > 1 {
         faults.extend(Fault::ALL.iter().filter(|fault| fault.is_of_pools()));
     }
+    let mut unseen = unseen;
+    // By numbers of its own.
+    if Rng::with_seed(rng.get_seed().rotate_left(16)).u8(..3) == 0 {
+        let waits = creation_wait != Some(Duration::ZERO);
+        faults.extend(Fault::ALL.iter().filter(|fault| fault.is_of_people() && (waits || fault.leaves_the_holder())));
+        // A holder without a name tells nobody of the one before.
+        unseen |= waits;
+    }
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
-        storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)),
+        storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)).max(if is_scheduled { 300 * S } else { 0 }),
         gap: spread(rng, quickly(500 * MS, 200 * MS), quickly(30 * S, 10 * S)),
         faults,
         windowed: rarely(rng, if rapid { 0.02 } else { 0.5 }),
@@ -486,6 +497,10 @@ fn node(
     if let Some(task) = &plan.task {
         (config.workload.on_exit, config.workload.on_loss) =
             if task.once.is_some() { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };
+        if every(task).is_none() && release == Release::Delete {
+            // Refused, as is anything else that makes a Lease forget its fires.
+            config.lease.release = Release::Clear;
+        }
         config.task.after_crash = if rng.bool() { AfterCrash::Wait } else { AfterCrash::Run };
         config.task.on_failure = if rng.bool() { OnFailure::Rest } else { OnFailure::Release };
     }
@@ -493,6 +508,11 @@ fn node(
     let waits = release == Release::Keep || plan.task.is_some() && config.task.after_crash == AfterCrash::Wait;
     let witnessed = !waits && own.bool();
     // A pool has no preferred replica, and a task no leader for long.
+    if plan.faults.contains(&Fault::ConfirmDead) {
+        // The least that may be taken for silence is three missed renewals.
+        let third = config.lease.duration / 3;
+        config.lease.renew_period = config.lease.renew_period.min(third);
+    }
     if plan.slots == 1 && plan.task.is_none() && (own.u8(..3) == 0 || plan.preferring) {
         config.lease.priority = -i8::try_from(own.u8(..3)).unwrap_or_default();
         config.lease.preempt = Some(Duration::from_nanos(spread(&mut own, S, if plan.preferring { 5 * S } else { 20 * S })));
@@ -558,6 +578,14 @@ fn timing(rng: &mut Rng, pace: Pace) -> Timing {
 
 fn choice<'t, T>(rng: &mut Rng, from: &'t [T]) -> &'t T {
     &from[rng.usize(..from.len())]
+}
+
+/// Of a schedule with the most fires.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn each_minute() -> Trigger {
+    let each_minute = serde_json::json!({"cron": "* * * * *", "zone": "UTC"});
+    Trigger::Schedule(serde_json::from_value(each_minute).expect("it is a schedule"))
 }
 
 fn every(task: &Task) -> Option<Duration> {

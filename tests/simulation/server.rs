@@ -82,6 +82,11 @@ impl Server {
         self.register.lease(self.edited).map(Arc::as_ref)
     }
 
+    /// The Lease of this slot.
+    pub fn lease_of(&self, slot: Slot) -> Option<Arc<Value>> {
+        self.register.lease(slot).cloned()
+    }
+
     /// Carries a request for the Lease of this slot out.
     pub fn carry_out(
         &mut self,

@@ -68,6 +68,7 @@ impl World {
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
         e.judge.interval = plan.interval();
         e.judge.is_task = plan.task.is_some();
+        e.judge.is_scheduled = plan.task.as_ref().is_some_and(|task| task.trigger.schedule().is_some());
         e.judge.walls_differ = plan.faults.contains(&Fault::JumpWall);
         e.judge.wait_limit = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
         e.judge.latest_byte = nodes.iter().map(|node| node.wake).max().unwrap_or_default();
@@ -111,7 +112,9 @@ impl World {
 
     /// Runs it to the end.
     pub fn run(&mut self) {
-        let bound = self.plan.longest * 4 + 60 * S;
+        // A task that lost a run to the last fault has the next ones.
+        let fires = self.e.judge.is_scheduled.then_some(180 * S);
+        let bound = self.plan.longest * 4 + 60 * S + fires.unwrap_or_default();
         // After the last fault, delayed messages may still arrive, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
         let (mut second, mut events, mut led) = (self.e.now / S, 0, BTreeSet::new());
@@ -258,6 +261,7 @@ impl World {
                 self.answered_witness(child, id, Answer::Unknown { message: "timed out".into(), retry_after: None });
             }
             Event::Peer => self.turn_peer(),
+            Event::Command(command) => self.command(*command),
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
             Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
             Event::Strike | Event::Aimed(..) => {}

@@ -60,13 +60,16 @@ impl Leading {
         if let Stage::Stopping(ending) = self.stage
             && ending.request == request
         {
-            let rests = match (stop.exit, one.common.config.task.on_failure) {
-                (None, _) => false,
-                (Some(Exit::Code(0)), _) | (_, OnFailure::Rest) => true,
-                (Some(_), OnFailure::Release) => ending.reason == Reason::Limit,
+            // What somebody wanted to end is given back undone, whatever its exit code.
+            let is_failed = stop.exit.is_some() && ending.reason.is_failure(stop.exit);
+            let rests = match one.common.config.task.on_failure {
+                OnFailure::Rest => is_failed,
+                OnFailure::Release => false,
             };
-            let rests = one.common.trigger.is_some() && rests;
-            if !rests && then == Then::Follow {
+            let rests = one.common.trigger.is_some() && (rests || ending.reason.is_done(stop.exit));
+            if ending.reason.is_done(stop.exit) {
+                one.common.lease_backoff.failures = 0;
+            } else if !rests && then == Then::Follow {
                 judge_term(one.common, &self.info, ending.reason, stop.exit, now);
             }
             self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });

@@ -90,6 +90,21 @@ fn ten_minutes_of_leading_make_the_failures_before_forgotten_however_the_term_en
 }
 
 #[test]
+fn a_success_ends_the_failures_in_a_row() {
+    let mut bench = Bench::leading();
+    for (reason, exit, span) in [
+        (Reason::Exited, FAILURE, plus(15)),
+        (Reason::StepDown, Some(Exit::Code(0)), plus(15)),
+        (Reason::Exited, FAILURE, plus(30)),
+        (Reason::Exited, Some(Exit::Code(0)), Duration::ZERO),
+        (Reason::Exited, FAILURE, plus(15)),
+    ] {
+        ends(&mut bench, reason, exit);
+        if span.is_zero() { leads_again_at_once(&mut bench) } else { leads_again_after(&mut bench, span) }
+    }
+}
+
+#[test]
 fn the_failures_are_handed_to_the_next_elector() {
     let mut bench = Bench::leading();
     ends(&mut bench, Reason::Exited, FAILURE);

@@ -290,6 +290,30 @@ fn a_holder_beside_the_name_of_another_is_waited_for_by_the_longest_known() {
 }
 
 #[test]
+fn a_holder_without_the_name_that_was_beside_the_one_before_is_waited_for_by_the_longest_known() {
+    let named = || {
+        let mut bench = Bench::start(initial_state(), annotated(held("x", 15), json!({(HOLDER): "x"})));
+        bench.run(seconds(1));
+        bench
+    };
+    let displaced = |object: &mut Value| (object["spec"], object["metadata"]["annotations"]) = (held("y", 1), json!({}));
+    let mut bench = named();
+    bench.see(displaced);
+    leads_exactly_after(&mut bench, plus(15));
+
+    let mut bench = named();
+    bench.see(|object| object["metadata"]["annotations"] = json!({}));
+    bench.see(displaced);
+    leads_exactly_after(&mut bench, plus(15));
+
+    // Whoever has given it back does not run.
+    let mut bench = named();
+    bench.see(|object| (object["spec"], object["metadata"]["annotations"]) = (mark(), json!({(PAUSED): "true"})));
+    bench.see(displaced);
+    leads_exactly_after(&mut bench, plus(1));
+}
+
+#[test]
 fn what_is_remembered_is_handed_on_to_the_next_elector() {
     let mut old = Bench::with(held("x", 40));
     old.run(seconds(1));

@@ -1,24 +1,23 @@
-//! What commands write into a Lease, seen by the replicas of a task: controls for a judge of its fires.
-//!
-//! What is asserted here of `confirm-dead` and `prune` is known to be wrong. A change that cures it must turn these tests round.
+//! What commands write into a Lease, seen by the replicas of a task: no fire is run twice, and none is lost.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    bench::{Register, WALL, seconds},
+    bench::{Bench, ME, Register, WALL, initial_state, seconds},
     schedule::{HOURLY, fires, rested, start, task},
 };
 use crate::{
-    config::Config,
+    config::{Config, Release},
     election::{
         Request,
-        record::LeaseRecord,
+        record::{LeaseRecord, LeaseState},
         writes::{
-            KIND_LABEL, LeaseWrite,
+            LeaseWrite,
             operator::{ConfirmDead, Confirmation, deletion, unused_after},
         },
     },
+    link::{Exit, Reason, Then},
 };
 
 /// Which fires of a task were run, and what is wrong with that.
@@ -77,35 +76,71 @@ fn the_next_fire_is_run_once_if_no_command_interferes() {
 }
 
 #[test]
-fn a_run_whose_holder_is_confirmed_dead_is_repeated_and_the_judge_reports_it() {
-    let (mut judge, register) = after_seven();
-    let mut register = next_run(&mut judge, register, 10);
-    let holder = record(&register).holder().unwrap().to_owned();
-    let mut confirm = ConfirmDead::new(holder, Config::default().into());
-    let wall = WALL + 30_000_000;
-    assert!(matches!(confirm.look(record(&register), wall), Confirmation::Watch(_)));
-    let Confirmation::Write(write) = confirm.look(record(&register), wall) else { panic!("a write") };
-    register.apply(write.request());
+fn the_run_of_a_holder_that_is_confirmed_dead_is_repeated_only_if_somebody_asks_for_that() {
+    for (run_again, verdict) in [(false, None), (true, Some("a fire was run twice"))] {
+        let (mut judge, register) = after_seven();
+        let mut register = next_run(&mut judge, register, 10);
+        let holder = record(&register).holder().unwrap().to_owned();
+        let mut confirm = ConfirmDead::new(holder, Config::default().into(), run_again);
+        let wall = WALL + 30_000_000;
+        match [confirm.look(record(&register), wall), confirm.look(record(&register), wall)] {
+            [Confirmation::Watch(_), Confirmation::Write(write)] => {
+                register.apply(write.request());
+            }
+            looks => assert_eq!(looks, [Confirmation::Repeats, Confirmation::Repeats]),
+        }
 
-    next_run(&mut judge, register, 60);
+        next_run(&mut judge, register, 60);
 
-    assert_eq!(judge.verdict(3_600), Some("a fire was run twice"));
+        assert_eq!(judge.verdict(3_600), verdict);
+    }
 }
 
 #[test]
-fn a_fire_that_is_due_is_lost_with_a_lease_that_is_pruned_and_the_judge_reports_it() {
-    let (mut judge, mut register) = after_seven();
-    register.edit(|object| object["metadata"]["labels"] = json!({ KIND_LABEL: "task" }));
-    let wall = WALL + 10_000_000;
-    assert_eq!(unused_after(&record(&register), seconds(600), wall), Some(seconds(0)));
-    let pruned: LeaseWrite = deletion(&record(&register));
-    register.apply(pruned.request());
-    assert_eq!(register.object(), None);
-    // Whoever makes it again knows of no fire.
-    register.put(json!({}));
-    register.edit(|object| object["metadata"]["creationTimestamp"] = "2027-01-15T08:00:20Z".into());
+fn a_lease_that_remembers_a_fire_is_pruned_only_if_somebody_asks_for_that_and_then_fires_that_are_due_are_lost() {
+    for (schedules, verdict) in [(false, None), (true, Some("a fire was lost"))] {
+        let (mut judge, mut register) = after_seven();
+        let wall = WALL + 10_000_000;
+        if unused_after(&record(&register), seconds(600), schedules, wall).is_some() {
+            let pruned: LeaseWrite = deletion(&record(&register));
+            register.apply(pruned.request());
+            assert_eq!(register.object(), None);
+            // Whoever makes it again knows of no fire.
+            register.put(json!({}));
+            register.edit(|object| object["metadata"]["creationTimestamp"] = "2027-01-15T08:00:20Z".into());
+        }
 
-    next_run(&mut judge, register, 20);
+        next_run(&mut judge, register, 20);
 
-    assert_eq!(judge.verdict(3_600), Some("a fire was lost"));
+        assert_eq!(judge.verdict(3_600), verdict);
+    }
+}
+
+/// Takes the Lease without a schedule, as `tenure lock --lease` does, and gives it back.
+fn lock(register: Register, later: i64) -> Register {
+    let mut initial = initial_state();
+    initial.config.lease.release = Release::Delete;
+    let mut bench = start(initial, register, later);
+    let holds = |bench: &Bench| record(&bench.register).is_held_by(ME);
+    while !holds(&bench) {
+        bench.run(seconds(1));
+    }
+    bench.stopping(Reason::Exited);
+    bench.prove_ended(Some(Exit::Code(0)), Then::Exit);
+    bench.run(seconds(10));
+    assert_eq!(record(&bench.register).state(), LeaseState::Released);
+    bench.register
+}
+
+#[test]
+fn after_a_lock_over_it_a_task_runs_the_fire_that_was_due_and_not_the_one_before() {
+    // The fire of 08:00 came while the lock was held, or comes after it.
+    for (fire, later, at) in [("07:00:00", 10, 60), ("08:00:00", 10, 3_500)] {
+        let (mut judge, register) = (Judge::default(), rested(fire));
+        judge.runs(&register.object().unwrap());
+
+        next_run(&mut judge, lock(register, later), at);
+
+        assert_eq!(judge.verdict(3_600), None, "{fire}");
+    }
 }

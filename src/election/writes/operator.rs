@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CANDIDATE, KIND_LABEL, LeaseWrite, LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps, annotations_of, display, micros,
+    CANDIDATE, FIRE, HOLDER, KIND_LABEL, LeaseWrite, LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps, annotations_of,
+    display, micros,
 };
 use crate::{
     config::SharedConfig,
     election::record::{LeaseRecord, LeaseState, metadata_of},
+    law::RENEWALS,
     time::{Instant, Now},
 };
 
@@ -64,6 +66,8 @@ fn edited(record: &LeaseRecord, change: impl FnOnce(&mut Map<String, Value>)) ->
 pub struct ConfirmDead {
     holder: String,
     config: SharedConfig,
+    /// A task's run may be repeated.
+    run_again: bool,
     watched: Option<LeaseRecord>,
 }
 
@@ -72,6 +76,10 @@ pub struct ConfirmDead {
 pub enum Confirmation {
     /// Another holds it; none: nobody.
     NotHeld(Option<String>),
+    /// [`HOLDER`] names this one, which has not given the Lease back and may run.
+    NamesAnother(String),
+    /// The run of a task would be repeated.
+    Repeats,
     /// Look again after this time: whoever renews the Lease by then lives.
     Watch(Duration),
     /// The Lease was renewed: its holder is not dead.
@@ -83,8 +91,8 @@ pub enum Confirmation {
 impl ConfirmDead {
     /// `holder` is the full identity of the dead.
     #[must_use]
-    pub const fn new(holder: String, config: SharedConfig) -> Self {
-        Self { holder, config, watched: None }
+    pub const fn new(holder: String, config: SharedConfig, run_again: bool) -> Self {
+        Self { holder, config, run_again, watched: None }
     }
 
     /// Takes in a look; `wall` is the wall clock in microseconds.
@@ -93,10 +101,16 @@ impl ConfirmDead {
         if holder != Some(&self.holder) {
             return Confirmation::NotHeld(holder.map(str::to_owned));
         }
+        if let Some(named) = record.annotation(HOLDER).filter(|named| *named != self.holder) {
+            return Confirmation::NamesAnother(named.to_owned());
+        }
+        if is_task(&record) && !self.run_again {
+            return Confirmation::Repeats;
+        }
         let lease = &self.config.lease;
         let Some(before) = &self.watched else {
-            let period = lease.renew_period.max(record.duration().unwrap_or(lease.duration) / 3);
-            let span = period + lease.attempt_timeout;
+            // No replica renews later than that.
+            let span = record.duration().unwrap_or(lease.duration) / RENEWALS + lease.attempt_timeout;
             self.watched = Some(record);
             return Confirmation::Watch(span);
         };
@@ -110,15 +124,20 @@ impl ConfirmDead {
     }
 }
 
+/// Returns true if each term is a run of a task.
+fn is_task(record: &LeaseRecord) -> bool {
+    let is_labelled = metadata_of(record.object(), "labels").is_some_and(|labels| labels[KIND_LABEL] == "task");
+    is_labelled || record.annotation(FIRE).is_some()
+}
+
 /// Returns how long a Lease that nobody uses has to stay as it is before it is deleted; none: it is not deleted. A wall clock, in
 /// microseconds, says which Leases are worth a look. It deletes nothing that somebody may hold: that is watched for its own duration
-/// first (law 11).
+/// first (law 11). With a Lease that remembers the fires of a `schedule`, those that are due would be lost: it stays.
 #[must_use]
-pub fn unused_after(record: &LeaseRecord, older_than: Duration, wall: i64) -> Option<Duration> {
-    let object = record.object();
-    let is_owned = metadata_of(object, "ownerReferences").is_some_and(|owners| owners != &json!([]));
-    let is_task = metadata_of(object, "labels").is_some_and(|labels| labels[KIND_LABEL] == "task");
-    if is_owned || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
+pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool, wall: i64) -> Option<Duration> {
+    let is_owned = metadata_of(record.object(), "ownerReferences").is_some_and(|owners| owners != &json!([]));
+    let remembers = record.annotation(FIRE).is_some() && !schedules;
+    if is_owned || remembers || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
         return None;
     }
     let age = wall.saturating_sub(record.renew_time().and_then(micros)?);
@@ -128,7 +147,7 @@ pub fn unused_after(record: &LeaseRecord, older_than: Duration, wall: i64) -> Op
         LeaseState::Released if is_past(older_than) => Some(Duration::ZERO),
         LeaseState::Resting if is_over && is_past(older_than) => Some(Duration::ZERO),
         // After a crash a task is due an interval after its run began, which this record alone tells.
-        LeaseState::Held if is_task => None,
+        LeaseState::Held if is_task(record) => None,
         LeaseState::Held | LeaseState::Nobody if is_over => record.duration(),
         LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => None,
     }
@@ -258,12 +277,17 @@ mod tests {
     #[test]
     fn who_is_confirmed_dead_is_watched_first_and_nothing_is_written_once_it_renews() {
         let mut config = Config::default();
-        (config.lease.renew_period, config.lease.attempt_timeout) = (Duration::from_secs(3), Duration::from_secs(2));
-        let mut confirm = ConfirmDead::new("a_1".into(), config.into());
+        // A period of 10 s is refused by all replicas, whatever the command's configuration says.
+        (config.lease.renew_period, config.lease.attempt_timeout) = (Duration::from_secs(10), Duration::from_secs(2));
+        let mut confirm = ConfirmDead::new("a_1".into(), config.into(), false);
         let held = lease("a_1", json!({}));
+        let of_a_task = of(&Value::Object(held.spec().clone()), json!({}), &json!({ "labels": { KIND_LABEL: "task" } }));
 
         assert_eq!(confirm.look(lease("b_2", json!({})), NOW.wall), Confirmation::NotHeld(Some("b_2".into())));
         assert_eq!(confirm.look(lease("", json!({})), NOW.wall), Confirmation::NotHeld(None));
+        let foreign = lease("a_1", json!({ HOLDER: "b_2" }));
+        assert_eq!(confirm.look(foreign, NOW.wall), Confirmation::NamesAnother("b_2".into()));
+        assert_eq!(confirm.look(of_a_task.clone(), NOW.wall), Confirmation::Repeats);
         assert_eq!(confirm.look(held.clone(), NOW.wall), Confirmation::Watch(Duration::from_secs(7)));
         let mut lives = confirm.clone();
         let renewed = json!({ "holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": "2027-01-15T08:00:03.000000Z" });
@@ -283,7 +307,7 @@ mod tests {
         let task = json!({ "labels": { "tenure.dev/kind": "task" } });
         let none = json!({});
         let unused =
-            |spec: &Value, annotations: Value, more: &Value| unused_after(&of(spec, annotations, more), MINUTE, NOW.wall);
+            |spec: &Value, annotations: Value, more: &Value| unused_after(&of(spec, annotations, more), MINUTE, false, NOW.wall);
 
         assert_eq!(unused(&spec("", 1), none.clone(), &none), Some(Duration::ZERO));
         assert_eq!(unused(&spec("a_1", 15), none.clone(), &none), Some(Duration::from_secs(15)));

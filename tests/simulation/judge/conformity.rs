@@ -4,7 +4,7 @@ use serde_json::Value;
 use tenure::{
     election::{
         record::LeaseState,
-        writes::{OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        writes::{FIRE, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
     link::{Exit, Reason, Term, TermInfo},
     slot::Slot,
@@ -16,6 +16,7 @@ use crate::{
     clock::{Ns, S},
     engine::Who,
     hygiene::{Write, state_of},
+    operator::OPERATOR,
     plan::{Node, nanos},
 };
 
@@ -51,6 +52,11 @@ impl Judge {
         }
     }
 
+    /// Returns whether it has had a fault since then.
+    pub fn is_troubled(&self, replica: usize, since: Ns) -> bool {
+        self.replicas.get(replica).is_none_or(|replica| replica.trouble >= since)
+    }
+
     /// Everybody has a fault until then.
     pub fn trouble_for_all(&mut self, until: Ns) {
         (0..self.replicas.len()).for_each(|replica| self.trouble(replica, until));
@@ -84,14 +90,15 @@ impl Judge {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
         // A client-go replica may write anything.
-        let Some(Replica { duration, .. }) = self.replicas.get(who.replica) else { return };
+        let Some(duration) = self.replicas.get(who.replica).map(|replica| replica.duration) else { return };
         if let Some(before) = before.filter(|before| before["spec"] == after["spec"] && after["spec"]["holderIdentity"] != me) {
             return self.preempts(slot, who, me, before, after, now);
         }
+        self.notes_fire(who, before, after);
         let since = self.histories.entry(slot).or_default().since;
         let write = Write {
             me,
-            duration: *duration,
+            duration,
             old: before.map(|before| (before, now.saturating_sub(since))),
             new: after,
             opts_out: self.opts_out,
@@ -163,6 +170,9 @@ impl Judge {
         let forgets =
             |lease: &Value| lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
         self.began.take_if(|_| lease.is_none_or(forgets));
+        if lease.is_none() {
+            self.ran.clear();
+        }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reign = lease.map(|lease| {
             let spec = &lease["spec"];
@@ -209,7 +219,10 @@ impl Judge {
 
     /// `who` has deleted the Lease that was `old`.
     pub fn deleted(&mut self, who: Who, old: &Value) {
-        if old["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()) {
+        if let Some(fire) = old["metadata"]["annotations"][FIRE].as_str() {
+            self.fail(format!("{who} has deleted a Lease that remembers the fire {fire}: one may be lost"));
+        }
+        if who != OPERATOR && old["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()) {
             self.fail(format!("{who} has deleted a Lease that is held: {}", old["spec"]));
         }
     }
@@ -219,6 +232,39 @@ impl Judge {
         self.writes.push_back((version, sent));
         if self.writes.len() > WRITES {
             self.writes.pop_front();
+        }
+    }
+}
+
+/// Fires of a task's schedule.
+impl Judge {
+    /// A replica has written `after`: it takes the Lease for a fire, or gives it back undone.
+    fn notes_fire(&mut self, who: Who, before: Option<&Value>, after: &Value) {
+        let fire_of = |lease: &Value| lease["metadata"]["annotations"][FIRE].as_str().map(str::to_owned);
+        let Some(fire) = fire_of(after) else {
+            if let Some(fire) = before.and_then(fire_of) {
+                self.fail(format!("{who} makes the Lease forget the fire {fire}, so that later ones may be lost"));
+            }
+            return;
+        };
+        match (state_of(after), after["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok())) {
+            (Some(LeaseState::Held), Some(token)) => {
+                self.fires.insert(token, fire);
+            }
+            (Some(LeaseState::Released), _) => {
+                self.ran.remove(&fire);
+            }
+            (Some(LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Free) | None, _) => {}
+        }
+    }
+
+    /// A run begins: that of a fire which another run was for, and which nobody gave back undone, is one too many.
+    pub(super) fn runs_a_fire(&mut self, who: Who, token: u64) {
+        let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
+        let Some(fire) = self.fires.get(&token).filter(|_| waits && self.copies.is_empty()).cloned() else { return };
+        let before = self.ran.insert(fire.clone(), token);
+        if let Some(before) = before.filter(|before| *before != token) {
+            self.fail(format!("{who} runs the fire {fire} under {token}, which was run under {before}"));
         }
     }
 }
@@ -269,6 +315,9 @@ impl Judge {
         // Another slot of a pool may be taken at once, and so may what another has had in the meantime.
         if !(reason.is_loss() || self.is_pool) && reign.is_some_and(|[_, holder, _]| holder == identity) {
             self.given_up.insert(who, now + duration);
+        }
+        if reason.is_done(exit) {
+            self.failed.remove(&who);
         }
         if !reason.is_failure(exit) {
             return;

@@ -1,11 +1,12 @@
 //! Changes that people make to the Lease.
 
 use serde_json::{Value, json};
-use tenure::election::writes::{STEP_DOWN, STEP_DOWN_TO};
+use tenure::election::writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO, operator};
 
 use crate::{
     clock::{Ns, S, US},
     hygiene::LABEL,
+    nemesis::Fault,
     server::EPOCH,
     world::World,
 };
@@ -93,6 +94,29 @@ impl World {
         })
     }
 
+    /// The leader is often cut off by then, and knows nothing of it.
+    pub fn isolate_leader(&mut self) {
+        let leader = self.e.judge.leader().filter(|leader| leader.replica < self.replicas.len());
+        if let Some(leader) = leader.filter(|_| self.e.rng.bool()) {
+            self.strike(leader, Fault::Isolate);
+        }
+    }
+
+    /// Somebody writes another holder in, for any time, and removes the name beside it.
+    pub(super) fn displace(&mut self) -> bool {
+        self.isolate_leader();
+        let (time, duration) = (stamp(self.e.now), self.e.spread(1, self.plan.longest / S));
+        self.e.judge.walls_differ = true;
+        self.edit("another holder, without its name", |lease| {
+            let spec = &mut lease["spec"];
+            (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("stranger".into(), duration.into());
+            (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
+            if let Some(annotations) = lease["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(HOLDER);
+            }
+        })
+    }
+
     pub(super) fn ask_to_step_down(&mut self, to: bool) -> bool {
         let names = self.identities();
         let candidate = names.get(self.e.rng.usize(..names.len().max(1))).cloned();
@@ -100,6 +124,10 @@ impl World {
             self.e.judge.asks(holder);
         }
         candidate.iter().filter(|_| to).for_each(|candidate| self.e.judge.names(candidate));
+        if self.commands(|record| operator::step_down(record, candidate.as_deref().filter(|_| to))) {
+            return true;
+        }
+        // Nobody holds it, and somebody annotates it by hand.
         self.edit("step down", |lease| {
             let holder = lease["spec"]["holderIdentity"].clone();
             if holder.as_str().is_none_or(str::is_empty) {

@@ -51,7 +51,7 @@ configuration, a key, and the default.
 {{- $wait := include "tenure.span" (list $config "lease.creationWait" "0s") | int64 -}}
 {{- $percent := include "tenure.value" (list $config "lease.clockDrift" "1%") | trim | trimSuffix "%" | trim }}
 {{- $drift := round (mulf $percent 10000) 0 | int64 -}}
-{{- range list (list "lease.duration" $duration 2000000000 "2s") (list "lease.renewPeriod" $period 1000000000 "1s") (list "lease.attemptTimeout" $attempt 10000000 "10ms") (list "workload.stop.killMargin" $margin 100000000 "100ms") }}
+{{- range list (list "lease.duration" $duration 3000000000 "3s") (list "lease.renewPeriod" $period 1000000000 "1s") (list "lease.attemptTimeout" $attempt 10000000 "10ms") (list "workload.stop.killMargin" $margin 100000000 "100ms") }}
   {{- if lt (index . 1) (index . 2 | int64) }}
     config.{{ index . 0 }}: {{ index . 3 }} is the shortest
   {{- end }}
@@ -64,12 +64,12 @@ configuration, a key, and the default.
 {{- if or (lt $drift 100) (gt $drift 200000) }}
   config.lease.clockDrift: write a percentage from 0.01% to 20%
 {{- else }}
-  {{- /* S has to leave two attempts, and more than 1.2 times the period. */}}
+  {{- /* S has to leave two attempts, and more than 1.2 times the period; the period is a third of the duration at most. */}}
   {{- $soft := max (add $period (mul 2 (add $attempt 200000000))) (add 1 (div (mul 6 $period) 5)) }}
   {{- $second := sub 1000000000 (mul 1000 $drift) }}
-  {{- $least := div (sub (add $soft $lossGrace $margin $second) 1) $second }}
+  {{- $least := max (div (sub (add $soft $lossGrace $margin $second) 1) $second) (div (add (mul 3 $period) 999999999) 1000000000) }}
   {{- if lt $duration (mul $least 1000000000) }}
-    config.lease.duration: two attempts to renew do not fit before the workload must be stopped: write {{ $least }}s or more, or shorten lease.renewPeriod, lease.attemptTimeout or workload.stop.lossGrace
+    config.lease.duration: two attempts to renew do not fit before the workload must be stopped, or lease.renewPeriod is more than a third: write {{ $least }}s or more, or shorten lease.renewPeriod, lease.attemptTimeout or workload.stop.lossGrace
   {{- end }}
 {{- end }}
 {{- $namespace := include "tenure.value" (list $config "lease.namespace" .Release.Namespace) }}
