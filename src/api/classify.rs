@@ -37,13 +37,15 @@ pub(crate) struct Answered {
     pub(crate) answer: Answer,
     /// The status, and the words of the server about anything but success.
     pub(crate) said: RequestError,
+    /// What the server warns of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Answered {
     /// Nothing was sent.
     pub(super) fn not_sent(refusal: Refusal, why: impl Into<RequestError>) -> Self {
         let said = why.into();
-        Self { answer: Answer::Refused { refusal, message: said.clone() }, said }
+        Self { answer: Answer::Refused { refusal, message: said.clone() }, said, warnings: Vec::new() }
     }
 
     /// Returns the object, or why there is none.
@@ -68,12 +70,12 @@ pub(super) fn classify(request: &Request, reply: Result<Reply, ExchangeError>) -
         Err(error) => return open(one_line(&error)),
     };
     let place = &request.place;
-    let words = if place.is_secret() { reply.reason() } else { reply.message() };
+    let words = if place.is_secret() && !request.verb.has_no_value() { reply.reason() } else { reply.message() };
     let said = RequestError { status: Some(reply.status.as_u16()), words };
     let refused = |refusal| Answer::Refused { refusal, message: said.clone() };
     let unknown = || Answer::Unknown { message: said.clone(), retry_after: reply.retry_after };
     let answer = match reply.status {
-        status if status.is_success() => return succeeded(request, &reply),
+        status if status.is_success() => return Answered { warnings: reply.warnings.clone(), ..succeeded(request, &reply) },
         StatusCode::NOT_FOUND if reply.is_absence_of(&place.resource, &place.name) => Answer::NotFound,
         StatusCode::NOT_FOUND if reply.names_an_object() => refused(Refusal::NoSuchPlace),
         StatusCode::NOT_FOUND => refused(Refusal::NotServed),
@@ -88,14 +90,14 @@ pub(super) fn classify(request: &Request, reply: Result<Reply, ExchangeError>) -
         }
         _ => unknown(),
     };
-    Answered { answer, said }
+    Answered { answer, said, warnings: reply.warnings }
 }
 
 fn succeeded(request: &Request, reply: &Reply) -> Answered {
     let (place, status) = (&request.place, reply.status.as_u16());
     let said = RequestError { status: Some(status), words: String::new() };
     if matches!(request.verb, Verb::Delete(_)) {
-        return Answered { answer: Answer::Deleted, said };
+        return Answered { answer: Answer::Deleted, said, warnings: Vec::new() };
     }
     let (answer, why) = match serde_json::from_slice::<Value>(&reply.body) {
         Ok(list) if request.verb == Verb::List => (listed(list), String::new()),
@@ -104,11 +106,11 @@ fn succeeded(request: &Request, reply: &Reply) -> Answered {
         Err(error) => (None, format!("the API server's reply is not JSON: {error}")),
     };
     if let Some(answer) = answer {
-        return Answered { answer, said };
+        return Answered { answer, said, warnings: Vec::new() };
     }
     let expected = if request.verb == Verb::List { "a list".into() } else { format!("this {}", place.kind) };
     let message = format!("the API server answered {status} with what is not {expected}");
-    Answered { answer: Answer::Unknown { message: message.into(), retry_after: None }, said: why.into() }
+    Answered { answer: Answer::Unknown { message: message.into(), retry_after: None }, said: why.into(), warnings: Vec::new() }
 }
 
 fn listed(mut list: Value) -> Option<Answer> {
@@ -118,7 +120,11 @@ fn listed(mut list: Value) -> Option<Answer> {
 }
 
 fn open(why: String) -> Answered {
-    Answered { answer: Answer::Unknown { message: why.as_str().into(), retry_after: None }, said: why.into() }
+    Answered {
+        answer: Answer::Unknown { message: why.as_str().into(), retry_after: None },
+        said: why.into(),
+        warnings: Vec::new(),
+    }
 }
 
 /// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is about the Lease.
@@ -126,7 +132,7 @@ fn open(why: String) -> Answered {
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
     let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
-    let reply = Reply { status, retry_after: None, body: body.to_vec().into() };
+    let reply = Reply { status, retry_after: None, warnings: Vec::new(), body: body.to_vec().into() };
     let is_absence = reply.is_absence_of("leases", "lease");
     match classify(&Request::get(&super::Place::lease("default", "lease")), Ok(reply)).answer {
         Answer::Object(object) => assert!(status.is_success() && object.is_object()),
@@ -153,7 +159,7 @@ mod tests {
 
     fn reply(status: u16, body: &str) -> Result<Reply, ExchangeError> {
         let status = StatusCode::from_u16(status).unwrap();
-        Ok(Reply { status, retry_after: Some(Duration::from_secs(3)), body: body.to_owned().into() })
+        Ok(Reply { status, retry_after: Some(Duration::from_secs(3)), warnings: Vec::new(), body: body.to_owned().into() })
     }
 
     fn get(status: u16, body: &str) -> Answer {
@@ -239,6 +245,11 @@ mod tests {
         let body = r#"{"message":"Secret \"x\" is invalid: data: c2VudGluZWw=","reason":"Invalid"}"#;
         let told = |place: &Place| classify(&Request::get(place), reply(422, body)).object().unwrap_err();
         assert_eq!(told(&Place::secret("shop", "x")), RequestError { status: Some(422), words: "Invalid".into() });
+        let causes = r#"{"message":"c2VudA==","reason":"Invalid","details":{"causes":[{"reason":"FieldValueRequired","message":"c2VudA==","field":"data[tls.crt]"}]}}"#;
+        let told_of =
+            |verb| classify(&Request::of(Place::secret("shop", "x"), verb), reply(422, causes)).object().unwrap_err().words;
+        assert_eq!(told_of(Verb::Create(json!({ "data": {} }).into())), "Invalid: data[tls.crt] FieldValueRequired");
+        assert_eq!(told_of(Verb::Create(json!({ "type": "x" }).into())), "c2VudA==", "what holds no value is told in full");
         assert!(told(&Place::lease("shop", "x")).words.contains("is invalid"));
     }
 

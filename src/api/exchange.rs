@@ -3,7 +3,10 @@
 use std::{env, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header::RETRY_AFTER};
+use http::{
+    HeaderMap, HeaderValue, Request, StatusCode,
+    header::{RETRY_AFTER, WARNING},
+};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde_json::Value;
@@ -22,6 +25,8 @@ pub struct Reply {
     pub status: StatusCode,
     /// From a Retry-After header in seconds.
     pub retry_after: Option<Duration>,
+    /// The texts of its Warning headers.
+    pub warnings: Vec<String>,
     /// The whole body.
     pub body: Bytes,
 }
@@ -52,28 +57,40 @@ pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Du
 /// Reads the whole reply.
 pub(super) async fn collect(response: http::Response<Body>) -> Result<Reply, ExchangeError> {
     let (head, body) = response.into_parts();
-    let retry_after = retry_after(&head.headers);
+    let (retry_after, warnings) = (retry_after(&head.headers), warnings(&head.headers));
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(ExchangeError::Body)?.to_bytes();
-    Ok(Reply { status: head.status, retry_after, body })
+    Ok(Reply { status: head.status, retry_after, warnings, body })
 }
 
 impl Reply {
-    /// The text of a refusal: the `message` of a Status, or the beginning of a body that is not one.
+    /// The text of a refusal: the `message` of a Status, or a body that is not one; of a long one the beginning and the end.
     #[must_use]
     pub fn message(&self) -> String {
         const SHOWN: usize = 1000;
         let status = self.json();
         let message = status.get("message").and_then(Value::as_str).map(words::squeezed);
         let message = message.unwrap_or_else(|| words::squeezed(&String::from_utf8_lossy(&self.body)));
-        message.chars().take(SHOWN).collect()
+        // A refusal may quote a whole object before it says why.
+        let (length, end) = (message.chars().count(), SHOWN / 2);
+        if length <= SHOWN {
+            return message;
+        }
+        let (head, tail) = (message.chars().take(SHOWN - end), message.chars().skip(length - end));
+        head.chain(" … ".chars()).chain(tail).collect()
     }
 
-    /// The `reason` of a Status, a word that quotes nothing.
+    /// The `reason` of a Status, and field and reason of each of its causes: words that quote no value.
     #[must_use]
     pub fn reason(&self) -> String {
         let status = self.json();
-        let reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();
-        reason.chars().filter(char::is_ascii_alphanumeric).take(60).collect()
+        let word = |of: &Value, key: &str| {
+            let text = of.get(key).and_then(Value::as_str).unwrap_or_default();
+            text.chars().filter(|c| c.is_ascii_alphanumeric() || ".[]-_".contains(*c)).take(100).collect::<String>()
+        };
+        let causes = status.pointer("/details/causes").and_then(Value::as_array).into_iter().flatten();
+        let causes: Vec<_> = causes.map(|cause| format!("{} {}", word(cause, "field"), word(cause, "reason"))).collect();
+        let reason = word(&status, "reason");
+        if causes.is_empty() { reason } else { format!("{reason}: {}", causes.join(", ")) }
     }
 
     /// True if it says that `resource` (such as `leases`) has no object of this name, and not that there is no place for one: no
@@ -108,6 +125,12 @@ pub(super) async fn send(client: &kube::Client, request: Request<Body>) -> Resul
     })
 }
 
+/// The quoted texts of Warning headers.
+fn warnings(headers: &HeaderMap) -> Vec<String> {
+    let text = |value: &HeaderValue| Some(words::squeezed(value.to_str().ok()?.split_once('"')?.1.rsplit_once('"')?.0));
+    headers.get_all(WARNING).iter().filter_map(text).collect()
+}
+
 /// Seconds only: the API server sends no dates.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
@@ -139,6 +162,16 @@ mod tests {
         assert_eq!(reply.message(), "slow down");
         stub.seen.try_recv().unwrap();
         stub.seen.try_recv().unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn the_server_warns_in_headers() {
+        let header = "warning: 299 - \"v1 is old\"\r\nwarning: nonsense\r\n";
+        let stub = Stub::start([with_headers(200, header, "{}")]).await;
+
+        let reply = exchange(&stub.dialer().client(), get(), LONG).await.unwrap();
+
+        assert_eq!(reply.warnings, ["v1 is old"]);
     }
 
     #[tokio::test]
@@ -233,7 +266,7 @@ mod tests {
     #[test]
     fn an_absence_is_that_of_this_very_object() {
         let body = r#"{"details":{"kind":"leases","name":"writer"}}"#;
-        let reply = |status| Reply { status, retry_after: None, body: body.into() };
+        let reply = |status| Reply { status, retry_after: None, warnings: Vec::new(), body: body.into() };
         assert!(reply(StatusCode::NOT_FOUND).is_absence_of("leases", "writer"));
         for (status, kind, name) in [(404, "leases", "other"), (404, "namespaces", "writer"), (410, "leases", "writer")] {
             assert!(!reply(StatusCode::from_u16(status).unwrap()).is_absence_of(kind, name), "{status} {kind} {name}");
@@ -244,9 +277,10 @@ mod tests {
     fn the_words_of_a_refusal_are_bounded_whatever_they_stand_in() {
         let long = "ü".repeat(5_000);
         for body in [serde_json::json!({ "message": long }).to_string(), long] {
-            let reply = Reply { status: StatusCode::FORBIDDEN, retry_after: None, body: body.into() };
+            let reply = Reply { status: StatusCode::FORBIDDEN, retry_after: None, warnings: Vec::new(), body: body.into() };
 
-            assert_eq!(reply.message(), "ü".repeat(1_000));
+            let half = "ü".repeat(500);
+            assert_eq!(reply.message(), format!("{half} … {half}"));
         }
     }
 }

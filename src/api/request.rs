@@ -35,6 +35,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Returns true for a POST of an object without data: what a server says of it quotes no value.
+    pub(super) fn has_no_value(&self) -> bool {
+        matches!(self, Self::Create(body) if body.get("data").or_else(|| body.get("stringData")).is_none())
+    }
+
     /// Returns true for a PATCH.
     pub(super) const fn is_patch(&self) -> bool {
         matches!(self, Self::Apply(_) | Self::Merge(_))

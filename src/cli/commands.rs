@@ -39,7 +39,7 @@ pub enum Command {
     ///
     /// Takes a lock, plans every change by a dry run, records in a Secret how each is undone, and then makes the changes in their order.
     /// If one fails, or somebody else changes the same fields meanwhile, those already made are undone. A transaction whose process
-    /// died is undone, or continued, by the next `apply` or `recover apply` of the same name.
+    /// died is undone by the next `apply` or `recover apply` of the same name.
     ///
     /// Exit codes: 0 all changes are made; 1 none is left: refused, or undone; 2 not undone in full, the objects are named; 75 the lock, or
     /// an object, belongs to another transaction; 76 the term ended; 69 the API server is unavailable; 77 not permitted; 78 a file
@@ -55,8 +55,8 @@ pub enum Command {
     /// In a hook: change objects for as long as this replica leads, such as a label on its own pod
     ///
     /// Runs as the hook beforeLead or afterLead. $(VAR) in targets and contents is one of POD_NAME, POD_NAMESPACE, POD_IP, POD_UID,
-    /// NODE_NAME, TENURE_IDENTITY, TENURE_TERM, TENURE_FENCING_TOKEN and TENURE_SLOT; $$( stands for $(. The next leader sets its own
-    /// values, and puts back what only its predecessor had changed.
+    /// NODE_NAME, TENURE_IDENTITY, TENURE_TERM, TENURE_FENCING_TOKEN and TENURE_SLOT; $$( stands for $(. The next leader puts back what
+    /// its predecessor has changed, and then sets its own values.
     ///
     /// Exit codes: as those of `apply`; 78 outside of a term.
     #[command(verbatim_doc_comment)]

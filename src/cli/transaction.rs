@@ -17,7 +17,7 @@ pub struct Apply {
     /// Name of the transaction; its Lease is txn-NAME, after lease.prefix [default: metadata.name of the Transaction]
     #[arg(value_name = "NAME", conflicts_with = "lease")]
     pub name: Option<String>,
-    /// A Transaction, or manifests; - for standard input
+    /// A Transaction; - for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Undo what takes longer than this once the lock is taken, such as 90s; --timeout bounds the wait for the lock [default:
@@ -42,7 +42,7 @@ pub struct Recover {
     /// Name of the transaction; --lease NAME in its place names its Lease
     #[arg(value_name = "NAME", conflicts_with = "lease", required_unless_present = "lease")]
     pub name: Option<String>,
-    /// Restore a field too that somebody else has changed since
+    /// Undo also what somebody else has changed since
     #[arg(long)]
     pub force: bool,
     /// Stop this long after the lock was taken; --timeout bounds the wait for the lock

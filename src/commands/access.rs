@@ -15,7 +15,6 @@ use crate::{
     exit,
     loading::{Loaded, Purpose},
     request::{Answer, RequestError, WatchEnd},
-    time::Instant,
     words::one_line,
 };
 
@@ -172,12 +171,6 @@ impl Access {
     pub(super) async fn send(&self, request: &Request) -> Answered {
         let answered = self.client.send(request).await;
         if needs_credentials(&answered) { self.client.send(request).await } else { answered }
-    }
-
-    /// The same, unless `until` has passed before the first byte.
-    pub(super) async fn send_before(&self, until: Instant, request: &Request) -> Option<Answered> {
-        let answered = self.client.send_before(until, request).await?;
-        if needs_credentials(&answered) { self.client.send_before(until, request).await } else { Some(answered) }
     }
 }
 

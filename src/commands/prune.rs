@@ -1,7 +1,7 @@
 //! `tenure prune`: deletes Leases that nobody uses.
 //!
 //! Owns which Leases are listed, and the wait. [`operator`] says which of them nobody uses. Everything goes only in the version that
-//! was listed.
+//! was listed. With the Lease of a transaction goes its settled journal.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::{
     access::{self, Which},
     seen::Seen,
     table::{Line, shown},
+    transaction,
 };
 use crate::{
     cli, clock,
@@ -46,7 +47,10 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             // tokio's timers stand still while the machine is suspended, so this is late, never early.
             sleep(config.timing().takeable(listed, unused.watched).since(clock::boot())).await;
             unused.outcome = match access.write(namespace, &unused.seen.name, &operator::deletion(&unused.record)).await {
-                Ok(()) => "deleted",
+                Ok(()) => {
+                    transaction::discard(access, namespace, &unused.seen.name).await;
+                    "deleted"
+                }
                 Err(error) if matches!(error.status, Some(404 | 409)) => "in use",
                 Err(error) => {
                     refused = Some((access.complain(&error, false), error.status));

@@ -30,6 +30,8 @@ pub const NEXT_FIRE: &str = "tenure.dev/next-fire";
 pub const OBITUARY: &str = "tenure.dev/obituary";
 /// Annotation: the last `STATUS` of the leader's workload, as of the last renewal. For people.
 pub const STATUS: &str = "tenure.dev/status";
+/// Annotation: the id of the journal beside this Lease, and the claim from which on its marks on objects are live. It outlives a release.
+pub const JOURNAL: &str = "tenure.dev/journal";
 /// Prefix of an annotation: a standby announces itself (`lease.announce`). The end of its identity completes the name.
 pub const CANDIDATE: &str = "candidate.tenure.dev/";
 /// Identity: holds a Lease that was not released, until an earlier holder is dead (law 14). No replica has this identity.

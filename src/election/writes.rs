@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 pub mod operator;
 
 pub use super::names::{
-    API_VERSION, CANDIDATE, FIRE, HOLDER, KIND, KIND_LABEL, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY, RESTS, SLOTS, STATUS,
-    STEP_DOWN, STEP_DOWN_TO, TRACEPARENT,
+    API_VERSION, CANDIDATE, FIRE, HOLDER, JOURNAL, KIND, KIND_LABEL, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY, RESTS, SLOTS,
+    STATUS, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT,
 };
 pub(crate) use super::names::{display, micros, rests};
 use super::{

@@ -39,9 +39,8 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// Starts the export by the OTEL_* variables. The elector has warned of those that cannot work.
-    pub(crate) fn start(identity: &str, journal: &Place, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn start(identity: &str, lease: &Place, variable: impl Fn(&str) -> Option<String>) -> Self {
         let config = |signal| OtlpConfig::read(signal, &variable).ok().flatten();
-        let lease = journal.name.strip_suffix("-journal").unwrap_or(&journal.name);
         let metrics = config(Signal::Metrics).map(|config| metrics::provider(None, Some(config), identity));
         if let Some(provider) = &metrics {
             metrics::gauge(&provider.meter("tenure"), names::TRANSACTIONS_ACTIVE).record(1, &[]);
@@ -49,7 +48,7 @@ impl Observer {
         Self {
             export: config(Signal::Traces).and_then(|config| Export::start(config, identity).ok()),
             metrics,
-            spans: Spans::new(journal.namespace.clone(), lease.into(), fastrand::u64(..)),
+            spans: Spans::new(lease.namespace.clone(), lease.name.clone(), fastrand::u64(..)),
             parent: variable(TRACEPARENT).and_then(|text| TraceContext::parse(&text)),
             begun: Anchor(clock::now()),
         }

@@ -1,14 +1,15 @@
-//! Makes the planned changes, each on the version that it was planned on (rule 7).
+//! Makes the planned changes, each on the version that it was planned on (rule 6).
 
 use serde_json::Value;
 
 use super::{
-    Change, Entry, EntryType, Event, Fate, Outcome, Phase, Server, Write,
+    Entry, EntryType, Event, Fate, MANAGER, Outcome, Phase, Request, Server, Write,
     driver::Driver,
-    fields::{Side, at, comparable, contains, differences, with},
+    fields::{Side, body, comparable},
     journal::{DONE, DOUBT},
-    plan::{is_going, preconditions},
-    requests::{refused, set_mark, uid},
+    paths::{at, managers},
+    plan::unmet,
+    requests::{deletion, is_going, refused, set_mark, uid},
 };
 use crate::request::Answer;
 
@@ -16,37 +17,39 @@ use crate::request::Answer;
 const TRIES: u32 = 9;
 
 impl<S: Server> Driver<'_, S> {
-    /// Makes all changes that are not made or left as they are, and stores that. Returns their number.
-    pub(super) async fn commit(&mut self, changes: &[Change], entries: &mut [Entry]) -> Result<usize, Outcome> {
-        for entry in entries.iter_mut().filter(|entry| entry.state.is_empty()) {
+    /// Makes all changes, and stores that. Returns their number.
+    pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
+        let mut made = 0;
+        for entry in entries.iter_mut().filter(|entry| entry.state.is_empty() && entry.differs()) {
             if let Err(why) = self.change(entry).await {
                 self.server.report(entry.met(Fate::Failed));
                 return Err(why);
             }
+            made += 1;
             let is_doubtful = entry.kind == EntryType::Create && entry.work.is_unanswered;
             (if is_doubtful { DOUBT } else { DONE }).clone_into(&mut entry.state);
             self.server.report(entry.met(Fate::Changed));
         }
         // What needed no change must still need none.
-        for change in changes.iter().filter(|change| entries.iter().all(|entry| entry.target != change.target)) {
-            if self.plan_change(change, None, changes, false).await?.is_some() {
-                return Err(Outcome::Refused(format!("{} was changed meanwhile", change.target)));
+        for entry in entries.iter().filter(|entry| entry.state.is_empty()) {
+            if !entry.stands(self.get(&entry.target).await?.as_ref()) {
+                return Err(Outcome::Refused(format!("{} was changed meanwhile", entry.target)));
             }
         }
         self.go_on()?;
         self.store(Phase::Committed, entries, false).await?;
-        Ok(entries.iter().filter(|entry| entry.conflict().is_none()).count())
+        Ok(made)
     }
 
     async fn change(&self, entry: &mut Entry) -> Result<(), Outcome> {
         for _ in 0..TRIES {
             self.go_on()?;
             let write = match entry.kind {
-                EntryType::Patch => self.patch(&entry.work.object, &entry.fields, Side::After, Some(self.mark())),
+                EntryType::Patch => Self::patch(&entry.work.object, &entry.fields, Side::After, Some(self.mark())),
                 EntryType::Create => self.creation(&entry.object),
-                EntryType::Delete => Write::Delete(preconditions(&entry.work.object, false)),
+                EntryType::Delete => deletion(&entry.work.object, false),
             };
-            match self.write(&entry.target, write).await? {
+            match self.send(Request::Write(entry.target.clone(), write), self.acting_as.as_deref()).await {
                 Answer::Object(object) => {
                     entry.made(&object);
                     return Ok(());
@@ -70,7 +73,7 @@ impl<S: Server> Driver<'_, S> {
         Err(Outcome::Refused(format!("{} changes all the time", entry.target)))
     }
 
-    /// Judges what a look found after a write that did not succeed: returns whether the change is made.
+    /// Judges what a look found after a write that did not succeed: returns true if the change is made.
     ///
     /// # Errors
     /// The change cannot be made any more.
@@ -83,29 +86,27 @@ impl<S: Server> Driver<'_, S> {
                 EntryType::Delete => Ok(true),
             };
         };
-        let mine = self.mine(object);
+        let is_mine = self.mine(object) == Some(self.claim);
         if entry.kind == EntryType::Create {
-            return mine.map(|_| true).ok_or_else(|| refuse("was made by somebody else"));
+            return if is_mine { Ok(true) } else { Err(refuse("was made by somebody else")) };
         }
         if uid(object) != entry.uid {
             return Err(refuse("was made anew"));
         }
-        if let Some(mark) = self.live(Some(object)).await? {
-            return Err(Outcome::Held { target: entry.target.clone().into(), mark: mark.to_string() });
+        if let Some(why) = self.live(Some(object)).await? {
+            return Err(Outcome::Held { target: entry.target.clone().into(), why });
         }
         if entry.kind == EntryType::Delete {
-            let is_same = differences(&entry.object, object).is_empty();
+            let is_same = comparable(&entry.work.object) == comparable(object);
             return if is_same { Ok(is_going(object)) } else { Err(refuse("was changed by somebody else")) };
         }
-        if mine == Some(self.claim) && with(object, &entry.fields, Side::After) == *object {
+        if is_mine && entry.unknown(object, &[Side::After]).is_none() {
             return Ok(true);
         }
-        if let Some(require) = &entry.work.require
-            && !contains(Some(object), require)
-        {
-            return Err(refuse("is not as required"));
+        if let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)) {
+            return Err(refuse(&why));
         }
-        let unknown = entry.unknown(&comparable(object), &[Side::Found, Side::After]);
+        let unknown = entry.unknown(object, &[Side::Before, Side::After]);
         unknown.map_or(Ok(false), |field| Err(refuse(&format!("was changed by somebody else: {field}"))))
     }
 
@@ -118,10 +119,10 @@ impl<S: Server> Driver<'_, S> {
 
     /// Takes the marks of this driver off, and warns of what others have changed meanwhile. A mark that stays is not live.
     pub(super) async fn unmark(&self, entries: &[Entry]) {
-        for entry in entries.iter().filter(|entry| entry.conflict().is_none() && entry.kind != EntryType::Delete) {
+        for entry in entries.iter().filter(|entry| entry.differs() && entry.kind != EntryType::Delete) {
             let known = Some(entry.work.object.clone()).filter(Value::is_object);
             let Ok(Some(object)) = self.erase(&entry.target, known, self.claim).await else { continue };
-            if let Some(field) = entry.unknown(&comparable(&object), &[Side::After]) {
+            if let Some(field) = entry.unknown(&object, &[Side::After]) {
                 let what = manager(&object).map_or_else(|| field.clone(), |manager| format!("{field}: {manager} has changed it"));
                 self.server.report(Event::Warning { target: entry.target.clone(), what });
             }
@@ -130,23 +131,25 @@ impl<S: Server> Driver<'_, S> {
 }
 
 impl Entry {
-    /// Notes what the change made of the object: a webhook may have changed it further.
+    /// Notes what the change made of the object: the server may have derived more.
     fn made(&mut self, object: &Value) {
-        if self.kind == EntryType::Create {
-            uid(object).clone_into(&mut self.uid);
+        match self.kind {
+            EntryType::Create => {
+                uid(object).clone_into(&mut self.uid);
+                self.object = body(object);
+            }
+            EntryType::Patch => {
+                self.fields.iter_mut().for_each(|field| field.after = at(object, &field.path).cloned());
+            }
+            EntryType::Delete => {}
         }
         self.work.is_sent = true;
         self.work.object = object.clone();
-        let current = comparable(object);
-        for field in self.fields.iter_mut().filter(|field| !field.is_any(&current, &[Side::After])) {
-            field.after = at(&current, &field.path).cloned();
-        }
     }
 }
 
 /// Returns the field manager, other than tenure, that wrote last.
 fn manager(object: &Value) -> Option<&str> {
-    let managers = object["metadata"]["managedFields"].as_array()?.iter();
-    let others = managers.filter(|entry| entry["manager"] != "tenure");
+    let others = managers(object).iter().filter(|entry| entry["manager"] != MANAGER);
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
 }

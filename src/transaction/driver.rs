@@ -1,4 +1,4 @@
-//! One process's driver of a transaction, and the order of its steps (rules 4 to 9).
+//! One process's driver of a transaction, and the order of its steps.
 //!
 //! Owns the journal as this driver stored or read it last. A driver that finds a later claim writes nothing more.
 
@@ -7,9 +7,9 @@ use std::mem;
 use serde_json::Value;
 
 use super::{
-    Change, Entry, Event, Journal, Kind, Outcome, Phase, Server, Settings,
-    fields::{at, comparable},
-    journal::{UNDONE, fingerprint, fresh},
+    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
+    journal::{UNDONE, conflict, fingerprint, fresh},
+    paths::at,
 };
 use crate::time::Instant;
 
@@ -18,8 +18,7 @@ pub async fn apply<S: Server>(server: &S, settings: Settings, changes: &[Change]
     Driver::new(server, settings, Kind::Transaction).make(changes).await.unwrap_or_else(|outcome| outcome)
 }
 
-/// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites also fields that somebody else has
-/// changed.
+/// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites what somebody else has changed.
 pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> Outcome {
     Driver::recovery(server, settings).recover(force).await.unwrap_or_else(|outcome| outcome)
 }
@@ -43,19 +42,15 @@ pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
 ///
 /// # Errors
 /// The outcome that an application would have now.
-pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Result<Vec<Entry>, Outcome> {
-    let mut driver = Driver::new(server, settings, Kind::Transaction);
+pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Change], kind: Kind) -> Result<Vec<Entry>, Outcome> {
+    let mut driver = Driver::new(server, settings, kind);
+    let old = driver.read().await?;
+    let undone = driver.undone_first(&old);
     driver.acting_as.clone_from(&driver.settings.acting_as);
-    // Its own marks keep it from nothing, and it would go on with its own changes.
-    let mut old = Vec::new();
-    if let Ok(Some((_, Ok(mut journal)))) = driver.fetch().await {
-        let entries = mem::take(&mut journal.entries);
-        if journal.phase == Phase::Prepared && journal.intent == fingerprint(changes) {
-            old = entries;
-        }
-        driver.journal = journal;
-    }
-    driver.plan(changes, &old).await
+    let mut entries = driver.plan(changes, if undone { &old } else { &[] }).await?;
+    entries.retain(Entry::differs);
+    entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
+    Ok(entries)
 }
 
 /// Returns the journal. The state of each entry is what an undo would make of it now, and `after` of each field is its present value.
@@ -73,11 +68,15 @@ pub(super) struct Driver<'a, S> {
     pub(super) kind: Kind,
     /// The kind is that of the journal, and so is the user unless another is asked for.
     pub(super) is_recovery: bool,
+    /// Takes any announcement off the Lease.
+    pub(super) forgets: bool,
     /// The Secret as it was read or written last.
     pub(super) secret: Value,
     /// Its journal, without the entries.
     pub(super) journal: Journal,
-    /// The claim of this driver, once it has stored the journal.
+    /// When the driver started that stored it before this one.
+    pub(super) begun: String,
+    /// The claim of this driver, from its first write of the journal on.
     pub(super) claim: u64,
     /// The user that changes the targets.
     pub(super) acting_as: Option<String>,
@@ -95,9 +94,11 @@ impl<'a, S: Server> Driver<'a, S> {
             server,
             kind,
             is_recovery: false,
+            forgets: false,
             secret: Value::Null,
             journal: fresh(kind, &mut random),
-            claim: 0,
+            begun: String::new(),
+            claim: 1,
             acting_as: None,
             deadline: server.now() + settings.limit,
             is_undoing: false,
@@ -116,30 +117,24 @@ impl<'a, S: Server> Driver<'a, S> {
         self.acting_as = asked.or_else(|| self.journal.acting_as.clone());
     }
 
-    /// Makes the changes: rules 1 to 7, and 8 if they cannot all be made.
+    /// Makes the changes: rules 1 to 6, and 7 if they cannot all be made.
     async fn make(&mut self, changes: &[Change]) -> Result<Outcome, Outcome> {
         let intent = fingerprint(changes);
         let mut entries = loop {
-            let old = self.claim().await?;
-            // The marks of a promotion stay: they tell the next one what it may put back.
-            let is_over = (self.kind, self.journal.phase) == (Kind::Transaction, Phase::Committed);
-            let marked = if is_over { old.clone() } else { Vec::new() };
-            let old = self.predecessor(old, &intent).await?;
-            self.acting_as = self.settings.acting_as.clone();
-            match self.prepare(changes, &old, &marked, &intent).await {
-                Ok(Some(entries)) if entries.is_empty() && !self.journal.is_unsettled() => return Ok(Outcome::Nothing),
-                Ok(Some(entries)) => {
-                    self.server.report(Event::Prepared);
-                    break entries;
-                }
-                Ok(None) => {}
-                Err(why) if self.journal.is_unsettled() && !why.is_final() => {
-                    return self.undo(old, false, false).await.map(|_| why.undone());
-                }
-                Err(why) => return Err(why),
+            let Some(mut entries) = self.predecessor(&intent).await? else { return Ok(Outcome::Already) };
+            self.acting_as.clone_from(&self.settings.acting_as);
+            let planned = self.plan(changes, &[]).await?;
+            if !planned.iter().any(Entry::differs) {
+                return Ok(Outcome::Nothing);
+            }
+            // What stays from before is stored before the rest, and so undone after it.
+            entries.extend(planned);
+            if self.prepare(&entries, &intent).await? {
+                break entries;
             }
         };
-        match self.commit(changes, &mut entries).await {
+        self.server.report(Event::Prepared);
+        match self.commit(&mut entries).await {
             Ok(changed) => {
                 if self.kind == Kind::Transaction {
                     self.unmark(&entries).await;
@@ -147,81 +142,95 @@ impl<'a, S: Server> Driver<'a, S> {
                 Ok(Outcome::Committed(changed))
             }
             Err(why) if why.is_final() => Err(why),
-            Err(why) => self.undo(entries, true, false).await.map(|_| why.undone()),
+            Err(why) => {
+                let left = self.undo(entries, false).await?;
+                stuck(&left).map_or_else(|| Ok(Outcome::Undone(Box::new(why))), Err)
+            }
         }
     }
 
-    /// Plans the changes, and stores what undoes them. None: somebody else wrote the journal first.
-    async fn prepare(
-        &mut self,
-        changes: &[Change],
-        old: &[Entry],
-        marked: &[Entry],
-        intent: &str,
-    ) -> Result<Option<Vec<Entry>>, Outcome> {
-        let planned = self.plan(changes, old).await;
-        // The driver that committed them may have died before it took its marks off.
-        for Entry { target, .. } in marked {
-            if !planned.iter().flatten().any(|entry| entry.target == *target) {
-                self.erase(target, None, self.journal.claim).await?;
-            }
+    /// Stores what undoes the changes, once their marks would be live (rule 5). Returns false if somebody else wrote the journal first.
+    async fn prepare(&mut self, entries: &[Entry], intent: &str) -> Result<bool, Outcome> {
+        if !self.make_secret().await? {
+            return Ok(false);
         }
-        let entries = planned?;
-        if entries.is_empty() && !self.journal.is_unsettled() {
-            return Ok(Some(entries));
-        }
-        let last = self.journal.clone();
         intent.clone_into(&mut self.journal.intent);
-        self.journal.began.clone_from(&self.settings.began);
         self.journal.acting_as.clone_from(&self.settings.acting_as);
-        let stored = self.store(Phase::Prepared, &entries, true).await;
-        if stored.is_err() {
-            // The last transaction is undone, as the user that began it.
-            self.journal = last;
-        }
-        Ok(stored?.then_some(entries))
+        self.announce(Some(self.claim)).await?;
+        self.store(Phase::Prepared, entries, true).await
     }
 
-    /// Decides what becomes of the last transaction (rule 4). Returns the entries that are taken on.
-    async fn predecessor(&mut self, old: Vec<Entry>, intent: &str) -> Result<Vec<Entry>, Outcome> {
-        let by = self.journal.by.clone();
-        match (self.kind, self.journal.phase) {
-            (Kind::Promotion, _) => Ok(old),
-            (Kind::Transaction, Phase::Prepared) if self.journal.intent == intent => {
-                self.server.report(Event::Unfinished { by, undone: false });
-                Ok(old)
+    /// Returns true if what the journal holds is undone before anything else: what is unsettled, and a promotion.
+    fn undone_first(&self, entries: &[Entry]) -> bool {
+        let is_first = self.journal.is_unsettled() || self.kind == Kind::Promotion && !entries.is_empty();
+        if is_first {
+            self.server.report(Event::Unfinished { by: self.journal.by.clone() });
+        }
+        is_first
+    }
+
+    /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
+    /// doubt. None: it is the same one, and stands.
+    async fn predecessor(&mut self, intent: &str) -> Result<Option<Vec<Entry>>, Outcome> {
+        loop {
+            let entries = self.read().await?;
+            if self.undone_first(&entries) {
+                if !self.store(Phase::Undoing, &entries, true).await? {
+                    continue;
+                }
+                let left = self.undo(entries, false).await?;
+                return if self.kind == Kind::Promotion { Ok(Some(left)) } else { stuck(&left).map_or(Ok(Some(left)), Err) };
             }
-            (Kind::Transaction, Phase::Prepared | Phase::Undoing) => {
-                self.server.report(Event::Unfinished { by, undone: true });
-                let deadline = self.deadline;
-                let left = self.undo(old, false, false).await?;
-                (self.deadline, self.is_undoing) = (deadline, false);
-                Ok(left)
+            self.settled().await;
+            self.act_as_before();
+            if self.journal.phase == Phase::Undone {
+                return stuck(&entries).map_or_else(|| Ok(Some(self.doubtful(entries))), Err);
             }
-            (Kind::Transaction, Phase::Committed) => Ok(old.into_iter().filter(Entry::may_come).collect()),
-            (Kind::Transaction, Phase::Undone) => stuck(&old).map_or(Ok(old), Err),
+            let mut stands = self.journal.intent == intent;
+            // The driver that committed them may have died before it took its marks off.
+            for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
+                let object = self.erase(&entry.target, None, self.journal.claim).await.unwrap_or_default();
+                stands = stands && entry.stands(object.as_ref());
+            }
+            return Ok(if stands { None } else { Some(self.doubtful(entries)) });
         }
     }
 
-    /// Rule 9.
+    /// Returns the entries that may still come.
+    fn doubtful(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        entries.into_iter().filter(|entry| entry.may_come() && !self.is_late()).collect()
+    }
+
+    /// Rule 8.
     async fn recover(&mut self, force: bool) -> Result<Outcome, Outcome> {
         let entries = loop {
-            let entries = self.claim().await?;
-            if entries.is_empty() && !self.journal.is_unsettled() {
+            let entries = self.read().await?;
+            self.act_as_before();
+            let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
+            for entry in &entries {
+                // A creation that has not come is no reason to write.
+                is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
+            }
+            if !is_open {
+                self.settled().await;
                 return Ok(Outcome::Nothing);
             }
-            if self.journal.is_unsettled() || self.store(Phase::Undoing, &entries, true).await? {
+            if self.store(Phase::Undoing, &entries, true).await? {
                 break entries;
             }
         };
         let undone = entries.len();
-        self.undo(entries, false, force).await?;
-        Ok(Outcome::Recovered(undone))
+        let left = self.undo(entries, force).await?;
+        stuck(&left).map_or(Ok(Outcome::Recovered(undone)), Err)
     }
 
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
+        self.forgets = true;
         loop {
-            let Some((secret, journal)) = self.fetch().await? else { return Ok(Outcome::Nothing) };
+            let Some((secret, journal)) = self.fetch().await? else {
+                self.announce(None).await?;
+                return Ok(Outcome::Nothing);
+            };
             let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
             self.secret = secret;
             // What cannot be read is replaced.
@@ -231,7 +240,8 @@ impl<'a, S: Server> Driver<'a, S> {
             let entries = mem::take(&mut self.journal.entries);
             if self.store(Phase::Undone, &[], true).await? {
                 for entry in &entries {
-                    self.erase(&entry.target, None, u64::MAX).await?;
+                    // An object that may not be read keeps a mark that is not live.
+                    let _ = self.erase(&entry.target, None, u64::MAX).await;
                 }
                 return Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } });
             }
@@ -244,33 +254,25 @@ impl<'a, S: Server> Driver<'a, S> {
         let mut entries = mem::take(&mut journal.entries);
         self.journal = journal.clone();
         self.act_as_before();
+        entries.retain(Entry::differs);
         for entry in &mut entries {
-            let object = self.get(&entry.target).await?;
+            entry.fields.retain(Field::differs);
+            let object = match self.get(&entry.target).await {
+                Err(Outcome::Refused(why) | Outcome::NotPermitted(why)) => {
+                    entry.state = conflict(&why);
+                    continue;
+                }
+                object => object?,
+            };
             entry.state = self.outlook(entry, object.as_ref()).await?;
-            let current = object.as_ref().map(comparable).unwrap_or_default();
             for field in &mut entry.fields {
-                field.after = at(&current, &field.path).cloned();
+                field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
                 if entry.state == UNDONE {
                     field.before.clone_from(&field.after);
                 }
             }
         }
         Ok((!entries.is_empty()).then_some(Journal { entries, ..journal }))
-    }
-
-    /// Rule 8, with a limit of its own. Returns the entries that stay in the journal in doubt.
-    async fn undo(&mut self, mut entries: Vec<Entry>, own: bool, force: bool) -> Result<Vec<Entry>, Outcome> {
-        self.is_undoing = true;
-        self.deadline = self.server.now() + self.settings.limit;
-        self.act_as_before();
-        match self.back(&mut entries, own, force).await {
-            Ok(()) => stuck(&entries).map_or(Ok(entries), Err),
-            Err(why) if why.is_final() => Err(why),
-            Err(why) => {
-                let left = entries.iter().filter(|entry| entry.state != UNDONE);
-                Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why.to_string())).collect()))
-            }
-        }
     }
 }
 

@@ -9,15 +9,17 @@ use serde_json::Value;
 
 use super::{
     Change, Event, Fate, MARK, Outcome, Place, SECRET_TYPE, Target,
-    fields::{Field, at},
+    fields::{Field, Side, body},
+    paths::{covers, is_path},
+    requests::uid,
 };
 use crate::words::worded;
 
 /// The version of the journal's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The largest journal in bytes: a Secret holds 1 048 576.
 pub(super) const MOST_BYTES: usize = 1_000_000;
-/// The state of an entry that is made, or was made by an earlier driver.
+/// The state of an entry that is made.
 pub(super) const DONE: &str = "done";
 /// The state of a creation that may still come: a POST of it went unanswered.
 pub(super) const DOUBT: &str = "doubt";
@@ -30,7 +32,7 @@ const CONFLICT: &str = "conflict: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
-    /// The version of this format: 1.
+    /// The version of this format: 2.
     pub version: u32,
     /// Made with the journal.
     pub id: String,
@@ -51,7 +53,7 @@ pub struct Journal {
     pub acting_as: Option<String>,
     /// A fingerprint of the changes that were wanted.
     pub intent: String,
-    /// The time of its start, RFC 3339.
+    /// The time at which the last driver started, RFC 3339.
     pub began: String,
     /// The changes in the order in which they are made.
     pub entries: Vec<Entry>,
@@ -94,12 +96,17 @@ pub struct Entry {
     /// Of the object; empty for one that is to be created.
     #[serde(default)]
     pub uid: String,
-    /// The fields that change.
+    /// The claim of the driver that makes the change.
+    pub claim: u64,
+    /// The fields that the change names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Field>,
-    /// The whole object, where it is created or deleted.
+    /// The whole object, where it is created or deleted. Null where an object that is to be deleted is absent.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub object: Value,
+    /// Who owned which field before the change: `managedFields`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managers: Vec<Value>,
     /// Empty, `done`, `doubt`, or `conflict: ` and why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
@@ -114,10 +121,6 @@ pub(super) struct Work {
     pub(super) object: Value,
     /// A part of the object as it must be.
     pub(super) require: Option<Value>,
-    /// An earlier driver's.
-    pub(super) is_taken: bool,
-    /// The object bore a mark of this journal before this driver touched it.
-    pub(super) was_marked: Option<bool>,
     /// A write of this driver was sent, and not refused.
     pub(super) is_sent: bool,
     /// A write may still commit, as it went unanswered.
@@ -141,7 +144,7 @@ worded! {
 /// The mark of a journal on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    pub(super) journal: Place,
+    pub(super) lease: Place,
     pub(super) id: String,
     pub(super) claim: u64,
 }
@@ -173,6 +176,32 @@ impl Entry {
         self.state == DOUBT && self.uid.is_empty()
     }
 
+    /// Returns true if there is something to change, and so to undo.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        match self.kind {
+            EntryType::Patch => self.fields.iter().any(Field::differs),
+            EntryType::Create => true,
+            EntryType::Delete => !self.object.is_null(),
+        }
+    }
+
+    /// Returns the first field whose value is none of these sides.
+    pub(super) fn unknown(&self, object: &Value, sides: &[Side]) -> Option<String> {
+        let field = self.fields.iter().find(|field| !sides.iter().any(|side| field.is(*side, object)))?;
+        Some(format!("{} is somebody else's", field.name()))
+    }
+
+    /// Returns true if everything is as the change made it.
+    pub(super) fn stands(&self, object: Option<&Value>) -> bool {
+        match (self.kind, object) {
+            (EntryType::Delete, object) => object.is_none(),
+            (EntryType::Patch | EntryType::Create, None) => false,
+            (EntryType::Patch, Some(object)) => uid(object) == self.uid && self.unknown(object, &[Side::After]).is_none(),
+            (EntryType::Create, Some(object)) => uid(object) == self.uid && covers(object, &body(&self.object)),
+        }
+    }
+
     /// Returns true if an undo leaves something to do.
     pub(super) fn is_open(&self) -> bool {
         self.conflict().is_some() || self.state == DOUBT
@@ -186,21 +215,21 @@ pub(super) fn conflict(why: &str) -> String {
 
 impl Display for Mark {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{} {} {}", self.journal.namespace, self.journal.name, self.id, self.claim)
+        write!(f, "{} {} {}", self.lease, self.id, self.claim)
     }
 }
 
 impl Mark {
     /// Reads the mark on an object. None if there is none that can be read.
     pub(super) fn of(object: &Value) -> Option<Self> {
-        let mut words = at(object, &["metadata", "annotations", MARK].map(str::to_owned))?.as_str()?.split(' ');
+        let mut words = object["metadata"]["annotations"][MARK].as_str()?.split(' ');
         let (namespace, name) = words.next()?.split_once('/')?;
-        let journal = Place { namespace: namespace.to_owned(), name: name.to_owned() };
-        Some(Self { journal, id: words.next()?.to_owned(), claim: words.next()?.parse().ok()? })
+        let lease = Place { namespace: namespace.to_owned(), name: name.to_owned() };
+        Some(Self { lease, id: words.next()?.to_owned(), claim: words.next()?.parse().ok()? })
     }
 }
 
-/// Returns the FNV-1a hash of the changes: the same file again goes on with what it began.
+/// Returns the FNV-1a hash of the changes: the same file again has nothing to do.
 pub(super) fn fingerprint(changes: &[Change]) -> String {
     let text = serde_json::to_string(changes).unwrap_or_default();
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -220,7 +249,19 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     }
     let text = secret["stringData"]["journal"].as_str().unwrap_or_default();
     let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
-    if journal.version == VERSION { Ok(journal) } else { Err(invalid("it is of another version of tenure")) }
+    if journal.version != VERSION {
+        return Err(invalid("it is of another version of tenure"));
+    }
+    let fields = journal.entries.iter().flat_map(|entry| &entry.fields);
+    if journal.claim == u64::MAX || fields.into_iter().any(|field| !is_path(&field.path)) {
+        return Err(invalid("a path or a claim in it is none"));
+    }
+    Ok(journal)
+}
+
+/// Returns true if nothing is left to do of a journal that can be read.
+pub(crate) fn is_settled(secret: &Value) -> bool {
+    parse(secret).is_ok_and(|journal| !journal.is_unsettled() && !journal.entries.iter().any(Entry::is_open))
 }
 
 /// Returns 128 random bits.

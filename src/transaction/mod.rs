@@ -6,29 +6,31 @@
 //!
 //! # Protocol
 //!
-//! A driver sends one request at a time, and none from T before H on. A mark is *live* while its journal exists with the same id and is
-//! unsettled: prepared or undoing. To *look* means to read the target, then the journal, which still shows the driver's claim:
-//! whoever claims the journal later writes to the target after that read.
+//! A driver sends one request at a time. Its journal is the Secret beside its Lease. A mark on an object names that Lease, the id of
+//! the journal and the claim of the driver. It is *live* while the Lease announces this id with this claim or a lower one. To *look*
+//! means to read the target, then the journal, which still shows the driver's claim: whoever claims the journal later writes to the
+//! target after that read.
 //!
 //! 1. A driver reads the journal, and ends if a later term has written it. Nothing more is written once the journal is deleted.
-//! 2. An unsettled journal is claimed: it is stored with a claim higher by one, on the version that was read.
-//! 3. Each target of an unsettled journal is looked at, and gets the mark with the new claim, on the version that was read. From then on
-//!    no write of an earlier driver can commit, except a POST.
-//! 4. An apply goes on with an unfinished transaction of the same changes, and first undoes any other. It takes off marks that a committed
-//!    one has left. A promotion takes on the entries of the last one, and those in conflict. It takes no mark off.
-//! 5. The changes are planned by dry runs; no object with a live mark of another is changed. The value to put back is the one that was
-//!    found, or, where the taken-on entry knows the found value, its value to put back. Fields that only the taken-on entry names go back
-//!    to what they were before it, and so do objects that only it names if they bear the mark. An undo that is not allowed refuses the
-//!    change.
-//! 6. All entries are stored as prepared before anything is changed.
-//! 7. Each change is made on the version that it was planned on. After a write that did not succeed, a look decides: the change is made,
-//!    is tried again on the new version, or cannot be made: another uid, a live mark of another, or a field that is neither as found nor
-//!    as wanted. What needed no change is planned again, and must still need none. Then the journal is stored as committed.
-//! 8. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped, unless it
-//!    was taken on. A target with an unanswered write is fenced first. An object with a field that somebody else has changed, or a live
-//!    mark of another, stays as it is. A created object is deleted if it bears the mark or has the uid that was noted. An entry stays in
-//!    doubt where a POST may still come. Then the journal is stored as undone, with what is in conflict or doubt.
-//! 9. A recovery or demotion claims the journal, and undoes it. A committed journal is claimed by storing it as undoing.
+//! 2. A journal is claimed by its first write: with a claim higher by one, on the version that was read.
+//! 3. Nobody resumes. An unsettled journal (prepared or undoing) is claimed, and undone. So is what the last promotion left. Then the
+//!    driver begins anew. An apply ends if something stays in conflict. A promotion keeps that in its journal. What the same changes
+//!    have committed, and stands, is not changed again. Marks that a committed one has left are taken off.
+//! 4. The changes are planned by dry runs, each on a version. No object with a live mark of another is changed. The fields are those
+//!    that the content names. A change whose undo is not allowed refuses all.
+//! 5. The Lease announces the id and the claim. Then all entries are stored as prepared, before anything is changed.
+//! 6. Each change is made on the version that it was planned on. After a write that did not succeed, a look decides: the change is
+//!    made, is tried again on the new version, or cannot be made: another uid, a live mark of another, or a field that is neither as
+//!    found nor as wanted. What needed no change is read again, and must still need none. Then the journal is stored as committed.
+//! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. An
+//!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before, but
+//!    may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object is
+//!    deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come, for five
+//!    minutes. Then the journal is stored as undone, with what is in conflict or doubt. What is back is given back to its managers.
+//! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
+//!    come is not written.
+//!
+//! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -50,19 +52,23 @@ pub use self::{
     journal::{Entry, EntryType, Journal, Kind, Phase},
     server::{Event, Fate, Place, Request, Server, Storing, Write},
 };
+pub(crate) use self::{journal::is_settled, requests::exactly};
 
 mod change;
 mod claim;
 mod driver;
 mod fields;
 mod journal;
+mod paths;
 mod plan;
 mod requests;
 mod server;
 mod undo;
 
-/// Annotation of an object that a transaction changes: the journal, its id and the claim of the process that changes it.
+/// Annotation of an object that a transaction changes: the Lease, the id of the journal and the claim of the process that changes it.
 pub const MARK: &str = "tenure.dev/change";
+/// The field manager of all writes.
+pub(crate) const MANAGER: &str = "tenure";
 /// Type of the Secret that is a transaction's journal.
 pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 
@@ -100,7 +106,7 @@ worded! {
     /// How an object is changed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Verb {
-        /// Server-side apply decides the result; what is not mentioned stays.
+        /// Lists that have keys merge, a null removes, and what is not mentioned stays.
         Patch = "patch",
         /// All but metadata and status becomes the content; labels and annotations merge.
         Update = "update",
@@ -108,17 +114,14 @@ worded! {
         Create = "create",
         /// An absent object is done.
         Delete = "delete",
-        /// A plain manifest: Create where the object is absent, else Patch.
-        #[serde(skip_deserializing)]
-        Manifest = "apply",
     }
 }
 
 /// Who drives, and how long.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the journal is.
-    pub journal: Place,
+    /// The Lease of the term; the journal is beside it.
+    pub lease: Place,
     /// The fencing token of the term.
     pub token: String,
     /// The identity of this replica.
@@ -138,6 +141,8 @@ pub struct Settings {
 pub enum Outcome {
     /// All changes are made.
     Committed(usize),
+    /// The same changes are committed, and stand.
+    Already,
     /// Nothing differed, or nothing was left to undo.
     Nothing,
     /// A recovery or demotion has undone everything.
@@ -159,17 +164,15 @@ pub enum Outcome {
     Held {
         /// The object that bears the other's mark.
         target: Box<Target>,
-        /// The mark of the other transaction.
-        mark: String,
+        /// Whose it is, or why that is not known.
+        why: String,
     },
-    /// The term ends: nothing more may be sent.
-    TermEnded,
     /// A later driver has taken over, and finishes.
     Superseded {
         /// The identity of the replica that drives now.
         by: String,
     },
-    /// SIGTERM or SIGINT, or the limit is over.
+    /// SIGTERM or SIGINT, or the limit is over, or the term ends.
     Stopped,
     /// The API server did not answer within the limit.
     Unavailable(RequestError),
@@ -177,6 +180,13 @@ pub enum Outcome {
     NotPermitted(String),
     /// The journal is of the other kind, or cannot be read.
     Invalid(String),
+}
+
+impl Target {
+    /// Returns true if the values of this object are never shown.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.resource == "secrets" && self.api_version == "v1"
+    }
 }
 
 impl Display for Target {
@@ -190,18 +200,18 @@ impl Display for Target {
 
 impl Outcome {
     /// The word for it in traces and metrics, and the exit code.
-    const fn told(&self) -> (&'static str, u8) {
+    fn told(&self) -> (&'static str, u8) {
         match self {
             Self::Committed(_) => ("committed", 0),
+            Self::Already => ("already", 0),
             Self::Nothing => ("nothing", 0),
             Self::Recovered(_) => ("recovered", 0),
             Self::Forgotten { .. } => ("forgotten", 0),
             Self::Refused(_) => ("refused", 1),
-            Self::Undone(_) => ("undone", 1),
+            Self::Undone(why) => ("undone", if matches!(**why, Self::Held { .. }) { exit::HELD } else { 1 }),
             Self::Stuck(_) => ("stuck", 2),
             Self::JournalGone => ("journal-gone", 2),
             Self::Held { .. } => ("held", exit::HELD),
-            Self::TermEnded => ("term-ended", exit::LEADERSHIP_LOST),
             Self::Superseded { .. } => ("superseded", exit::LEADERSHIP_LOST),
             Self::Stopped => ("stopped", 1),
             Self::Unavailable(_) => ("unavailable", exit::UNAVAILABLE),
@@ -212,24 +222,19 @@ impl Outcome {
 
     /// Returns the word for it in traces and metrics.
     #[must_use]
-    pub const fn as_str(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         self.told().0
     }
 
     /// Returns the exit code of the command.
     #[must_use]
-    pub const fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         self.told().1
     }
 
     /// Returns true if nothing more may be written after it.
     pub(crate) const fn is_final(&self) -> bool {
-        matches!(self, Self::JournalGone | Self::TermEnded | Self::Superseded { .. })
-    }
-
-    /// Returns the outcome of an undo for this reason.
-    pub(crate) fn undone(self) -> Self {
-        Self::Undone(Box::new(self))
+        matches!(self, Self::JournalGone | Self::Superseded { .. })
     }
 }
 
@@ -237,6 +242,7 @@ impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Committed(changes) => write!(f, "committed: {}", counted(*changes, "change")),
+            Self::Already => f.write_str("committed already"),
             Self::Nothing => f.write_str("nothing to do"),
             Self::Recovered(changes) => write!(f, "undone: {}", counted(*changes, "change")),
             Self::Forgotten { changes: Some(changes) } => {
@@ -252,10 +258,9 @@ impl Display for Outcome {
                 left.iter().try_for_each(|(target, why)| write!(f, "; {target}: {why}"))
             }
             Self::JournalGone => f.write_str("the journal was deleted meanwhile"),
-            Self::Held { target, mark } => write!(f, "{target} is another transaction's: {mark}"),
-            Self::TermEnded => f.write_str("the term ends"),
+            Self::Held { target, why } => write!(f, "{target}: {why}"),
             Self::Superseded { by } => write!(f, "a later driver has taken over: {by}"),
-            Self::Stopped => f.write_str("stopped by a signal or the limit"),
+            Self::Stopped => f.write_str("stopped by a signal, the limit or the end of the term"),
             Self::Unavailable(why) => write!(f, "no success within the limit, or before a signal: {why}"),
         }
     }

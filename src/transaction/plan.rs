@@ -1,305 +1,234 @@
-//! Plans the changes: which fields of which object, and what undoes them (rule 5). Writes nothing.
+//! Plans the changes: which fields of which object, and what undoes them (rule 4). Writes nothing.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    Change, Entry, EntryType, Event, Fate, Kind, Outcome, Request, Server, Target, Verb, Write,
+    Change, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb, Write,
     driver::Driver,
-    fields::{Field, Side, at, comparable, contains, differences, merge_patch, names, remove_nulls, without_nulls},
-    journal::{DONE, DOUBT, Work, conflict},
-    requests::{PAUSE, refused, set_mark, uid},
+    fields::{Field, Side, comparable, lacks, merge, merge_patch, shape, updated, with, without_nulls},
+    journal::Work,
+    paths::{Path, entry_of, managers, map_of, owners},
+    requests::{PAUSE, deletion, is_going, refused, set_mark, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
 
-/// The annotation in which kubectl keeps what it applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 impl<S: Server> Driver<'_, S> {
-    /// Plans the changes on top of an earlier driver's entries.
-    pub(super) async fn plan(&self, changes: &[Change], old: &[Entry]) -> Result<Vec<Entry>, Outcome> {
+    /// Plans the changes. `undone` are the entries of an unsettled journal, which are undone before.
+    pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
         let mut entries = Vec::new();
         for (number, change) in changes.iter().enumerate() {
-            let taken = old.iter().find(|entry| entry.target == change.target);
-            entries.extend(self.plan_change(change, taken, &changes[..number], true).await?);
+            let earlier = changes.get(..number).unwrap_or_default();
+            let is_unseen = change.verb == Verb::Create && earlier.iter().any(|change| change.verb == Verb::Create);
+            let undone = undone.iter().find(|entry| entry.target == change.target);
+            entries.push(self.plan_change(change, undone, is_unseen).await?);
         }
-        for entry in old.iter().filter(|entry| changes.iter().all(|change| change.target != entry.target)) {
-            match self.kind {
-                Kind::Promotion => entries.extend(self.plan_back(entry).await?),
-                Kind::Transaction => entries.push(entry.clone()),
-            }
-        }
+        self.drafted(Phase::Prepared, &entries)?;
         Ok(entries)
     }
 
-    /// Plans one change. None: nothing differs. `waits` for another transaction on the object.
-    pub(super) async fn plan_change(
-        &self,
-        change: &Change,
-        taken: Option<&Entry>,
-        earlier: &[Change],
-        waits: bool,
-    ) -> Result<Option<Entry>, Outcome> {
+    async fn plan_change(&self, change: &Change, undone: Option<&Entry>, is_unseen: bool) -> Result<Entry, Outcome> {
         let target = &change.target;
-        let refuse = |why: &str| Outcome::Refused(format!("{target} {why}"));
-        let mut is_waiting = false;
+        loop {
+            let Some(found) = self.unmarked(target).await? else { continue };
+            let object = match undone {
+                Some(entry) => restored(entry, found.as_ref()),
+                None => found.clone(),
+            };
+            self.judge(change, object.as_ref())?;
+            let entry = |kind, fields, object: Value| Entry {
+                target: target.clone(),
+                kind,
+                uid: uid(&object).to_owned(),
+                claim: self.claim,
+                fields,
+                managers: managers(&object).to_vec(),
+                work: Work { object: found.clone().unwrap_or_default(), require: change.require.clone(), ..Work::default() },
+                object: Value::Null,
+                state: String::new(),
+            };
+            return Ok(match (change.verb, object) {
+                (Verb::Create, _) => {
+                    let wanted = whole(change, &without_nulls(&change.content));
+                    let is_unseen = is_unseen || found.is_some();
+                    if self.rehearse(target, Write::Create(wanted.clone()), is_unseen).await?.is_none() {
+                        continue;
+                    }
+                    self.review(target, "delete").await?;
+                    self.review(target, "patch").await?;
+                    Entry { object: wanted, ..entry(EntryType::Create, Vec::new(), Value::Null) }
+                }
+                (_, None) => entry(EntryType::Delete, Vec::new(), Value::Null),
+                (Verb::Delete, Some(object)) => {
+                    if let Some(found) = &found
+                        && self.rehearse(target, deletion(found, true), false).await?.is_none()
+                    {
+                        continue;
+                    }
+                    self.review(target, "create").await?;
+                    self.review(target, "patch").await?;
+                    Entry { object: again(target, &object), ..entry(EntryType::Delete, Vec::new(), object) }
+                }
+                (Verb::Patch | Verb::Update, Some(object)) => {
+                    let present = found.as_ref().unwrap_or(&object);
+                    let (next, paths) = match change.verb {
+                        Verb::Update => updated(&object, &change.content),
+                        Verb::Patch | Verb::Create | Verb::Delete => {
+                            let part = Write::Apply(part(change, present));
+                            let Some(answer) = self.rehearse(target, part, found.is_none()).await? else { continue };
+                            let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
+                            let fields = owners(&answer, &[], is_plan).next().map(|(_, fields)| fields);
+                            let mut next = object.clone();
+                            let paths = merge(&mut next, &change.content, fields);
+                            (next, paths.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?)
+                        }
+                    };
+                    let mut patch = versioned(merge_patch(present, &next), present);
+                    set_mark(&mut patch, Some(self.mark()));
+                    let answer = self.rehearse(target, Write::Merge(patch), found.is_none()).await?;
+                    let Some(answer) = answer.map(|answer| if found.is_none() { next } else { answer }) else { continue };
+                    let named = |path: Path| Field::new(path, &object, &answer);
+                    let is_plain = |field: &Field| change.verb == Verb::Patch || field.differs();
+                    let fields: Vec<Field> = paths.into_iter().map(named).filter(is_plain).collect();
+                    self.warn_of_appliers(target, &object, &fields);
+                    entry(EntryType::Patch, fields, object)
+                }
+            });
+        }
+    }
+
+    /// Reads a target, once no live mark of another transaction is on it. None: it is to be read again.
+    async fn unmarked(&self, target: &Target) -> Result<Option<Option<Value>>, Outcome> {
+        let mut is_told = false;
         loop {
             let object = self.get(target).await?;
-            if let Some(mark) = self.live(object.as_ref()).await? {
-                let (target, mark) = (target.clone(), mark.to_string());
-                if !waits || self.go_on().is_err() {
-                    return Err(Outcome::Held { target: target.into(), mark });
-                }
-                if !is_waiting {
-                    self.server.report(Event::Waiting { target, mark });
-                }
-                is_waiting = true;
-                self.server.wait(PAUSE).await;
-                continue;
+            let Some(why) = self.live(object.as_ref()).await? else { return Ok(Some(object)) };
+            if self.go_on().is_err() {
+                return Err(Outcome::Held { target: target.clone().into(), why });
             }
-            if let Some(require) = &change.require
-                && !contains(object.as_ref(), require)
-            {
-                return Err(refuse("is not as required"));
+            if !is_told {
+                self.server.report(Event::Waiting { target: target.clone(), why });
             }
-            if object.as_ref().is_some_and(is_going) && change.verb != Verb::Delete {
-                return Err(refuse("is being deleted"));
-            }
-            let is_made = taken.is_some_and(|entry| entry.kind == EntryType::Create)
-                && object.as_ref().is_some_and(|object| self.mine(object).is_some());
-            let verb = match change.verb {
-                Verb::Manifest if object.is_none() || is_made => Verb::Create,
-                Verb::Manifest => Verb::Patch,
-                verb @ (Verb::Patch | Verb::Update | Verb::Create | Verb::Delete) => verb,
-            };
-            let wanted = whole(change, &without_nulls(&change.content));
-            let (kind, dry_run) = match (verb, &object) {
-                (Verb::Create, Some(_)) if !is_made => return Err(refuse("exists already")),
-                (Verb::Create, Some(object)) => {
-                    let entry = self.entry(change, EntryType::Create, object, taken);
-                    return Ok(Some(Entry { state: DOUBT.into(), object: wanted, ..entry }));
-                }
-                (Verb::Create, None) => (EntryType::Create, Write::Create(wanted.clone())),
-                (Verb::Delete, None) => {
-                    let done = |entry: &Entry| Entry { state: DONE.into(), ..entry.clone() };
-                    return Ok(taken.filter(|entry| entry.kind == EntryType::Delete).map(done));
-                }
-                (Verb::Delete, Some(object)) => (EntryType::Delete, Write::Delete(preconditions(object, true))),
-                (Verb::Patch | Verb::Update | Verb::Manifest, None) => return Err(refuse("does not exist")),
-                (Verb::Patch | Verb::Manifest, Some(object)) => {
-                    (EntryType::Patch, Write::Apply(self.versioned(wanted.clone(), object)))
-                }
-                (Verb::Update, Some(object)) => {
-                    let next = updated(object, &wanted);
-                    (EntryType::Patch, Write::Merge(self.versioned(merge_patch(object, &next), object)))
-                }
-            };
-            let answer = self.ask(Request::Plan(target.clone(), dry_run), self.acting_as.as_deref()).await?;
-            let is_unseen = || earlier.iter().any(|change| makes_namespace(change, target));
-            let after = match answer {
-                Answer::Object(after) => Arc::unwrap_or_clone(after),
-                Answer::Refused { refusal: Refusal::NoSuchPlace, .. } if kind == EntryType::Create && is_unseen() => Value::Null,
-                Answer::Refused { refusal: Refusal::NoSuchPlace, .. } if kind == EntryType::Create => {
-                    return Err(refuse("has no Namespace, or its kind is not served"));
-                }
-                Answer::Refused { message, .. } => return Err(refused(&target.to_string(), message)),
-                other @ (Answer::NotFound
-                | Answer::Conflict
-                | Answer::Unknown { .. }
-                | Answer::Deleted
-                | Answer::Listed { .. }) => {
-                    self.again(other).await?;
-                    continue;
-                }
-            };
-            let found = object.unwrap_or_default();
-            if waits && change.verb == Verb::Manifest {
-                self.warn_of_what_stays(change, &found);
-            }
-            let mut entry = self.entry(change, kind, &found, taken);
-            match kind {
-                EntryType::Create => {
-                    self.review(target, "delete").await?;
-                    entry.object = wanted;
-                    entry.work.is_unanswered = taken.is_some_and(|taken| taken.kind == EntryType::Create);
-                }
-                EntryType::Delete => {
-                    self.review(target, "create").await?;
-                    entry.object = found;
-                }
-                EntryType::Patch => {
-                    let mut after = after;
-                    remove_nulls(&mut after, &change.content);
-                    entry.fields = fields(change, &found, &after, taken.filter(|taken| taken.uid == entry.uid));
-                    if entry.fields.is_empty() && !entry.work.is_taken {
-                        return Ok(None);
-                    }
-                }
-            }
-            return Ok(Some(entry));
+            is_told = true;
+            self.server.wait(PAUSE).await;
         }
     }
 
-    /// Warns of what kubectl applied last and a manifest no longer mentions.
-    fn warn_of_what_stays(&self, change: &Change, found: &Value) {
-        let last = found["metadata"]["annotations"][LAST_APPLIED].as_str().and_then(|text| serde_json::from_str(text).ok());
-        let wanted = whole(change, &change.content);
-        let gone = last.iter().flat_map(|last| differences(last, &wanted));
-        let gone = gone.filter(|field| field.found != Some(json!({})) && !names(&wanted, &field.path));
-        let gone: Vec<_> = gone.map(|field| field.name()).collect();
-        if !gone.is_empty() {
-            let what = format!("no longer in the manifest, and stays: {}", gone.join(", "));
-            self.server.report(Event::Warning { target: change.target.clone(), what });
+    /// Judges what was found, before the API server is asked.
+    fn judge(&self, change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
+        let target = &change.target;
+        let refuse = |why: String| Err(Outcome::Refused(format!("{target} {why}")));
+        if let Some(why) = unmet(target, change.require.as_ref(), object) {
+            return refuse(why);
+        }
+        match (change.verb, object) {
+            (Verb::Create, Some(_)) => refuse("exists already".into()),
+            (Verb::Patch | Verb::Update, None) => refuse("does not exist".into()),
+            (Verb::Patch | Verb::Update, Some(object)) if is_going(object) => refuse("is being deleted".into()),
+            (Verb::Create, None) | (Verb::Patch | Verb::Update, Some(_)) | (Verb::Delete, _) => Ok(()),
         }
     }
 
-    /// Plans to put back what only an earlier promotion named: if the object bears this journal's mark, and nobody else has changed what
-    /// was set there.
-    async fn plan_back(&self, old: &Entry) -> Result<Option<Entry>, Outcome> {
-        let Some(object) = self.get(&old.target).await?.filter(|object| uid(object) == old.uid) else { return Ok(None) };
-        let is_mine = self.mine(&object).is_some();
-        let current = comparable(&object);
-        if !is_mine && old.fields.iter().all(|field| field.is_any(&current, &[Side::Before])) {
-            return Ok(None);
-        }
-        let unknown = old.unknown(&current, &[Side::Found, Side::After, Side::Before]);
-        let why = match (old.work.was_marked.unwrap_or(is_mine), unknown, self.live(Some(&object)).await?) {
-            (false, _, _) => "the mark of the promotion is gone".to_owned(),
-            (_, Some(field), _) => field,
-            (_, _, Some(mark)) => mark.to_string(),
-            (true, None, None) => {
-                let back = |field: &Field| Field {
-                    found: at(&current, &field.path).cloned(),
-                    after: field.before.clone(),
-                    ..field.clone()
-                };
-                let work = Work { object, ..old.work.clone() };
-                return Ok(Some(Entry {
-                    fields: old.fields.iter().map(back).collect(),
-                    state: String::new(),
-                    work,
-                    ..old.clone()
-                }));
+    /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
+    async fn rehearse(&self, target: &Target, write: Write, is_unseen: bool) -> Result<Option<Value>, Outcome> {
+        let answer = self.send(Request::Plan(target.clone(), write), self.acting_as.as_deref()).await;
+        match answer {
+            Answer::Object(after) => Ok(Some(Arc::unwrap_or_clone(after))),
+            Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict if is_unseen => {
+                Ok(Some(Value::Null))
             }
-        };
-        self.server.report(old.met(Fate::Left(why.clone())));
-        Ok(Some(Entry { state: conflict(&why), ..old.clone() }))
+            Answer::Refused { message, .. } => Err(refused(&target.to_string(), message)),
+            other @ (Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. }) => {
+                self.again(other).await.map(|()| None)
+            }
+        }
     }
 
-    fn entry(&self, change: &Change, kind: EntryType, object: &Value, taken: Option<&Entry>) -> Entry {
-        let work = Work {
-            object: object.clone(),
-            require: change.require.clone(),
-            is_taken: taken.is_some_and(|taken| taken.uid == uid(object)),
-            ..Work::default()
-        };
-        let (target, uid) = (change.target.clone(), uid(object).to_owned());
-        Entry { target, kind, uid, fields: Vec::new(), object: Value::Null, state: String::new(), work }
-    }
-
-    /// Asks whether the undo of a change is allowed.
+    /// Asks whether what the undo of a change needs is allowed.
     async fn review(&self, target: &Target, verb: &'static str) -> Result<(), Outcome> {
-        match self.ask(Request::Review(target.clone(), verb), self.acting_as.as_deref()).await? {
-            Answer::Object(_) => Ok(()),
-            Answer::Refused { message, .. } => {
-                Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}: {message}")))
-            }
-            Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => {
-                Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}")))
+        loop {
+            match self.send(Request::Review(target.clone(), verb), self.acting_as.as_deref()).await {
+                Answer::Refused { message, .. } => {
+                    return Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}: {message}")));
+                }
+                unknown @ Answer::Unknown { .. } => self.again(unknown).await?,
+                Answer::Object(_) | Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => {
+                    return Ok(());
+                }
             }
         }
     }
 
-    /// Returns a body for this version of an object, with the mark.
-    fn versioned(&self, mut body: Value, object: &Value) -> Value {
-        set_mark(&mut body, Some(self.mark()));
-        body["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-        body
+    /// Names the managers that apply a field, and will take it back.
+    fn warn_of_appliers(&self, target: &Target, object: &Value, fields: &[Field]) {
+        for field in fields.iter().filter(|field| field.differs()) {
+            let is_applier = |entry: &Value| entry["manager"] != MANAGER && entry["operation"] == "Apply";
+            for (manager, _) in owners(object, &field.path, is_applier) {
+                let what = format!("{} is applied by {manager}, which may put it back", field.name());
+                self.server.report(Event::Warning { target: target.clone(), what });
+            }
+        }
     }
 }
 
-impl Entry {
-    /// Returns the first field whose value is none of these.
-    pub(super) fn unknown(&self, current: &Value, sides: &[Side]) -> Option<String> {
-        let field = self.fields.iter().find(|field| !field.is_any(current, sides))?;
-        Some(format!("{} is somebody else's", field.name()))
+/// Returns why an object does not meet a requirement. Values of Secrets are not told.
+pub(super) fn unmet(target: &Target, require: Option<&Value>, object: Option<&Value>) -> Option<String> {
+    let (path, wanted, found) = lacks(object.unwrap_or(&Value::Null), require?, &mut Path::new())?;
+    let values = if target.is_secret() { String::new() } else { format!(": {wanted} is required, {found} was found") };
+    Some(format!("is not as required: {path}{values}"))
+}
+
+/// Returns an object as it would be once an entry is undone.
+fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
+    match (entry.kind, object) {
+        (EntryType::Create, object) => object.filter(|object| uid(object) != entry.uid && !entry.uid.is_empty()).cloned(),
+        (EntryType::Delete, None) => Some(entry.object.clone()).filter(|object| !object.is_null()),
+        (EntryType::Delete, Some(object)) => Some(object.clone()),
+        (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
     }
 }
 
-/// Returns the fields of a change, on top of those that an earlier driver has set on the same object.
-fn fields(change: &Change, found: &Value, after: &Value, taken: Option<&Entry>) -> Vec<Field> {
-    let mut fields = differences(found, after);
-    let (current, after) = (comparable(found), comparable(after));
-    for old in taken.iter().flat_map(|taken| &taken.fields) {
-        if !old.is_any(&current, &[Side::Found, Side::After, Side::Before]) {
-            continue;
-        }
-        let before = old.before.clone();
-        if let Some(field) = fields.iter_mut().find(|field| field.path == old.path) {
-            field.before = before;
-            continue;
-        }
-        let is_named = match change.verb {
-            Verb::Update if old.path.first().is_none_or(|key| key != "metadata") => true,
-            Verb::Patch | Verb::Update | Verb::Create | Verb::Delete | Verb::Manifest => names(&change.content, &old.path),
-        };
-        let wanted = if is_named { at(&after, &old.path).cloned() } else { before.clone() };
-        fields.push(Field { path: old.path.clone(), found: at(&current, &old.path).cloned(), after: wanted, before });
-    }
-    // A map comes before its entries.
-    fields.sort_by(|a, b| a.path.cmp(&b.path));
-    fields
+/// Returns the part of an object that a change is about, for a dry run that changes nothing.
+fn part(change: &Change, object: &Value) -> Value {
+    let mut part = shape(object, &change.content);
+    map_of(&mut part).remove("status");
+    let kept = ["labels", "annotations"].into_iter().filter_map(|key| {
+        let found = object["metadata"].get(key)?;
+        Some((key.to_owned(), found.clone()))
+    });
+    let metadata: Map<String, Value> = kept.collect();
+    map_of(&mut part).insert("metadata".into(), metadata.into());
+    versioned(whole(change, &part), object)
 }
 
 /// Returns a whole object of this content.
 fn whole(change: &Change, content: &Value) -> Value {
     let Target { api_version, kind, namespace, name, .. } = &change.target;
-    let mut object = if content.is_object() { content.clone() } else { json!({}) };
-    object["apiVersion"] = json!(api_version);
-    object["kind"] = json!(kind);
-    object["metadata"]["name"] = json!(name);
-    if let Some(namespace) = namespace {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
+    let mut object = content.clone();
+    map_of(&mut object).extend([("apiVersion".into(), json!(api_version)), ("kind".into(), json!(kind))]);
+    let metadata = map_of(entry_of(&mut object, "metadata"));
+    metadata.insert("name".into(), json!(name));
+    metadata.extend(namespace.iter().map(|namespace| ("namespace".into(), json!(namespace))));
     object
 }
 
-/// Returns an object that is as wanted in all but metadata and status. Labels and annotations merge.
-fn updated(found: &Value, wanted: &Value) -> Value {
-    let mut object = wanted.clone();
-    object["metadata"] = found["metadata"].clone();
-    for key in ["labels", "annotations"] {
-        for (name, value) in wanted["metadata"][key].as_object().into_iter().flatten() {
-            object["metadata"][key][name] = value.clone();
+/// Returns what makes a deleted object again: of a Job without what the server generated for the old one.
+fn again(target: &Target, object: &Value) -> Value {
+    let mut object = comparable(object);
+    if target.kind == "Job" && target.api_version == "batch/v1" && object["spec"]["manualSelector"] != true {
+        if let Some(Value::Object(spec)) = object.get_mut("spec") {
+            spec.remove("selector");
+        }
+        for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
+            if let Some(Value::Object(labels)) = object.pointer_mut(labels) {
+                let is_generated = |name: &str| {
+                    let name = name.trim_start_matches("batch.kubernetes.io/");
+                    name == "controller-uid" || name == "job-name"
+                };
+                labels.retain(|name, _| !is_generated(name));
+            }
         }
     }
-    if let Some(status) = found.get("status") {
-        object["status"] = status.clone();
-    }
     object
-}
-
-fn makes_namespace(change: &Change, target: &Target) -> bool {
-    let is_made = matches!(change.verb, Verb::Create | Verb::Manifest);
-    is_made && change.target.kind == "Namespace" && Some(&change.target.name) == target.namespace.as_ref()
-}
-
-/// Describes the deletion of exactly this version of an object.
-pub(super) fn preconditions(object: &Value, dry_run: bool) -> Value {
-    let Value::Object(metadata) = &object["metadata"] else { return Value::Null };
-    let mut options = json!({
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": { "uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion") },
-    });
-    if dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
-    options
-}
-
-/// Returns true if an object is being deleted.
-pub(super) fn is_going(object: &Value) -> bool {
-    !object["metadata"]["deletionTimestamp"].is_null()
 }

@@ -2,15 +2,25 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{Mark, parse},
+    paths::{entry_of, map_of},
 };
-use crate::request::{Answer, Refusal, RequestError};
+use crate::{
+    election::{
+        record::LeaseRecord,
+        writes::{
+            JOURNAL,
+            operator::{self, Edit},
+        },
+    },
+    request::{Answer, Refusal, RequestError},
+};
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
@@ -20,7 +30,7 @@ impl<S: Server> Driver<'_, S> {
     /// target after this read.
     pub(super) async fn look(&self, target: &Target) -> Result<Option<Value>, Outcome> {
         let object = self.get(target).await?;
-        let stored = parse(&self.stored(&self.settings.journal).await?.ok_or(Outcome::JournalGone)?)?;
+        let stored = parse(&self.stored().await?.ok_or(Outcome::JournalGone)?)?;
         if (&stored.id, stored.claim) != (&self.journal.id, self.claim) {
             return Err(Outcome::Superseded { by: stored.by });
         }
@@ -32,50 +42,85 @@ impl<S: Server> Driver<'_, S> {
         self.found(Request::Look(target.clone()), self.acting_as.as_deref(), &target.to_string()).await
     }
 
-    /// Reads the Secret of a journal.
-    pub(super) async fn stored(&self, place: &Place) -> Result<Option<Value>, Outcome> {
-        self.found(Request::Journal(place.clone(), Storing::Read), None, "the journal").await
+    /// Reads the Secret of the journal.
+    pub(super) async fn stored(&self) -> Result<Option<Value>, Outcome> {
+        self.found(Request::Journal(self.settings.lease.clone(), Storing::Read), None, "the journal").await
     }
 
     /// Sends a read until it is answered. None: absent.
     async fn found(&self, read: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
-        match self.ask(read, acting_as).await? {
-            Answer::Object(object) => Ok(Some(Arc::unwrap_or_clone(object))),
-            Answer::Refused { message, .. } => Err(refused(what, message)),
-            Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => Ok(None),
+        loop {
+            match self.send(read.clone(), acting_as).await {
+                Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
+                Answer::Refused { message, .. } => return Err(refused(what, message)),
+                Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => return Ok(None),
+                unknown @ Answer::Unknown { .. } => self.again(unknown).await?,
+            }
         }
     }
 
-    /// Returns the mark of another transaction that is not settled. A journal that may not be read counts as unsettled.
-    pub(super) async fn live(&self, object: Option<&Value>) -> Result<Option<Mark>, Outcome> {
+    /// Returns whose live mark is on an object, if it is another transaction's. What cannot be told counts as live.
+    pub(super) async fn live(&self, object: Option<&Value>) -> Result<Option<String>, Outcome> {
         let mark = object.filter(|object| self.mine(object).is_none()).and_then(Mark::of);
         let Some(mark) = mark else { return Ok(None) };
-        let is_live = match self.stored(&mark.journal).await {
-            Ok(secret) => secret
-                .and_then(|secret| parse(&secret).ok())
-                .is_some_and(|journal| journal.id == mark.id && journal.is_unsettled()),
-            Err(Outcome::NotPermitted(_) | Outcome::Refused(_)) => true,
-            Err(why) => return Err(why),
-        };
-        Ok(is_live.then_some(mark))
+        match self.lease(&mark.lease).await {
+            Ok(lease) => {
+                let (id, claim) = lease.as_ref().and_then(announced).unwrap_or_default();
+                Ok((id == mark.id && claim <= mark.claim).then(|| format!("it is another transaction's: {mark}")))
+            }
+            Err(Outcome::NotPermitted(_) | Outcome::Refused(_)) => {
+                Ok(Some(format!("its mark cannot be judged: may not read Lease {}: grant get", mark.lease)))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    async fn lease(&self, place: &Place) -> Result<Option<LeaseRecord>, Outcome> {
+        let lease = self.found(Request::Lease(place.clone(), None), None, &format!("Lease {place}")).await?;
+        Ok(lease.and_then(|lease| LeaseRecord::read(lease.into())))
+    }
+
+    /// Announces on the driver's Lease that the marks of this journal are live from a claim on; none: takes the announcement off, but
+    /// that of a later driver.
+    pub(super) async fn announce(&self, claim: Option<u64>) -> Result<(), Outcome> {
+        let place = &self.settings.lease;
+        loop {
+            let Some(lease) = self.lease(place).await? else {
+                if claim.is_none() {
+                    return Ok(());
+                }
+                self.again(Answer::Unknown { message: format!("there is no Lease {place}").into(), retry_after: None }).await?;
+                continue;
+            };
+            let last = if claim.is_some() { self.claim } else { self.journal.claim };
+            let is_announced = announced(&lease).is_some_and(|(id, since)| id == self.journal.id && since <= last);
+            let text = match claim {
+                Some(_) if is_announced => return Ok(()),
+                Some(claim) => Some(format!("{} {claim}", self.journal.id)),
+                None if !is_announced && !self.forgets => return Ok(()),
+                None => None,
+            };
+            let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { return Ok(()) };
+            if self.done(Request::Lease(place.clone(), Some(write)), None, &format!("Lease {place}")).await?.is_some() {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns the claim of this journal's mark on an object.
     pub(super) fn mine(&self, object: &Value) -> Option<u64> {
-        Mark::of(object).filter(|mark| mark.journal == self.settings.journal && mark.id == self.journal.id).map(|mark| mark.claim)
+        Mark::of(object).filter(|mark| mark.lease == self.settings.lease && mark.id == self.journal.id).map(|mark| mark.claim)
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { journal: self.settings.journal.clone(), id: self.journal.id.clone(), claim: self.claim }
+        Mark { lease: self.settings.lease.clone(), id: self.journal.id.clone(), claim: self.claim }
     }
 
     /// Describes the patch that brings fields of an object to one side, with this mark or without one.
-    pub(super) fn patch(&self, object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Write {
+    pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Write {
         let mut next = with(object, fields, side);
         set_mark(&mut next, mark);
-        let mut patch = merge_patch(object, &next);
-        patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-        Write::Merge(patch)
+        Write::Merge(versioned(merge_patch(object, &next), object))
     }
 
     /// Removes this journal's mark up to a claim from a target, where that is allowed. `known` is the object, if it was read before.
@@ -87,52 +132,60 @@ impl<S: Server> Driver<'_, S> {
             if self.mine(&object).is_none_or(|mark| mark > claim) {
                 return Ok(Some(object));
             }
-            match self.write(target, self.patch(&object, &[], Side::After, None)).await? {
-                Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
+            match self.write(target, Self::patch(&object, &[], Side::After, None)).await {
+                Ok(None) => {}
                 // A mark that stays is not live.
-                Answer::Refused { .. } => return Ok(Some(object)),
-                other @ (Answer::NotFound
-                | Answer::Conflict
-                | Answer::Unknown { .. }
-                | Answer::Deleted
-                | Answer::Listed { .. }) => self.again(other).await?,
+                Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => return Ok(Some(object)),
+                result => return result,
             }
         }
     }
 
-    /// Sends a write to a target.
-    pub(super) async fn write(&self, target: &Target, write: Write) -> Result<Answer, Outcome> {
-        self.send(Request::Write(target.clone(), write), self.acting_as.as_deref()).await
+    /// Sends a write to a target. Returns the object; none: look again.
+    pub(super) async fn write(&self, target: &Target, write: Write) -> Result<Option<Value>, Outcome> {
+        self.done(Request::Write(target.clone(), write), self.acting_as.as_deref(), &target.to_string()).await
     }
 
-    /// Sends a read until it is answered.
-    pub(super) async fn ask(&self, request: Request, acting_as: Option<&str>) -> Result<Answer, Outcome> {
-        loop {
-            let answer = self.send(request.clone(), acting_as).await?;
-            if !matches!(answer, Answer::Unknown { .. }) {
-                return Ok(answer);
+    /// Sends a request that is tried again on what is there then. Returns the object; none: look again.
+    ///
+    /// # Errors
+    /// It is refused, or is not tried again.
+    pub(super) async fn done(&self, request: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
+        match self.send(request, acting_as).await {
+            Answer::Object(object) => Ok(Some(Arc::unwrap_or_clone(object))),
+            Answer::Refused { message, .. } => Err(refused(what, message)),
+            other @ (Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. }) => {
+                self.again(other).await.map(|()| None)
             }
-            self.again(answer).await?;
         }
     }
 
-    /// Sends one request, unless the term is about to end (rule 0).
-    pub(super) async fn send(&self, request: Request, acting_as: Option<&str>) -> Result<Answer, Outcome> {
-        if self.server.now() >= self.server.until() {
-            return Err(Outcome::TermEnded);
+    /// Sends one request.
+    pub(super) async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
+        // A kind that is no longer served is not worth a retry; the API server itself is.
+        let is_target = !matches!(request, Request::Journal(..) | Request::Lease(..));
+        match self.server.send(request, acting_as).await {
+            // What was certainly not done is tried again like what may have been done.
+            Answer::Refused { refusal: Refusal::TooManyRequests { .. }, message } => {
+                Answer::Unknown { message, retry_after: None }
+            }
+            Answer::Refused { refusal: Refusal::NotServed, message } if !is_target => {
+                Answer::Unknown { message, retry_after: None }
+            }
+            Answer::Deleted => Answer::Object(Arc::default()),
+            answer @ (Answer::Object(_)
+            | Answer::Listed { .. }
+            | Answer::NotFound
+            | Answer::Conflict
+            | Answer::Refused { .. }
+            | Answer::Unknown { .. }) => answer,
         }
-        let answer = self.server.send(request, acting_as).await;
-        // What was certainly not done is tried again like what may have been done.
-        if let Answer::Refused { refusal: Refusal::TooManyRequests { .. } | Refusal::NotServed, message } = answer {
-            return Ok(Answer::Unknown { message, retry_after: None });
-        }
-        Ok(if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer })
     }
 
     /// Pauses before a retry, where the answer asks for that.
     ///
     /// # Errors
-    /// Nothing is tried again: the limit is over, or a signal has arrived.
+    /// Nothing is tried again: the limit is over, or the driver was stopped.
     pub(super) async fn again(&self, answer: Answer) -> Result<(), Outcome> {
         match answer {
             Answer::Object(_) | Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on(),
@@ -147,14 +200,20 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Checks that the limit and the signals allow to go on.
+    /// Checks that the limit, the signals and the term allow to go on.
     ///
     /// # Errors
     /// They do not.
     pub(super) fn go_on(&self) -> Result<(), Outcome> {
-        let is_stopped = !self.is_undoing && self.server.is_interrupted();
+        let is_stopped = !self.is_undoing && self.server.is_stopped();
         if is_stopped || self.server.now() >= self.deadline { Err(Outcome::Stopped) } else { Ok(()) }
     }
+}
+
+/// Reads the id and the claim that a Lease announces.
+fn announced(lease: &LeaseRecord) -> Option<(String, u64)> {
+    let (id, claim) = lease.annotation(JOURNAL)?.split_once(' ')?;
+    Some((id.to_owned(), claim.parse().ok()?))
 }
 
 pub(super) fn refused(what: &str, why: RequestError) -> Outcome {
@@ -168,8 +227,41 @@ pub(super) fn uid(object: &Value) -> &str {
 
 pub(super) fn set_mark(object: &mut Value, mark: Option<Mark>) {
     if let Some(mark) = mark {
-        object["metadata"]["annotations"][MARK] = mark.to_string().into();
+        let annotations = entry_of(entry_of(object, "metadata"), "annotations");
+        map_of(annotations).insert(MARK.into(), mark.to_string().into());
     } else if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
         annotations.remove(MARK);
     }
+}
+
+/// Returns a body for exactly this version of an object.
+pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].clone();
+    map_of(entry_of(&mut body, "metadata")).insert("resourceVersion".into(), version);
+    body
+}
+
+/// Describes the deletion of exactly this version of an object.
+pub(super) fn deletion(object: &Value, dry_run: bool) -> Write {
+    let mut options = exactly(object);
+    if dry_run {
+        map_of(&mut options).insert("dryRun".into(), json!(["All"]));
+    }
+    Write::Delete(options)
+}
+
+/// Returns the options of a DELETE of exactly this version of an object.
+pub(crate) fn exactly(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": { "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] },
+        "propagationPolicy": "Background",
+    })
+}
+
+/// Returns true if an object is being deleted.
+pub(super) fn is_going(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
 }

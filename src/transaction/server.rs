@@ -2,12 +2,16 @@
 //!
 //! Owns the descriptions of requests. Whoever implements [`Server`] sends a request once, as described. The driver retries.
 
-use std::time::Duration;
+use std::{
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
 
 use serde_json::Value;
 
 use super::{EntryType, Target};
 use crate::{
+    election::writes::LeaseWrite,
     request::{Answer, RequestError},
     time::Instant,
 };
@@ -15,16 +19,14 @@ use crate::{
 /// The surroundings of one driver.
 pub trait Server {
     /// Sends a request once, and waits at most 10 s for its answer. Requests to targets are sent as the user `acting_as`, if there
-    /// is one; those to journals never are.
+    /// is one; those to journals and Leases never are.
     fn send(&self, request: Request, acting_as: Option<&str>) -> impl Future<Output = Answer>;
     /// Waits for this long.
     fn wait(&self, span: Duration) -> impl Future<Output = ()>;
     /// Reads the clock.
     fn now(&self) -> Instant;
-    /// Returns the instant from which on nothing may be sent: T before H of the term, as it stands now.
-    fn until(&self) -> Instant;
-    /// Returns true if SIGTERM or SIGINT has arrived.
-    fn is_interrupted(&self) -> bool;
+    /// Returns true if SIGTERM or SIGINT has arrived, or the term is about to end. An undo goes on all the same.
+    fn is_stopped(&self) -> bool;
     /// Reports an event to people and telemetry.
     fn report(&self, event: Event);
 }
@@ -38,8 +40,10 @@ pub enum Request {
     Plan(Target, Write),
     /// A write: `fieldManager=tenure`.
     Write(Target, Write),
-    /// A request about a journal.
+    /// A request about the journal beside the Lease of this place.
     Journal(Place, Storing),
+    /// GET of a Lease, or this write of it.
+    Lease(Place, Option<LeaseWrite>),
     /// A SelfSubjectAccessReview, as the user that acts: is the verb allowed for the target? An object means yes.
     Review(Target, &'static str),
 }
@@ -68,31 +72,43 @@ pub enum Storing {
     Replace(Value),
 }
 
-/// Where a journal is.
+/// Where a Lease is. Its journal is the Secret `LEASE-journal` beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The namespace of the Secret.
+    /// The namespace of both.
     pub namespace: String,
-    /// The name of the Secret: `LEASE-journal`.
+    /// The name of the Lease.
     pub name: String,
+}
+
+impl Place {
+    /// Returns the name of the journal.
+    #[must_use]
+    pub fn journal(&self) -> String {
+        format!("{}-journal", self.name)
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// An event of a driver, for people and telemetry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A driver before this one left its transaction unfinished: its changes are taken on, or undone.
+    /// A driver before this one left its changes: they are undone first.
     Unfinished {
-        /// The identity of the replica that began it.
+        /// The identity of the replica that made them.
         by: String,
-        /// Its changes are undone first.
-        undone: bool,
     },
     /// A live mark of another transaction is on a target, and is waited for.
     Waiting {
         /// The target that bears the mark.
         target: Target,
-        /// The mark of the other transaction.
-        mark: String,
+        /// Whose it is, or why that is not known.
+        why: String,
     },
     /// A request had no success, and is sent again.
     Retrying(RequestError),

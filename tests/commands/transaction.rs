@@ -59,7 +59,24 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
             "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {generateName: b}}}",
             "generateName",
         ),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {a: [{b: null}]}}", "null in a list"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {a: [null]}}", "an item that is null"),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {annotations: 'map[]'}}}",
+            "metadata.annotations is no map of texts",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {labels: 5}}}",
+            "metadata.labels is no map",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {labels: [x]}}}",
+            "metadata.labels is no map",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: [x]}",
+            "invalid type: sequence, expected a map",
+        ),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: 5}", "expected a map"),
         ("{target: {apiVersion: v1, kind: Secret, name: a}, type: Patch, content: {data: {b: '!'}}}", "data.b is not base64"),
         (
             "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {annotations: {tenure.dev/change: b}}}}",
@@ -73,8 +90,7 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
         ),
     ] {
         let second = transaction(&[CONFIG_MAP, &change.replace("name: a", "name: second").replace("second.b", "a.b")]);
-        let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: z}}\n---\n{second}");
-        is_refused(&text, &["document 2, change 2", why]);
+        is_refused(&second, &["document 1, change 2", why]);
     }
 }
 
@@ -97,12 +113,14 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
         ("a: 1\na: 2\n".to_owned(), "duplicate"),
         ("- a\n".to_owned(), "document 1: this is no object"),
-        ("kind: ConfigMap\n".to_owned(), "no apiVersion or no kind"),
-        ("apiVersion: v1\nkind: ConfigMap\n".to_owned(), "no metadata.name"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a}\n".to_owned(), "metadata.generateName"),
+        ("5\n".to_owned(), "document 1: this is no object"),
+        ("kind: ConfigMap\n".to_owned(), "ConfigMap is no Transaction: for manifests use kubectl, Helm or GitOps"),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1: List is no Transaction"),
+        (typed("5"), "spec: invalid type"),
+        (transaction(&[&CONFIG_MAP.replace("a: b", "a: no")]), "an unquoted yes, no, on or off is ambiguous"),
+        (transaction(&[&CONFIG_MAP.replace("a: b", "a: [{b: On}]")]), "an unquoted yes, no, on or off is ambiguous"),
         ("a: [".to_owned(), "line 1"),
         (format!("a: {}\n", "[".repeat(500)), ""),
-        ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1, item 1"),
         (transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("v1", "v1, namespace: ''")]), "is not the name of an object"),
         (transaction(&[CONFIG_MAP, CONFIG_MAP]), "is a target twice"),
         (transaction(&vec![CONFIG_MAP; 33]), "33 changes are more than 32"),
@@ -112,14 +130,26 @@ fn files_that_are_no_transaction_are_refused_offline() {
     let place = Scratch::new();
     let long = place.file("long.yaml", format!("a: {}\n", "b".repeat(1 << 20)));
     tenure(&["apply", "x", "-f", &long], &[]).says(78, &["long.yaml: it is longer than 1 MiB"]);
-    let halves: String = (0..2)
-        .map(|n| {
-            format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: n{n}}}\ndata: {{a: {}}}\n", "b".repeat(300_000))
-        })
-        .collect();
+    let half = |n: u32| {
+        let data = "b".repeat(300_000);
+        format!("{{target: {{apiVersion: v1, kind: ConfigMap, name: n{n}}}, type: Create, content: {{data: {{a: {data}}}}}}}")
+    };
+    let halves = transaction(&[&half(0), &half(1)]);
     let large = place.file("large.yaml", halves);
     tenure(&["apply", "x", "-f", &large], &[]).says(78, &["more than 524288: split the transaction"]);
     tenure(&["apply", "x", "-f", "/nonexistent/file"], &[]).says(78, &["/nonexistent/file: No such file"]);
+}
+
+#[test]
+fn a_text_that_only_looks_like_a_boolean_is_taken_and_a_volume_claim_that_is_deleted_is_named() {
+    let cluster = Cluster::nowhere();
+    let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: y, n: n, t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
+    let claim = "{target: {apiVersion: v1, kind: PersistentVolumeClaim, name: data}, type: Delete}";
+    let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], claim]));
+
+    let ended = cluster.tenure(&["apply", "-f", &file, "--dry-run"]);
+
+    ended.says(69, &["change 3 (PersistentVolumeClaim/data): undoing this Delete does not bring the data of the volume back"]);
 }
 
 #[test]
@@ -135,7 +165,7 @@ fn the_same_object_under_two_versions_of_its_api_is_a_target_twice() {
 #[test]
 fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
     let place = Scratch::new();
-    let file = place.file("x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]).replace("metadata: {name: x}\n", ""));
     tenure(&["apply", "-f", &file], &[]).says(64, &["name the transaction: tenure apply NAME -f FILE"]);
     tenure(&["apply", "x"], &[]).says(64, &["--filename <FILE>"]);
     tenure(&["apply", "x", "-f", &file, "--try", "--wait"], &[]).says(64, &["cannot be used with"]);

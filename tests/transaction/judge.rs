@@ -47,8 +47,6 @@ pub struct Judge {
     based: BTreeSet<String>,
     /// The claim that settled a journal, and the targets of which no lower claim may write.
     settled: BTreeMap<String, (u64, BTreeSet<String>)>,
-    /// The claim with which the last transaction of a journal began: earlier marks are not its.
-    begun: BTreeMap<String, u64>,
     /// The highest token in a journal.
     tokens: BTreeMap<String, u64>,
 }
@@ -102,7 +100,7 @@ impl Judge {
     /// A write of a driver commits.
     pub fn write(&mut self, cluster: &Cluster, party: &mut Party, effect: &Effect) {
         match effect {
-            Effect::Nothing => {}
+            Effect::Nothing | Effect::Lease { .. } => {}
             Effect::Journal { name, next } => self.stored(cluster, party, name, next),
             Effect::Object { name, next } => self.wrote(cluster, party, name, next.as_ref()),
         }
@@ -143,16 +141,20 @@ impl Judge {
                 self.bad("T6 another object of the same name is written", party, name);
             }
         }
+        let is_edited = |key: &str| self.writers.get(&(name.to_owned(), key.to_owned())) == Some(&Writer::Foreign);
+        if name == "C0" && next.is_none() && self.made.contains(name) && changes.iter().any(|key| is_edited(key)) {
+            self.bad("T3 an undo deletes an edit", party, name);
+        }
         for key in changes {
             let place = (name.to_owned(), key.to_owned());
             if let (Some(_), Some(next)) = (found, next) {
                 if key == "z" {
                     self.bad("T4 a field that nobody named is changed", party, name);
                 }
-                let path = ["data".to_owned(), key.to_owned()];
-                let planned = entries.iter().flat_map(|entry| &entry.fields).find(|field| field.path == path);
+                let path = ["f:data".to_owned(), format!("f:{key}")];
                 let current = field(found, key);
-                let is_known = !is_back && planned.is_some_and(|field| field.found == current);
+                let mut planned = entries.iter().flat_map(|entry| &entry.fields);
+                let is_known = !is_back && planned.any(|field| field.path == path && field.before == current);
                 if self.writers.get(&place) == Some(&Writer::Foreign) && !is_known && !is_excused {
                     self.bad(
                         if is_back { "T3 an undo overwrites an edit" } else { "T3 a change overwrites an edit" },
@@ -178,9 +180,11 @@ impl Judge {
         let mut words = mark(found).unwrap_or_default().split(['/', ' ']).skip(1);
         let (of, id) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let claim: u64 = words.next().and_then(|claim| claim.parse().ok()).unwrap_or(0);
-        let live = cluster.journals.get(of).and_then(journal).is_some_and(|journal| {
-            journal.id == id && is_unsettled(&journal) && self.begun.get(id).is_some_and(|begun| claim >= *begun)
-        });
+        let announced = cluster.leases.get(of).and_then(|lease| lease["metadata"]["annotations"]["tenure.dev/journal"].as_str());
+        let announced = announced.and_then(|text| text.split_once(' '));
+        let is_announced =
+            announced.is_some_and(|(of, since)| of == id && since.parse::<u64>().is_ok_and(|since| claim >= since));
+        let live = is_announced && cluster.journals.get(of).and_then(journal).is_some_and(|journal| is_unsettled(&journal));
         if changes && live && of != party.journal && !self.lost.contains(of) {
             self.bad("T8 two transactions on one object", party, name);
         }
@@ -210,9 +214,6 @@ impl Judge {
         }
         party.claims.insert(next.id.clone(), next.claim);
         party.id.clone_from(&next.id);
-        if !old.as_ref().is_some_and(|old| is_same && is_unsettled(old)) && is_unsettled(&next) {
-            self.begun.insert(next.id.clone(), next.claim);
-        }
         if let Some(old) = old.filter(|_| is_same) {
             self.superseded(cluster, &old, &next);
             self.settle(cluster, party, &old, &next);
@@ -230,8 +231,8 @@ impl Judge {
             if entry.kind != EntryType::Patch {
                 self.based.insert(name.clone());
             } else if object.is_some_and(|object| uid(object) == entry.uid) {
-                for key in entry.fields.iter().filter_map(|field| field.path.last()) {
-                    self.others.insert((name.clone(), key.clone()), field(object, key));
+                for key in entry.fields.iter().filter_map(|field| field.path.last()?.strip_prefix("f:")) {
+                    self.others.insert((name.clone(), key.to_owned()), field(object, key));
                 }
             }
         }
@@ -252,11 +253,11 @@ impl Judge {
             let name = &entry.target.name;
             let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
             for planned in &entry.fields {
-                let [data, key] = planned.path.as_slice() else { continue };
+                let Some(key) = planned.path.last().and_then(|step| step.strip_prefix("f:")) else { continue };
                 let wanted = if is_committed { &planned.after } else { &planned.before };
-                let writer = self.writers.get(&(name.clone(), key.clone()));
+                let writer = self.writers.get(&(name.clone(), key.to_owned()));
                 let is_own = writer == Some(&Writer::Driver(party.journal.clone()));
-                if data == "data" && is_own && field(Some(object), key) != *wanted {
+                if is_own && field(Some(object), key) != *wanted {
                     self.bad("T6 recorded, and not true", party, name);
                 }
             }

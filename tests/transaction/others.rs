@@ -14,22 +14,35 @@ impl World {
     pub fn edit(&mut self) {
         let Some(name) = self.object("", false) else { return };
         let key = self.pick(&["a", "b", "z"]);
-        let next = self.cluster.new_version();
+        let number = self.cluster.new_version();
         let reverts = self.e.chance(self.revert);
         let removes = self.e.chance(0.15);
         let value = match self.origin.get(&name) {
             Some(origin) if reverts => origin.get(key).cloned(),
             _ if removes => None,
-            _ => Some(json!(format!("{name}:f{}", next.as_str().unwrap()))),
+            _ => Some(json!(format!("{name}:f{}", number.as_str().unwrap()))),
         };
-        let object = self.cluster.objects.get_mut(&name).unwrap();
-        object["metadata"]["resourceVersion"] = next;
-        match &value {
+        self.cluster.edit(&name, "kubectl", |object| match &value {
             Some(value) => object["data"][key] = value.clone(),
             None => drop(object["data"].as_object_mut().map(|data| data.remove(key))),
-        }
+        });
         self.e.note("somebody", || format!("sets {name}.{key} to {value:?}"));
         self.e.judge.foreign(&name, key, value);
+    }
+
+    pub fn control(&mut self) {
+        let Some(name) = self.object("", false) else { return };
+        let number = self.cluster.new_version();
+        self.cluster.edit(&name, "controller", |object| object["spec"]["controlled"] = number);
+    }
+
+    pub fn copy(&mut self) {
+        let Some(name) = self.object("", true) else { return };
+        self.e.note("somebody", || format!("makes {name} anew, with its mark"));
+        let uid = self.cluster.new_uid();
+        self.cluster.edit(&name, "velero", |object| object["metadata"]["uid"] = uid);
+        let object = self.cluster.objects[&name].clone();
+        self.e.judge.planted(&name, &object);
     }
 
     pub fn status(&mut self) {
@@ -44,10 +57,7 @@ impl World {
 
     pub fn strip(&mut self) {
         let Some(name) = self.object("", true) else { return };
-        let next = self.cluster.new_version();
-        let object = self.cluster.objects.get_mut(&name).unwrap();
-        object["metadata"]["annotations"] = json!({});
-        object["metadata"]["resourceVersion"] = next;
+        self.cluster.edit(&name, "kubectl", |object| object["metadata"]["annotations"] = json!({}));
         self.e.note("somebody", || format!("takes the mark off {name}"));
         self.e.judge.stripped.insert(name);
     }

@@ -107,8 +107,7 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
                     .map(|key| ((*key).to_owned(), json!(format!("{name}:t{number}{key}"))))
                     .collect();
                 if content.as_object().is_some_and(|content| !content.is_empty()) {
-                    let verb = if is_promotion || w.e.rng.bool() { Verb::Patch } else { Verb::Manifest };
-                    changes.push(change(name, verb, json!({ "data": content })));
+                    changes.push(change(name, Verb::Patch, json!({ "data": content })));
                 }
             }
         }
@@ -116,8 +115,11 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
             changes.push(change(&pods[number], Verb::Patch, json!({ "data": { "a": format!("P{number}:t{number}") } })));
         }
         if kinds && w.e.chance(0.5) {
-            let verb = w.pick(&[Verb::Create, Verb::Manifest]);
-            changes.push(change("C0", verb, json!({ "data": { "a": format!("C0:t{number}a"), "b": format!("C0:t{number}b") } })));
+            changes.push(change(
+                "C0",
+                Verb::Create,
+                json!({ "data": { "a": format!("C0:t{number}a"), "b": format!("C0:t{number}b") } }),
+            ));
         }
         if kinds && w.e.chance(0.4) {
             changes.push(change("D0", Verb::Delete, json!({})));
@@ -137,7 +139,9 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         let journal = w.pick(&families);
         let driver = w.add(journal, token, job, faults);
         w.drivers[driver].refused = refused;
-        w.drivers[driver].may_not_undo = w.e.chance(0.1);
+        if w.e.chance(0.1) {
+            w.drivers[driver].denied = w.pick(&[&["create"][..], &["delete"], &["patch"], &["lease"], &["delete", "create"]]);
+        }
         if w.e.chance(0.1) {
             w.drivers[driver].signal = start + w.within(5);
         }
@@ -147,7 +151,9 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         w.e.after(start, Happening::Start(driver));
     }
     if !is_quiet {
-        let plans: [Plan<'_>; 7] = [
+        let plans: [Plan<'_>; 9] = [
+            (&[0, 1, 4], 1.0, || Happening::Control),
+            (&[1], 0.1, || Happening::Copy),
             (&[0, 2, 6, 15], 1.0, || Happening::Edit),
             (&[0, 5, 20], 1.0, || Happening::Status),
             (&[1], 0.15, || Happening::Strip),

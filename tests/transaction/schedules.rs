@@ -37,10 +37,7 @@ pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
     {
         // GitOps puts the field back, the mark stays.
         let world = &mut *world.borrow_mut();
-        let next = world.cluster.new_version();
-        let object = world.cluster.objects.get_mut("X").unwrap();
-        object["data"]["a"] = json!("X:oa");
-        object["metadata"]["resourceVersion"] = next;
+        world.cluster.edit("X", "argocd", |object| object["data"]["a"] = json!("X:oa"));
         world.e.judge.foreign("X", "a", Some(json!("X:oa")));
     }
     let dead = lead(promotion("X", "t2"), 2, true);
@@ -79,15 +76,15 @@ pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {
     (0..rounds).map(round).collect()
 }
 
-/// Every kind of change, with this one of C0.
-pub fn every_kind(value: &str, creation: Verb) -> Vec<Change> {
+/// Every kind of change.
+pub fn every_kind(value: &str) -> Vec<Change> {
     let content = json!({ "data": { "a": value, "new": value } });
     vec![
         change("X0", Verb::Patch, content.clone()),
-        change("C0", creation, content.clone()),
+        change("C0", Verb::Create, content.clone()),
         change("D0", Verb::Delete, json!({})),
         change("X1", Verb::Update, content.clone()),
-        change("X2", Verb::Manifest, content),
+        change("X2", Verb::Patch, content),
     ]
 }
 
@@ -98,6 +95,10 @@ pub enum Leg {
     Meanwhile(fn(&mut World)),
     /// The drivers that follow have this token.
     Term(u64),
+    /// The drivers that follow may not do this.
+    Denied(&'static [&'static str]),
+    /// So many seconds pass.
+    Later(u64),
 }
 
 /// Drivers that come one after another. Returns their outcomes, the data of all objects, and whether a mark is left.
@@ -115,12 +116,20 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
     for name in ["X0", "X1", "X2", "D0"] {
         world.borrow_mut().plant(name, json!({ "a": name }));
     }
-    let mut token = 1;
+    let (mut token, mut denied) = (1, &[][..]);
     let run = |leg| {
         let (job, dies_at) = match leg {
             Leg::Drive(job, dies_at) => (job, dies_at),
             Leg::Term(next) => {
                 token = next;
+                return None;
+            }
+            Leg::Denied(verbs) => {
+                denied = verbs;
+                return None;
+            }
+            Leg::Later(seconds) => {
+                world.borrow_mut().e.now += seconds * S;
                 return None;
             }
             Leg::Meanwhile(happens) => {
@@ -130,6 +139,7 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
         };
         let driver = world.borrow_mut().add("J1", token, job, Faults::default());
         world.borrow_mut().drivers[driver].dies_at = dies_at;
+        world.borrow_mut().drivers[driver].denied = denied;
         world.borrow_mut().e.after(0, Happening::Start(driver));
         drain(&world, u64::MAX);
         world.borrow_mut().drivers[driver].outcome.take()
@@ -143,8 +153,5 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
 
 /// Somebody else sets a field.
 pub fn set(world: &mut World, name: &str, key: &str) {
-    let next = world.cluster.new_version();
-    let object = world.cluster.objects.get_mut(name).unwrap();
-    object["data"][key] = json!("somebody's");
-    object["metadata"]["resourceVersion"] = next;
+    world.cluster.edit(name, "kubectl", |object| object["data"][key] = json!("somebody's"));
 }

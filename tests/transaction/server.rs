@@ -1,18 +1,22 @@
-//! An API server in memory, on which the judge looks: versions, uids, dry runs, merge patches, preconditions.
+//! An API server in memory, on which the judge looks: versions, uids, dry runs, merge patches, preconditions, field managers.
+//!
+//! It derives fields: a default, an allocation, which a dry run makes too, and a stamp on each write.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tenure::{
+    election::Request as LeaseRequest,
     request::Answer,
     transaction::{MARK, Request, Storing, Write},
 };
 
-/// The objects and journals, by name.
+/// The objects, and by the name of the Lease: the journals, and what the Leases announce.
 #[derive(Debug, Default)]
 pub struct Cluster {
     pub objects: BTreeMap<String, Value>,
     pub journals: BTreeMap<String, Value>,
+    pub leases: BTreeMap<String, Value>,
     version: u64,
     uid: u64,
 }
@@ -23,6 +27,7 @@ pub enum Effect {
     Nothing,
     Object { name: String, next: Option<Value> },
     Journal { name: String, next: Value },
+    Lease { name: String, next: Value },
 }
 
 impl Cluster {
@@ -55,8 +60,30 @@ impl Cluster {
                     return (found(next.clone()), Effect::Journal { name: place.name.clone(), next });
                 }
             },
+            Request::Lease(place, write) => {
+                let lease = self.lease(&place.name);
+                match write.as_ref().map(|write| write.request()) {
+                    None => found(lease),
+                    Some(LeaseRequest::Replace(next)) if version(next) == version(&lease) => {
+                        let mut next = Value::clone(next);
+                        next["metadata"]["resourceVersion"] = self.new_version();
+                        return (found(next.clone()), Effect::Lease { name: place.name.clone(), next });
+                    }
+                    Some(_) => Answer::Conflict,
+                }
+            }
         };
         (answer, Effect::Nothing)
+    }
+
+    /// The Lease of this name: there is always one.
+    pub fn lease(&mut self, name: &str) -> Value {
+        if !self.leases.contains_key(name) {
+            let metadata =
+                json!({ "name": name, "namespace": "ns", "uid": self.new_uid(), "resourceVersion": self.new_version() });
+            self.leases.insert(name.to_owned(), json!({ "metadata": metadata, "spec": {} }));
+        }
+        self.leases[name].clone()
     }
 
     pub fn apply(&mut self, effect: Effect) {
@@ -65,6 +92,7 @@ impl Cluster {
             Effect::Object { name, next: Some(next) } => drop(self.objects.insert(name, next)),
             Effect::Object { name, next: None } => drop(self.objects.remove(&name)),
             Effect::Journal { name, next } => drop(self.journals.insert(name, next)),
+            Effect::Lease { name, next } => drop(self.leases.insert(name, next)),
         }
     }
 
@@ -76,8 +104,11 @@ impl Cluster {
             (Write::Create(body), None) => {
                 let mut body = body.clone();
                 body["metadata"]["uid"] = self.new_uid();
-                body["metadata"]["resourceVersion"] = self.new_version();
-                Ok(Some(body))
+                self.version += 1;
+                if body["spec"]["allocated"].is_null() {
+                    body["spec"]["allocated"] = json!(self.version);
+                }
+                Ok(Some(self.written(&json!({}), body, "tenure")))
             }
             (Write::Apply(_) | Write::Merge(_) | Write::Delete(_), None) => Err(Answer::NotFound),
             (Write::Delete(options), Some(found)) => {
@@ -92,15 +123,47 @@ impl Cluster {
                     return Err(Answer::Conflict);
                 }
                 let mut next = found.clone();
+                if matches!(write, Write::Apply(_)) {
+                    let mut managers = next["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+                    managers.push(json!({ "manager": "tenure", "operation": "Apply", "fieldsV1": named(patch) }));
+                    next["metadata"]["managedFields"] = managers.into();
+                    return Ok(Some(next));
+                }
                 merge(&mut next, patch);
                 next["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
                 // A write that changes nothing moves no version.
-                if next != found {
-                    next["metadata"]["resourceVersion"] = self.new_version();
-                }
-                Ok(Some(next))
+                Ok(Some(if next == found { next } else { self.written(&found, next, "tenure") }))
             }
         }
+    }
+
+    /// An object as it is stored: with a new version, with what is derived, and with who owns what.
+    pub fn written(&mut self, found: &Value, mut next: Value, manager: &str) -> Value {
+        next["metadata"]["resourceVersion"] = self.new_version();
+        let stamp = next["metadata"]["resourceVersion"].clone();
+        next["metadata"]["annotations"]["stamp"] = stamp.clone();
+        if next["spec"]["default"].is_null() {
+            next["spec"]["default"] = json!("default");
+        }
+        if next["metadata"]["managedFields"] != found["metadata"]["managedFields"] {
+            return next;
+        }
+        let mut managers = next["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let mut changed = named(&next);
+        without(&mut changed, &next, found);
+        if changed == json!({}) {
+            return next;
+        }
+        for other in &mut managers {
+            subtract(&mut other["fieldsV1"], &changed);
+        }
+        let is_it = |other: &Value| other["manager"] == manager && other["operation"] == "Update";
+        let mut own = managers.iter().find(|other| is_it(other)).map_or_else(|| json!({}), |other| other["fieldsV1"].clone());
+        merge(&mut own, &changed);
+        managers.retain(|other| !is_it(other) && other["fieldsV1"] != json!({}));
+        managers.push(json!({ "manager": manager, "operation": "Update", "time": stamp, "fieldsV1": own }));
+        next["metadata"]["managedFields"] = managers.into();
+        next
     }
 
     pub fn new_version(&mut self) -> Value {
@@ -115,10 +178,68 @@ impl Cluster {
 
     /// Puts an object of somebody else there.
     pub fn plant(&mut self, name: &str, data: Value) {
-        let metadata = json!({ "name": name, "namespace": "ns", "uid": self.new_uid(), "resourceVersion": self.new_version() });
+        let metadata = json!({ "name": name, "namespace": "ns", "uid": self.new_uid() });
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+        let object = self.written(&json!({}), object, "kubectl");
         self.objects.insert(name.to_owned(), object);
     }
+
+    /// Has somebody else edit an object.
+    pub fn edit(&mut self, name: &str, manager: &str, edit: impl FnOnce(&mut Value)) {
+        let found = self.objects[name].clone();
+        let mut next = found.clone();
+        edit(&mut next);
+        let next = self.written(&found, next, manager);
+        self.objects.insert(name.to_owned(), next);
+    }
+}
+
+/// The fields of an object, as a server tells them. Lists whose items have a name are merged by it; others are one value.
+fn named(value: &Value) -> Value {
+    let mut fields = Map::new();
+    match value {
+        Value::Object(map) => {
+            for (key, value) in
+                map.iter().filter(|(key, _)| !["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()))
+            {
+                fields.insert(format!("f:{key}"), named(value));
+            }
+            if let Some(annotations) = map.get("metadata").and_then(|metadata| metadata.get("labels")) {
+                fields.insert("f:metadata".into(), json!({ "f:labels": named(annotations) }));
+            }
+        }
+        Value::Array(items) if items.iter().all(|item| item["name"].is_string()) => {
+            fields.extend(items.iter().map(|item| (format!("k:{}", json!({ "name": item["name"] })), named(item))));
+        }
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    fields.into()
+}
+
+/// Takes from fields those whose value did not change.
+fn without(fields: &mut Value, next: &Value, found: &Value) {
+    let Value::Object(fields) = fields else { return };
+    let child = |value: &Value, step: &str| match step.strip_prefix("f:") {
+        Some(key) => value.get(key).cloned(),
+        None => {
+            let keys: Value = serde_json::from_str(step.trim_start_matches("k:")).unwrap_or_default();
+            value.as_array().and_then(|items| items.iter().find(|item| item["name"] == keys["name"]).cloned())
+        }
+    };
+    fields.retain(|step, below| {
+        let [next, found] = [next, found].map(|value| child(value, step).unwrap_or_default());
+        without(below, &next, &found);
+        next != found && (below != &json!({}) || !next.is_object() || next == json!({}))
+    });
+}
+
+fn subtract(fields: &mut Value, others: &Value) {
+    let (Value::Object(fields), Value::Object(others)) = (fields, others) else { return };
+    fields.retain(|step, below| {
+        let Some(other) = others.get(step) else { return true };
+        subtract(below, other);
+        other != &json!({}) && below != &json!({})
+    });
 }
 
 pub fn version(object: &Value) -> u64 {

@@ -63,8 +63,16 @@ pub enum Happening {
     Start(usize),
     Wake(usize, bool),
     Silence(usize, Slot),
-    Serve { driver: usize, request: Request, slot: Option<Slot> },
+    Serve {
+        driver: usize,
+        request: Request,
+        slot: Option<Slot>,
+    },
     Edit,
+    /// A controller edits a field of its own.
+    Control,
+    /// A backup makes an object anew, with its mark.
+    Copy,
     Status,
     Strip,
     Recreate,
@@ -86,8 +94,8 @@ pub struct Driver {
     /// The instants of a signal and of the end of the term.
     pub signal: u64,
     pub until: u64,
-    /// The server denies it what would undo a creation or a deletion.
-    pub may_not_undo: bool,
+    /// The verbs that the server denies it on targets, and whether it may read Leases.
+    pub denied: &'static [&'static str],
     /// A write of the journal that the control holds back.
     pub held_back: Option<Request>,
     /// Dies once this request was carried out, before its answer comes.
@@ -141,14 +149,10 @@ impl Server for Surroundings {
         Instant::from_nanos(self.world.borrow().e.now)
     }
 
-    fn until(&self) -> Instant {
+    fn is_stopped(&self) -> bool {
         let world = self.world.borrow();
-        Instant::from_nanos(world.drivers[self.driver].until)
-    }
-
-    fn is_interrupted(&self) -> bool {
-        let world = self.world.borrow();
-        world.e.now >= world.drivers[self.driver].signal
+        let driver = &world.drivers[self.driver];
+        world.e.now >= driver.signal || world.e.now >= driver.until
     }
 
     fn report(&self, event: Event) {
@@ -230,18 +234,31 @@ impl World {
             answer = refused(422, "refused");
             effect = Effect::Nothing;
         }
-        if self.drivers[driver].may_not_undo {
-            match &request {
-                Request::Review(..) => answer = refused(403, "denied"),
-                Request::Write(target, Write::Create(_)) if target.name == "C0" => self.e.judge.made_for_good(driver),
-                Request::Write(target, Write::Delete(_)) if target.name == "D0" => self.e.judge.made_for_good(driver),
-                Request::Look(_) | Request::Plan(..) | Request::Write(..) | Request::Journal(..) => {}
+        let verb = verb(&request);
+        let denied = self.drivers[driver].denied;
+        if verb.is_some_and(|verb| denied.contains(&verb)) {
+            answer = refused(403, "denied");
+            effect = Effect::Nothing;
+        }
+        if let Effect::Object { name, next } = &effect {
+            let undo: &[&str] = match (name.as_str(), next) {
+                ("C0", Some(_)) if !self.cluster.objects.contains_key("C0") => &["delete", "patch"],
+                ("D0", None) => &["create", "patch"],
+                _ => &[],
+            };
+            if undo.iter().any(|verb| denied.contains(verb)) {
+                self.e.judge.made_for_good(driver);
             }
         }
         self.e.note("server", || match &request {
             Request::Look(target) => format!("driver {driver} looks at {}: {}", target.name, told(&answer)),
             Request::Journal(place, Storing::Read) => format!("driver {driver} reads {}", place.name),
-            request @ (Request::Plan(..) | Request::Write(..) | Request::Journal(..) | Request::Review(..)) => {
+            Request::Lease(place, None) => format!("driver {driver} reads Lease {}", place.name),
+            request @ (Request::Plan(..)
+            | Request::Write(..)
+            | Request::Journal(..)
+            | Request::Lease(..)
+            | Request::Review(..)) => {
                 format!("driver {driver} {request:?} -> {}{}", told(&answer), if slot.is_some() { "" } else { ", unheard" })
             }
         });
@@ -277,7 +294,7 @@ impl World {
         let number = self.drivers.len();
         let limit = self.pick(&[20, 60, 300]);
         let settings = Settings {
-            journal: Place { namespace: "ns".into(), name: journal.into() },
+            lease: Place { namespace: "ns".into(), name: journal.into() },
             token: token.to_string(),
             by: format!("driver {number}"),
             acting_as: Some(format!("user {number}")),
@@ -297,13 +314,28 @@ impl World {
             refused: Vec::new(),
             signal: u64::MAX,
             until: u64::MAX,
-            may_not_undo: false,
+            denied: &[],
             held_back: None,
             dies_at: None,
             dies_late: false,
             kept: None,
         });
         number
+    }
+}
+
+/// The verb that a request needs on its target; on Leases of others, `lease`.
+fn verb(request: &Request) -> Option<&'static str> {
+    match request {
+        Request::Look(_) => Some("get"),
+        Request::Plan(_, write) | Request::Write(_, write) => Some(match write {
+            Write::Apply(_) | Write::Merge(_) => "patch",
+            Write::Create(_) => "create",
+            Write::Delete(_) => "delete",
+        }),
+        Request::Review(_, verb) => Some(verb),
+        Request::Lease(_, None) => Some("lease"),
+        Request::Lease(_, Some(_)) | Request::Journal(..) => None,
     }
 }
 
@@ -372,6 +404,8 @@ pub fn drain(world: &Shared, until: u64) {
                 }
             }
             Happening::Edit => borrowed.edit(),
+            Happening::Control => borrowed.control(),
+            Happening::Copy => borrowed.copy(),
             Happening::Status => borrowed.status(),
             Happening::Strip => borrowed.strip(),
             Happening::Recreate => borrowed.recreate(),
@@ -387,7 +421,8 @@ fn start(world: &Shared, driver: usize) {
     let (job, settings) = {
         let world = world.borrow();
         let driver = &world.drivers[driver];
-        (driver.job.clone(), driver.settings.clone())
+        let began = jiff::Timestamp::from_nanosecond(world.e.now.into()).unwrap().to_string();
+        (driver.job.clone(), Settings { began, ..driver.settings.clone() })
     };
     let running: Running = Box::pin(async move {
         match job {

@@ -14,7 +14,7 @@ use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, said, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
-        a_driver_that_is_killed_after_any_request_is_continued_by_the_same_file,
+        a_driver_that_is_killed_after_any_request_is_undone_and_made_anew_by_the_same_file,
         a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery,
         a_driver_that_is_killed_after_any_request_is_undone_before_another_file,
         a_recovery_that_is_killed_after_any_request_is_ended_by_another,
@@ -81,7 +81,7 @@ async fn everywhere(
 
 const APPLY: [&str; 3] = ["apply", "-f", EXAMPLE];
 
-async fn a_driver_that_is_killed_after_any_request_is_continued_by_the_same_file(stage: Stage) {
+async fn a_driver_that_is_killed_after_any_request_is_undone_and_made_anew_by_the_same_file(stage: Stage) {
     everywhere(
         &stage,
         &APPLY,

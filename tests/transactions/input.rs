@@ -152,10 +152,14 @@ async fn a_conversion_webhook_that_is_down_changes_nothing_within_the_limit(stag
     until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
     let gate = |version: &str| json!({ "apiVersion": format!("{group}/{version}"), "kind": "Gate", "metadata": { "name": "a" }, "spec": {} });
     stage.api.create(&gates, &gate("v1")).await;
-    let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: '3'}\n---\n";
-    let file = shop.file("gate.yaml", &format!("{settings}{}\n", gate("v2")));
+    let text = format!(
+        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n\
+         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: settings}}, type: Patch, content: {{data: {{version: '3'}}}}}}\n\
+         \x20 - {{target: {{apiVersion: {group}/v2, kind: Gate, name: a}}, type: Patch, content: {{spec: {{a: b}}}}}}\n"
+    );
+    let file = shop.file("gate.yaml", &text);
 
-    said(&shop.apply(&file, &["x", "--limit", "1s"]).await, 69, &["no success within the limit", "conversion webhook"]);
+    said(&shop.apply(&file, &["--limit", "1s"]).await, 69, &["no success within the limit", "conversion webhook"]);
 
     let path = format!("{definitions}/gates.{group}");
     // With the webhook its objects cannot be deleted.

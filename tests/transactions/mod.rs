@@ -2,16 +2,17 @@
 
 mod deaths;
 mod failovers;
+mod faults;
 mod input;
+mod kinds;
 mod objects;
 mod others;
 mod promotions;
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Child,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -34,13 +35,21 @@ pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
         a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised,
         a_change_that_is_refused_leaves_everything_as_before,
-        manifests_are_created_or_patched_and_a_recovery_takes_them_back,
         a_dry_run_shows_the_difference_and_writes_nothing,
         objects_that_no_file_can_change_are_refused_before_anything_is_written,
         whoever_may_not_undo_a_deletion_changes_nothing,
         what_was_done_reaches_the_collector_in_the_trace_of_its_term,
     ];
-    let others = [deaths::all(), failovers::all(), input::all(), objects::all(), others::all(), promotions::all()];
+    let others = [
+        deaths::all(),
+        failovers::all(),
+        faults::all(),
+        input::all(),
+        kinds::all(),
+        objects::all(),
+        others::all(),
+        promotions::all(),
+    ];
     cases.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
@@ -146,14 +155,6 @@ impl<'a> Shop<'a> {
         self.desk.ends(&[&["apply", "-f", file], options].concat()).await
     }
 
-    /// The same with this text on standard input.
-    async fn apply_piped(&self, text: &str, options: &[&str]) -> Ended {
-        let mut command = self.desk.command(&[&["apply", "-f", "-"], options].concat());
-        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
-        child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
-        Self::end(child).await
-    }
-
     /// Runs a command with a collector.
     async fn observed(&self, collector: &Collector, line: &[&str]) -> Ended {
         let mut command = self.desk.command(line);
@@ -241,12 +242,16 @@ async fn a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised
     assert_eq!((&journal["phase"], &journal["kind"], &journal["claim"]), (&json!("committed"), &json!("transaction"), &json!(1)));
     let exchanges = shop.exchanges();
     let lines: Vec<_> = exchanges.iter().map(|e| format!("{} {}", e.request.method, e.request.uri)).collect();
-    // The journal read and stored twice; per object a read, a dry run and a change; two marks taken off; a review of the undo.
-    assert_eq!(exchanges.len(), 15, "{lines:#?}");
+    // The journal read, made, and stored twice; per object a read, its dry runs and a change; two marks taken off; two reviews.
+    assert_eq!(exchanges.len(), 19, "{lines:#?}");
     let dry: Vec<_> = exchanges.iter().filter(|e| is_dry(&e.request)).map(|e| e.request.clone()).collect();
-    let [settings, deployment, key] = &dry[..] else { panic!("{lines:#?}") };
-    for plan in [settings, deployment] {
+    let [shape, settings, shape_too, deployment, key] = &dry[..] else { panic!("{lines:#?}") };
+    for plan in [shape, shape_too] {
         assert!(plan.uri.ends_with("?dryRun=All&fieldManager=tenure&force=true"), "{plan:?}");
+        assert!(plan.body["metadata"]["resourceVersion"].is_string());
+    }
+    for plan in [settings, deployment] {
+        assert!(plan.uri.ends_with("?dryRun=All&fieldManager=tenure&fieldValidation=Strict"), "{plan:?}");
         assert!(
             plan.body["metadata"]["resourceVersion"].is_string()
                 && plan.body["metadata"]["annotations"]["tenure.dev/change"].is_string()
@@ -254,7 +259,7 @@ async fn a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised
     }
     let preconditions = &key.body["preconditions"];
     assert!(preconditions["uid"].is_string() && preconditions["resourceVersion"].is_string(), "{key:?}");
-    let stores = |request: &Request| request.method == Method::POST && request.uri.ends_with("/secrets");
+    let stores = |request: &Request| request.method == Method::PUT && request.uri.ends_with("-journal");
     let prepared = exchanges.iter().position(|e| stores(&e.request)).expect("a prepared journal");
     let first = exchanges.iter().position(|e| is_change(&e.request)).expect("a change");
     assert!(prepared < first, "{lines:#?}");
@@ -264,7 +269,7 @@ async fn a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised
     }
 
     let again = shop.apply(EXAMPLE, &["-o", "json"]).await;
-    said(&again, 0, &["nothing to do"]);
+    said(&again, 0, &["committed already"]);
     assert_eq!(again.json().as_array().map(Vec::len), Some(3));
 }
 
@@ -291,25 +296,6 @@ async fn a_change_that_is_refused_leaves_everything_as_before(stage: Stage) {
     assert_eq!(shop.seen().await, before, "the deleted Secret too");
     said(&shop.recover(&["plan", "release-2"]).await, 0, &["nothing to undo"]);
     said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
-}
-
-async fn manifests_are_created_or_patched_and_a_recovery_takes_them_back(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let before = shop.seen().await;
-    let new = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
-    let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: new, creationTimestamp: null}\n  \
-                data: {a: b}\r\n---\napiVersion: v1\r\nkind: ConfigMap\r\nmetadata: {name: settings}\r\ndata: {version: &v \"2.0\", other: *v}\r\n---\n";
-    said(&shop.apply_piped(text, &["web"]).await, 0, &["committed: 2 changes"]);
-
-    assert_eq!(shop.read(&new).await["data"], json!({ "a": "b" }));
-    let settings = shop.read(&shop.objects[0]).await;
-    assert_eq!(settings["data"], json!({ "version": "2.0", "other": "2.0", "kept": "x" }), "what is not mentioned stays");
-    assert_eq!(
-        (shop.read(&new).await["metadata"]["annotations"].clone(), settings["metadata"]["annotations"].clone()),
-        Default::default()
-    );
-    said(&shop.recover(&["apply", "web"]).await, 0, &["undone: 2 changes"]);
-    assert_eq!((shop.seen().await, shop.read(&new).await), (before, Value::Null));
 }
 
 async fn a_dry_run_shows_the_difference_and_writes_nothing(stage: Stage) {
@@ -342,22 +328,34 @@ async fn a_dry_run_shows_the_difference_and_writes_nothing(stage: Stage) {
 
 async fn objects_that_no_file_can_change_are_refused_before_anything_is_written(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let manifest = |version: &str, kind: &str, rest: &str| {
-        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a{rest}}}\nspec: {{}}\n")
+    let changes = |changes: &[(&str, &str, &str)]| {
+        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
+        let line = |(version, kind, rest): &(&str, &str, &str)| {
+            format!("  - {{target: {{apiVersion: {version}, kind: {kind}, {rest}}}, type: Patch, content: {{spec: {{a: b}}}}}}\n")
+        };
+        head.to_owned() + &changes.iter().map(line).collect::<String>()
     };
-    let secret =
-        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: txn-x-journal, namespace: {}}}\ndata: {{}}\n", stage.namespace);
-    let twice = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {a: b}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n";
+    let name = "name: a";
+    let own = format!("name: txn-x-journal, namespace: {}", stage.namespace);
     for (text, code, words) in [
-        (manifest("no.such/v1", "Thing", ""), 1, "does not serve Thing in no.such/v1: apply its CustomResourceDefinition first"),
-        (manifest("apps/v1", "Thing", ""), 1, "does not serve Thing in apps/v1"),
-        (manifest("v1", "Binding", ""), 78, "does not let anybody get a Binding"),
-        (manifest("autoscaling/v1", "Scale", ""), 1, "does not serve Scale"),
-        (secret, 78, "this is the journal of the transaction"),
-        (twice.to_owned(), 78, "document 2 (Namespace/a): this object is a target twice"),
+        (
+            changes(&[("no.such/v1", "Thing", name)]),
+            1,
+            "does not serve Thing in no.such/v1: apply its CustomResourceDefinition first",
+        ),
+        (changes(&[("apps/v1", "Thing", name)]), 1, "does not serve Thing in apps/v1"),
+        (changes(&[("apps/v1", "Deploymet", name)]), 78, "there is no Deploymet in apps/v1: did you mean Deployment?"),
+        (changes(&[("v1", "Binding", name)]), 78, "does not let anybody get a Binding"),
+        (changes(&[("autoscaling/v1", "Scale", name)]), 1, "does not serve Scale"),
+        (changes(&[("v1", "Secret", &own)]), 78, "this is the journal of the transaction"),
+        (
+            changes(&[("v1", "Namespace", name), ("v1", "Namespace", "name: a, namespace: b")]),
+            78,
+            "change 2 (Namespace/a): this object is a target twice",
+        ),
     ] {
         let file = shop.file("refused.yaml", &text);
-        said(&shop.apply(&file, &["x"]).await, code, &["refused.yaml, document", words]);
+        said(&shop.apply(&file, &[]).await, code, &["refused.yaml, document", words]);
     }
     assert!(shop.journal("x").await.is_none());
 }

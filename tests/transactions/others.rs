@@ -157,8 +157,9 @@ async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stag
     kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
     assert_eq!(lock.exit().await.0, 137);
     assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());
-    // Its own marks keep nobody waiting.
-    said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "1s"]).await, 0, &["data.version", "Secret/old-key"]);
+    // Its own marks keep nobody waiting, and what would happen first is said.
+    let words = ["is undone first", "data.version", "\"1.0\"", "\"2.0\"", "Secret/old-key"];
+    said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "1s"]).await, 0, &words);
 
     said(&shop.recover(&["forget", "release-2"]).await, 0, &["forgotten: ", "nothing is restored"]);
 
@@ -187,16 +188,23 @@ async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone
     stage.api.create(&doors, &door).await;
     let inner = format!("{}-inner", stage.namespace);
     let text = format!(
-        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {inner}}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: {inner}}}\n\
-         data: {{a: b}}\n---\napiVersion: {group}/v1\nkind: Door\nmetadata: {{name: front}}\nspec: {{ports: [{{name: b, port: 3}}]}}\n"
+        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: doors}}\nspec:\n  changes:\n\
+         \x20 - {{target: {{apiVersion: v1, kind: Namespace, name: {inner}}}, type: Create, content: {{metadata: {{labels: {{a: b}}}}}}}}\n\
+         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: a, namespace: {inner}}}, type: Create, content: {{data: {{a: b}}}}}}\n\
+         \x20 - {{target: {{apiVersion: {group}/v1, kind: Door, name: front}}, type: Patch, content: {{spec: {{ports: [{{name: b, port: 3}}]}}}}}}\n"
     );
     let file = shop.file("doors.yaml", &text);
 
-    said(&shop.apply(&file, &["doors"]).await, 0, &["committed: 3 changes"]);
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 3 changes"]);
 
     let path = format!("{doors}/front");
     assert_eq!(shop.read(&path).await["spec"]["ports"], json!([{ "name": "a", "port": 1 }, { "name": "b", "port": 3 }]));
-    said(&shop.recover(&["apply", "doors"]).await, 0, &[]);
+    said(&shop.recover(&["apply", "doors"]).await, 2, &["it stays, as others may have put something into it"]);
     assert_eq!(shop.read(&path).await["spec"], door["spec"]);
+    let inner = format!("/api/v1/namespaces/{inner}");
+    assert_eq!(shop.read(&format!("{inner}/configmaps/a")).await, Value::Null);
+    assert_eq!(shop.read(&inner).await["metadata"]["deletionTimestamp"], Value::Null);
+    said(&shop.recover(&["apply", "doors", "--force"]).await, 0, &[]);
+    assert!(shop.read(&inner).await["metadata"]["deletionTimestamp"].is_string());
     stage.api.call(Method::DELETE, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}"), None).await;
 }

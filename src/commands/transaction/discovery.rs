@@ -48,9 +48,10 @@ impl Kinds {
         }
         let served = self.0.get(version).unwrap_or(&Value::Null);
         let kind = &target.kind;
-        resource(served, kind).map_err(|lacks| match lacks {
-            Some(verb) => (exit::INVALID, format!("the API server does not let anybody {verb} a {kind}")),
-            None => {
+        resource(served, kind).map_err(|lacks| match (lacks, nearest(served, kind)) {
+            (Some(verb), _) => (exit::INVALID, format!("the API server does not let anybody {verb} a {kind}")),
+            (None, Some(near)) => (exit::INVALID, format!("there is no {kind} in {version}: did you mean {near}?")),
+            (None, None) => {
                 let why = "apply its CustomResourceDefinition first";
                 (REFUSED, format!("the API server does not serve {kind} in {version}: {why}"))
             }
@@ -69,6 +70,13 @@ fn resource(served: &Value, kind: &str) -> Result<Resource, Option<&'static str>
         Some(lacks) => Err(Some(lacks)),
         None => Ok(Resource { name: text(found, "name"), namespaced: found["namespaced"] == true }),
     }
+}
+
+/// Returns the kind whose name is nearest, if it may be meant.
+fn nearest<'a>(served: &'a Value, kind: &str) -> Option<&'a str> {
+    let kinds = served["resources"].as_array().into_iter().flatten().filter_map(|resource| resource["kind"].as_str());
+    let near = kinds.map(|known| (strsim::osa_distance(&known.to_lowercase(), &kind.to_lowercase()), known));
+    near.min().filter(|(distance, _)| *distance <= 2).map(|(_, known)| known)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The files of a transaction: what they ask for, and why they are refused before anything is asked of the API server.
 //!
-//! Owns the format: Transactions of tenure and of janus, manifests, lists of them, several documents in a file. A refusal names the
-//! file, the document and the change.
+//! Owns the format: Transactions of tenure and of janus, and nothing else. A refusal names the file, the document and the change.
 
 use std::{
     fs::File,
@@ -161,25 +160,19 @@ impl Files {
     }
 
     fn document(&mut self, place: &str, document: Value) {
-        let Value::Object(mut document) = document else {
-            return self.refuse(place, "this is no object: write a Transaction or a manifest");
+        let Value::Object(document) = document else {
+            return self.refuse(place, "this is no object: write a Transaction");
         };
         let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         let version = document.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if kind == "Transaction" && ["tenure.dev/v1", JANUS].contains(&&*version) {
             return self.transaction(place, &version, document);
         }
-        match document.remove("items") {
-            Some(Value::Array(items)) if kind.ends_with("List") => {
-                for (at, item) in items.into_iter().enumerate() {
-                    self.document(&format!("{place}, item {}", at + 1), item);
-                }
-            }
-            items => {
-                document.extend(items.map(|items| ("items".to_owned(), items)));
-                self.manifest(place, version, kind, document);
-            }
-        }
+        let what = if kind.is_empty() { "this" } else { &kind };
+        self.refuse(
+            place,
+            &format!("{what} is no Transaction: for manifests use kubectl, Helm or GitOps; list here what changes together"),
+        );
     }
 
     fn transaction(&mut self, place: &str, version: &str, mut document: Map<String, Value>) {
@@ -239,29 +232,8 @@ impl Files {
         }
     }
 
-    fn manifest(&mut self, place: &str, api_version: String, kind: String, mut content: Map<String, Value>) {
-        if api_version.is_empty() || kind.is_empty() {
-            return self.refuse(place, "this has no apiVersion or no kind");
-        }
-        // As `kubectl create --dry-run -o yaml` writes them.
-        if content.get("status").is_some_and(|status| status.is_null() || status.as_object().is_some_and(Map::is_empty)) {
-            content.remove("status");
-        }
-        let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
-        let Some(metadata) = metadata else { return self.refuse(place, "this has no metadata.name") };
-        if metadata.get("creationTimestamp").is_some_and(Value::is_null) {
-            metadata.remove("creationTimestamp");
-        }
-        let text = |key| metadata.get(key).and_then(Value::as_str).map(String::from);
-        if metadata.contains_key("generateName") {
-            return self.refuse(place, "metadata.generateName: a transaction needs the name of what it creates");
-        }
-        let Some(name) = text("name") else { return self.refuse(place, "this has no metadata.name") };
-        let target = Target { api_version, kind, namespace: text("namespace"), name };
-        self.change(Written { place: place.into(), target, verb: Verb::Manifest, content, require: Map::new() });
-    }
-
-    fn change(&mut self, change: Written) {
+    fn change(&mut self, mut change: Written) {
+        change.encode();
         if let Err(why) = change.judge() {
             self.refuse(&format!("{} ({})", change.place, change.target.shown()), &why);
         }
@@ -285,6 +257,13 @@ impl Files {
         let size: usize = self.changes.iter().map(|change| Value::from(change.content.clone()).to_string().len()).sum();
         if size > LARGEST_TRANSACTION {
             self.refused.push(format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"));
+        }
+        for delete in self.changes.iter().filter(|change| change.verb == Verb::Delete) {
+            if delete.target.kind == "PersistentVolumeClaim" {
+                let what = delete.target.shown();
+                self.notes
+                    .push(format!("{} ({what}): undoing this Delete does not bring the data of the volume back", delete.place));
+            }
         }
         let mut deletes = self.changes.iter().skip_while(|change| change.verb != Verb::Delete);
         if let Some(delete) = deletes.next()
@@ -316,6 +295,20 @@ impl Written {
         let target = transaction::Target { api_version, kind, resource: resource.name, namespace, name };
         let require = Some(self.require.clone()).filter(|require| !require.is_empty()).map(Value::Object);
         Change { target, verb: self.verb, content: content.into(), require }
+    }
+
+    /// Turns the stringData of a Secret into data, which is what the API server keeps.
+    fn encode(&mut self) {
+        let is_text =
+            |texts: &Value| texts.as_object().is_some_and(|texts| texts.values().all(|text| text.is_string() || text.is_null()));
+        if self.target.kind != "Secret" || !self.content.get("stringData").is_some_and(is_text) {
+            return;
+        }
+        let Some(Value::Object(texts)) = self.content.remove("stringData") else { return };
+        if let Value::Object(data) = self.content.entry("data").or_insert_with(|| Map::new().into()) {
+            let encoded = |text: &Value| text.as_str().map_or(Value::Null, |text| BASE64_STANDARD.encode(text).into());
+            data.extend(texts.iter().map(|(key, text)| (key.clone(), encoded(text))));
+        }
     }
 
     /// Why this change alone is refused.
@@ -361,7 +354,7 @@ impl Written {
         self.judge_metadata()?;
         let whole = [&self.content, &self.require];
         if whole.into_iter().flat_map(Map::values).any(|value| holds_null_in_list(value, false)) {
-            return Err("null in a list has no meaning: only a key of a map can be removed".into());
+            return Err("an item that is null has no meaning: only a key of a map can be removed".into());
         }
         Ok(())
     }
@@ -369,7 +362,7 @@ impl Written {
     fn judge_metadata(&self) -> Result<(), String> {
         let Some(metadata) = self.content.get("metadata") else { return Ok(()) };
         let Some(metadata) = metadata.as_object() else { return Err("metadata is no map".into()) };
-        let creates = matches!(self.verb, Verb::Create | Verb::Manifest);
+        let creates = self.verb == Verb::Create;
         for (key, value) in metadata {
             match key.as_str() {
                 "name" if value.as_str() == Some(&self.target.name) => {}
@@ -378,7 +371,8 @@ impl Written {
                 "labels" | "annotations" if value.get(MARK).is_some() => {
                     return Err(format!("metadata.{key}: {MARK} is how transactions mark what they change"));
                 }
-                "labels" | "annotations" => {}
+                "labels" | "annotations" if is_map_of_texts(value) => {}
+                "labels" | "annotations" => return Err(format!("metadata.{key} is no map of texts")),
                 "finalizers" | "ownerReferences" if creates => {}
                 "generateName" => return Err("metadata.generateName: a transaction needs the name of what it creates".into()),
                 _ => return Err(format!("metadata.{key} cannot be changed: remove it")),
@@ -406,11 +400,30 @@ pub(super) fn limited(source: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// The documents of a file, as kubectl reads them: YAML with 0644 in octal.
+/// The documents of a file, as kubectl reads them: YAML with 0644 in octal. What kubectl reads as a boolean, and others as a text, is
+/// refused.
 fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let documents = read(text, true)?;
+    if documents.iter().zip(&read(text, false)?).any(|(text, boolean)| is_ambiguous(text, boolean)) {
+        return Err("an unquoted yes, no, on or off is ambiguous: quote it, or write true or false".into());
+    }
+    Ok(documents)
+}
+
+/// Compares what two readers of YAML make of a document. To both, y and n are texts.
+fn is_ambiguous(text: &Value, boolean: &Value) -> bool {
+    match (text, boolean) {
+        (Value::String(text), Value::Bool(_)) => text.len() > 1,
+        (Value::Array(a), Value::Array(b)) => a.iter().zip(b).any(|(a, b)| is_ambiguous(a, b)),
+        (Value::Object(a), Value::Object(b)) => a.iter().any(|(key, a)| b.get(key).is_some_and(|b| is_ambiguous(a, b))),
+        _ => false,
+    }
+}
+
+fn read(text: &str, strict_booleans: bool) -> Result<Vec<Value>, String> {
     let options = serde_saphyr::options! {
         with_snippet: false,
-        strict_booleans: true,
+        strict_booleans: strict_booleans,
         legacy_octal_numbers: true,
         budget: serde_saphyr::budget! { max_depth: DEEPEST },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
@@ -446,11 +459,18 @@ fn substitute(value: &mut Value, variable: Lookup) -> Result<(), String> {
     }
 }
 
-fn holds_null_in_list(value: &Value, in_list: bool) -> bool {
+/// A null removes what it names.
+fn is_map_of_texts(value: &Value) -> bool {
+    let is_text = |value: &Value| value.is_string() || value.is_null();
+    value.is_null() || value.as_object().is_some_and(|map| map.values().all(is_text))
+}
+
+/// Returns true if an item of a list is null. A null in a map removes a key, also in an item.
+fn holds_null_in_list(value: &Value, is_item: bool) -> bool {
     match value {
-        Value::Null => in_list,
+        Value::Null => is_item,
         Value::Array(items) => items.iter().any(|item| holds_null_in_list(item, true)),
-        Value::Object(map) => map.values().any(|value| holds_null_in_list(value, in_list)),
+        Value::Object(map) => map.values().any(|value| holds_null_in_list(value, false)),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -7,6 +7,7 @@ use std::{
     io::{self, Seek as _, Write as _},
     os::unix::process::CommandExt as _,
     process::Command,
+    time::Duration,
 };
 
 use nix::{
@@ -17,12 +18,14 @@ use nix::{
 use super::files;
 use crate::{
     cli::{ConfigFlags, Lock},
-    config::Config,
+    config::{Config, duration},
     environment::{FENCING_TOKEN, IDENTITY, LEASE, NAMESPACE, ROLE, TERM_FD},
     role::Role,
     term_page::{ReadError, Reader},
 };
 
+/// What the driver needs to end once its limit is over: an answer may take as long.
+const SAYING: Duration = Duration::from_secs(10);
 /// The program that runs now, even if its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
 
@@ -67,14 +70,18 @@ pub(super) fn standard_input() -> io::Result<String> {
 
 /// Becomes `tenure lock`, which runs this same command line in the term of the Lease.
 ///
-/// Returns only if that fails.
-pub(super) fn become_lock(flags: &ConfigFlags, how: &Lock) -> io::Error {
+/// Returns only if that fails. A stop leaves the undo its limit, and the driver the time to say what is left.
+pub(super) fn become_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> io::Error {
+    const GRACE: &str = "workload.stop.grace=";
+    let is_set = flags.set.iter().any(|set| set.starts_with(GRACE));
+    let grace = (!is_set).then(|| format!("--set={GRACE}{}", duration::format(limit + SAYING)));
     let again: Vec<OsString> = env::args_os().skip(1).collect();
     Command::new(OURSELVES)
         .arg0("tenure")
         .arg("lock")
         .args(flags.arguments())
         .args(how.arguments())
+        .args(grace)
         .args(["--of-transaction", "--", OURSELVES])
         .args(again)
         .exec()

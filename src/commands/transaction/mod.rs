@@ -13,13 +13,13 @@ use super::{
 use crate::{
     cli::{self, ConfigFlags, Lock, Recovery},
     clock,
-    config::Config,
+    config::{Config, Release},
     console::complain,
     exit,
     loading::Purpose,
     telemetry::Observer,
     time::Instant,
-    transaction::{self, Change, Event, Outcome, Place, Server as _, Settings},
+    transaction::{self, Change, Event, Kind, Outcome, Place, Settings},
 };
 
 mod discovery;
@@ -27,6 +27,8 @@ mod files;
 mod lock;
 mod output;
 mod server;
+
+pub(super) use server::discard;
 
 /// How long a transaction may take, unless somebody says so.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -62,10 +64,14 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
         }
         let settings = desk.settings.clone();
         if asked.dry_run {
-            return Ok(output::previewed(common.output, transaction::preview(&desk.server, settings, &changes).await));
+            return Ok(output::previewed(
+                common.output,
+                &desk.settings.lease,
+                transaction::preview(&desk.server, settings, &changes, Kind::Transaction).await,
+            ));
         }
         let (outcome, events) = desk.driven(transaction::apply(&desk.server, settings, &changes)).await;
-        Ok(output::ended(common.output, &outcome, &changes, &events))
+        Ok(output::ended(common.output, &outcome, &desk.settings.lease, &changes, &events))
     })
 }
 
@@ -75,11 +81,17 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
     under_lease(&flags, &common.how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
         let settings = Settings { acting_as: common.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
-            Recovery::Plan => return Ok(output::surveyed(common.output, transaction::survey(&desk.server, settings).await)),
+            Recovery::Plan => {
+                return Ok(output::surveyed(
+                    common.output,
+                    &desk.settings.lease,
+                    transaction::survey(&desk.server, settings).await,
+                ));
+            }
             Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
             Recovery::Forget => desk.driven(transaction::forget(&desk.server, settings)).await,
         };
-        Ok(output::ended(common.output, &outcome, &[], &events))
+        Ok(output::ended(common.output, &outcome, &desk.settings.lease, &[], &events))
     })
 }
 
@@ -90,24 +102,33 @@ pub(super) fn promote(asked: &cli::Promote) -> Ended {
         let changes = desk.changes(&files).await?;
         let settings = desk.settings.clone();
         if asked.dry_run {
-            return Ok(output::previewed(cli::Output::Table, transaction::preview(&desk.server, settings, &changes).await));
+            return Ok(output::previewed(
+                cli::Output::Table,
+                &desk.settings.lease,
+                transaction::preview(&desk.server, settings, &changes, Kind::Promotion).await,
+            ));
         }
-        Ok(output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0))
+        Ok(output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0, &desk.settings.lease))
     })
 }
 
 pub(super) fn demote(asked: &cli::Demote) -> Ended {
     in_hook(&asked.flags, asked.limit, async |desk| {
-        Ok(output::concluded(&desk.driven(transaction::demote(&desk.server, desk.settings.clone())).await.0))
+        let settings = desk.settings.clone();
+        Ok(output::concluded(&desk.driven(transaction::demote(&desk.server, settings)).await.0, &desk.settings.lease))
     })
 }
 
 impl<'a> Desk<'a> {
     /// Prepares a driver, in this term if there is one. Says why it cannot, and returns the exit code.
     fn open(config: &Config, access: &'a Access, namespace: &'a str, term: Option<Term>, limit: Duration) -> Result<Self, u8> {
+        if config.lease.release == Release::Delete {
+            let why = "lease.release: delete takes what the Lease announces with it: use clear or keep";
+            return Err(refuse(exit::INVALID, why));
+        }
         let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
         let settings = Settings {
-            journal: Place { namespace: namespace.into(), name: format!("{}-journal", config.lease.name) },
+            lease: Place { namespace: namespace.into(), name: config.lease.name.clone() },
             token,
             by,
             acting_as: None,
@@ -128,7 +149,7 @@ impl<'a> Desk<'a> {
     async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, u8> {
         let namespace = files.namespace.as_deref().unwrap_or(self.namespace);
         self.settings.acting_as = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
-        let journal = &self.settings.journal;
+        let lease = &self.settings.lease;
         let mut kinds = Kinds::default();
         let mut changes: Vec<Change> = Vec::new();
         for written in &files.changes {
@@ -141,9 +162,9 @@ impl<'a> Desk<'a> {
             };
             let why = if changes.iter().any(|other| names(other) == names(&change)) {
                 "this object is a target twice"
-            } else if server::is_secret(&change.target)
-                && change.target.namespace.as_ref() == Some(&journal.namespace)
-                && change.target.name == journal.name
+            } else if change.target.is_secret()
+                && change.target.namespace.as_ref() == Some(&lease.namespace)
+                && change.target.name == lease.journal()
             {
                 "this is the journal of the transaction"
             } else {
@@ -157,7 +178,7 @@ impl<'a> Desk<'a> {
 
     /// Runs a driver, and exports what it did. Returns its outcome and events.
     async fn driven(&self, driver: impl Future<Output = Outcome>) -> (Outcome, Vec<(Instant, Event)>) {
-        let observer = Observer::start(&self.settings.by, &self.settings.journal, |name| env::var(name).ok());
+        let observer = Observer::start(&self.settings.by, &self.settings.lease, |name| env::var(name).ok());
         let outcome = driver.await;
         if matches!(outcome, Outcome::Committed(_)) && self.server.is_interrupted() {
             complain("the signal came too late: the changes were made already");
@@ -190,7 +211,7 @@ fn under_lease(
     }
     if !lock::is_inside(&super::load(flags, &[], Purpose::Look)?.config) {
         super::warn(notes);
-        let error = lock::become_lock(flags, how);
+        let error = lock::become_lock(flags, how, limit);
         return Err(refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}")));
     }
     let term = lock::term().map_err(|why| refuse(exit::INVALID, &why))?;

@@ -4,13 +4,12 @@
 
 use serde_json::{Value, json};
 
-use super::server::is_secret;
 use crate::{
     cli::Output,
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
-    transaction::{Change, Entry, Event, Fate, Field, Journal, Outcome, Target},
+    transaction::{Change, Entry, EntryType, Event, Fate, Field, Journal, Outcome, Place, Target},
     words::{bounded, squeezed},
 };
 
@@ -22,9 +21,8 @@ const UNDOABLE: u8 = 1;
 /// Says an event as it happens.
 pub(super) fn tell(event: &Event) {
     let line = match event {
-        Event::Unfinished { by, undone: true } => format!("{by} left this transaction unfinished: its changes are undone first"),
-        Event::Unfinished { by, undone: false } => format!("{by} left this transaction unfinished: its changes are taken on"),
-        Event::Waiting { target, mark } => format!("waits for {target}, which another transaction changes ({mark})"),
+        Event::Unfinished { by } => format!("what {by} has changed is undone first"),
+        Event::Waiting { target, why } => format!("waits for {target}: {why}"),
         Event::Retrying(why) => bounded(&format!("no success yet, and tries again: {why}")).into_owned(),
         Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
         Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
@@ -40,7 +38,7 @@ pub(super) fn tell(event: &Event) {
 }
 
 /// Says how it ended: a table of the objects, and the outcome; returns the exit code.
-pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
+pub(super) fn ended(output: Output, outcome: &Outcome, lease: &Place, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
     for (_, event) in events {
@@ -58,52 +56,72 @@ pub(super) fn ended(output: Output, outcome: &Outcome, changes: &[Change], event
         }
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, &state)).collect();
-    complain(&squeezed(&outcome.to_string()));
-    answer(&shown(output, true, OBJECTS, &lines), outcome.code())
+    let code = concluded(outcome, lease);
+    answer(&shown(output, true, OBJECTS, &lines), code)
 }
 
-/// Says how it ended, in a hook; returns the exit code.
-pub(super) fn concluded(outcome: &Outcome) -> u8 {
-    complain(&squeezed(&outcome.to_string()));
+/// Says how it ended, and what undoes the rest; returns the exit code.
+pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
+    let mut rest = String::new();
+    if matches!(outcome, Outcome::Stuck(_)) {
+        let name = &lease.name;
+        rest =
+            format!("; `tenure recover apply --lease {name}` undoes the rest, with --force also what somebody else has changed");
+    }
+    complain(&squeezed(&format!("{outcome}{rest}")));
     outcome.code()
 }
 
 /// Shows what an application would change now; returns the exit code.
-pub(super) fn previewed(output: Output, planned: Result<Vec<Entry>, Outcome>) -> u8 {
+pub(super) fn previewed(output: Output, lease: &Place, planned: Result<Vec<Entry>, Outcome>) -> u8 {
     match planned {
-        Ok(entries) => answer(&plan(output, &entries, |field| (&field.found, &field.after)), 0),
-        Err(outcome) => concluded(&outcome),
+        Ok(entries) => answer(&plan(output, &entries, |field| (&field.before, &field.after), EntryType::as_str), 0),
+        Err(outcome) => concluded(&outcome, lease),
     }
 }
 
 /// Shows what a recovery would undo now; returns the exit code.
-pub(super) fn surveyed(output: Output, journal: Result<Option<Journal>, Outcome>) -> u8 {
+pub(super) fn surveyed(output: Output, lease: &Place, journal: Result<Option<Journal>, Outcome>) -> u8 {
     match journal {
-        Ok(Some(journal)) => answer(&plan(output, &journal.entries, |field| (&field.after, &field.before)), UNDOABLE),
+        Ok(Some(journal)) => answer(&plan(output, &journal.entries, |field| (&field.after, &field.before), undo), UNDOABLE),
         Ok(None) => {
             complain("there is nothing to undo");
-            answer(&plan(output, &[], |field| (&field.after, &field.before)), 0)
+            answer(&plan(output, &[], |field| (&field.after, &field.before), undo), 0)
         }
-        Err(outcome) => concluded(&outcome),
+        Err(outcome) => concluded(&outcome, lease),
     }
 }
 
 type Values<'a> = (&'a Option<Value>, &'a Option<Value>);
 
+/// What an undo does.
+const fn undo(change: EntryType) -> &'static str {
+    match change {
+        EntryType::Patch => "put back",
+        EntryType::Create => "delete",
+        EntryType::Delete => "create again",
+    }
+}
+
 /// The entries of a journal, a row for each field.
-fn plan(output: Output, entries: &[Entry], of: impl Fn(&Field) -> Values<'_>) -> String {
+fn plan(
+    output: Output,
+    entries: &[Entry],
+    of: impl Fn(&Field) -> Values<'_>,
+    verb: impl Fn(EntryType) -> &'static str,
+) -> String {
     let rows = entries.iter().flat_map(|entry| {
-        let is_secret = is_secret(&entry.target);
+        let is_secret = entry.target.is_secret();
         let value = |value: &Option<Value>| match value {
             None => Value::Null,
             Some(_) if is_secret => "(not shown)".into(),
             Some(value) => value.clone(),
         };
-        let change = entry.kind.as_str();
+        let change = verb(entry.kind);
         let whole = entry.fields.is_empty().then(|| row(entry, change, "", Value::Null, Value::Null));
         let fields = entry.fields.iter().map(|field| {
             let (from, to) = of(field);
-            row(entry, change, &field.path.join("."), value(from), value(to))
+            row(entry, change, &field.name(), value(from), value(to))
         });
         whole.into_iter().chain(fields).collect::<Vec<_>>()
     });

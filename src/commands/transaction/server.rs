@@ -22,20 +22,22 @@ use crate::{
     },
     clock,
     commands::{access::Access, interrupts::Interrupts},
+    console::complain,
     request::{Answer, Refusal, RequestError},
     time::Instant,
-    transaction::{Event, Request, Server, Storing, Target, Write},
+    transaction::{self, Event, MANAGER, Request, Server, Storing, Target, Write, exactly},
 };
 
 /// The API server, the term and the clock of one driver.
 pub(super) struct ApiServer<'a> {
     access: &'a Access,
-    /// None: nothing is written.
+    /// None: no term, and nothing is written.
     term: Option<Term>,
     /// `lease.attemptTimeout`, which an answer may take before H.
     margin: Duration,
     interrupted: Arc<AtomicBool>,
     told: RefCell<Vec<(Instant, Event)>>,
+    warnings: RefCell<Vec<String>>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -50,7 +52,23 @@ impl<'a> ApiServer<'a> {
             interrupts.next().await;
             flag.store(true, Relaxed);
         }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default() })
+        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), warnings: RefCell::default() })
+    }
+
+    /// Returns true if SIGTERM or SIGINT has arrived.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Relaxed)
+    }
+
+    /// Shows what the API server warns of, each once.
+    fn warned(&self, warnings: Vec<String>) {
+        for warning in warnings {
+            let mut shown = self.warnings.borrow_mut();
+            if !shown.contains(&warning) {
+                complain(&format!("the API server warns: {warning}"));
+                shown.push(warning);
+            }
+        }
     }
 
     /// The events so far, each with its instant.
@@ -62,12 +80,9 @@ impl<'a> ApiServer<'a> {
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
         let (is_review, is_journal) = (matches!(request, Request::Review(..)), matches!(request, Request::Journal(..)));
-        let sent = built(request).acting_as(acting_as);
-        let Some(answered) = self.access.send_before(self.until(), &sent).await else {
-            return Answer::Unknown { message: "the term is about to end".into(), retry_after: None };
-        };
-        let answer = answered.answer;
-        let Answer::Object(mut object) = answer else { return answer };
+        let answered = self.access.send(&built(request).acting_as(acting_as)).await;
+        self.warned(answered.warnings);
+        let Answer::Object(mut object) = answered.answer else { return answered.answer };
         if is_review {
             return reviewed(&object);
         }
@@ -85,13 +100,9 @@ impl Server for ApiServer<'_> {
         clock::boot()
     }
 
-    fn until(&self) -> Instant {
-        let Some(Term { page, .. }) = &self.term else { return Instant::NEVER };
-        Instant::from_nanos(page.hard().as_nanos().saturating_sub(u64::try_from(self.margin.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Relaxed)
+    fn is_stopped(&self) -> bool {
+        let is_over = |term: &Term| clock::boot() + self.margin >= term.page.hard();
+        self.is_interrupted() || self.term.as_ref().is_some_and(is_over)
     }
 
     fn report(&self, event: Event) {
@@ -106,11 +117,6 @@ impl Server for ApiServer<'_> {
     }
 }
 
-/// Returns true if the values of this object are never shown.
-pub(super) fn is_secret(target: &Target) -> bool {
-    Place::from(target).is_secret()
-}
-
 fn built(request: Request) -> Sent {
     match request {
         Request::Look(target) => Sent::get(&Place::from(&target)),
@@ -122,7 +128,11 @@ fn built(request: Request) -> Sent {
                 Storing::Create(body) => Verb::Create(body.into()),
                 Storing::Replace(body) => Verb::Replace(body.into()),
             };
-            Sent::of(Place::secret(&place.namespace, place.name), verb)
+            Sent::of(Place::secret(&place.namespace, place.journal()), verb)
+        }
+        Request::Lease(place, write) => {
+            let place = Place::lease(&place.namespace, place.name);
+            write.map_or_else(|| Sent::get(&place), |write| Sent::lease(&place, &write))
         }
         Request::Review(target, verb) => {
             let mut place = Place::from(&target);
@@ -145,8 +155,8 @@ fn written(target: &Target, write: Write, dry: bool) -> Sent {
     };
     let sent = Sent::of(target.into(), verb);
     match dry {
-        true => sent.with(&[("dryRun", "All"), ("fieldManager", "tenure"), checks]),
-        false => sent.with(&[("fieldManager", "tenure")]),
+        true => sent.with(&[("dryRun", "All"), ("fieldManager", MANAGER), checks]),
+        false => sent.with(&[("fieldManager", MANAGER)]),
     }
 }
 
@@ -160,6 +170,20 @@ fn reviewed(review: &Value) -> Answer {
     }
 }
 
+/// Deletes the settled journal of a transaction whose Lease was deleted. What may not be read or deleted stays.
+pub(crate) async fn discard(access: &Access, namespace: &str, lease: &str) {
+    let place = transaction::Place { namespace: namespace.into(), name: lease.into() };
+    let secret = Place::secret(namespace, place.journal());
+    if !lease.contains("txn-") {
+        return;
+    }
+    let Ok(mut journal) = access.send(&Sent::get(&secret)).await.object() else { return };
+    decode(&mut journal);
+    if transaction::is_settled(&journal) {
+        let _ = access.send(&Sent::of(secret, Verb::Delete(exactly(&journal).into()))).await;
+    }
+}
+
 /// Puts the journal's text where the room looks for it.
 fn decode(secret: &mut Value) {
     let text = secret.pointer("/data/journal").and_then(Value::as_str);
@@ -168,8 +192,8 @@ fn decode(secret: &mut Value) {
     if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
         data.remove("journal");
     }
-    if let Some(text) = text.filter(|text| !text.is_empty()) {
-        secret["stringData"] = json!({ "journal": text });
+    if let (Some(text), Some(secret)) = (text.filter(|text| !text.is_empty()), secret.as_object_mut()) {
+        secret.insert("stringData".into(), json!({ "journal": text }));
     }
 }
 
@@ -200,7 +224,7 @@ mod tests {
     #[test]
     fn each_request_is_the_one_of_the_table() {
         const JSON: &str = "application/json";
-        let place = || crate::transaction::Place { namespace: "shop".into(), name: "txn-x-journal".into() };
+        let place = || transaction::Place { namespace: "shop".into(), name: "txn-x".into() };
         let (at, body) = ("/apis/apps/v1/namespaces/shop/deployments", || json!({}));
         let (dry, real) = ("dryRun=All&fieldManager=tenure", "fieldManager=tenure");
         let merge = "application/merge-patch+json";

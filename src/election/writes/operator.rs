@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CANDIDATE, FIRE, HOLDER, KIND_LABEL, LeaseWrite, LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps, annotations_of,
-    display, micros,
+    CANDIDATE, FIRE, HOLDER, JOURNAL, KIND_LABEL, LeaseWrite, LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps,
+    annotations_of, display, micros,
 };
 use crate::{
     config::SharedConfig,
@@ -51,6 +51,16 @@ pub fn pause(record: &LeaseRecord, paused: bool) -> Edit {
         // Whatever else it is, is paused.
         annotations.remove(PAUSED);
         annotations.extend(paused.then(|| (PAUSED.into(), "true".into())));
+    })
+}
+
+/// Announces the journal of a transaction on the Lease of its driver, or takes the announcement off. Whoever holds the Lease keeps it
+/// on, as any annotation.
+#[must_use]
+pub fn journal(record: &LeaseRecord, text: Option<&str>) -> Edit {
+    edited(record, |annotations| {
+        annotations.remove(JOURNAL);
+        annotations.extend(text.map(|text| (JOURNAL.into(), text.into())));
     })
 }
 
@@ -137,7 +147,8 @@ fn is_task(record: &LeaseRecord) -> bool {
 pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool, wall: i64) -> Option<Duration> {
     let is_owned = metadata_of(record.object(), "ownerReferences").is_some_and(|owners| owners != &json!([]));
     let remembers = record.annotation(FIRE).is_some() && !schedules;
-    if is_owned || remembers || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
+    let is_needed = is_owned || remembers || record.annotation(JOURNAL).is_some();
+    if is_needed || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
         return None;
     }
     let age = wall.saturating_sub(record.renew_time().and_then(micros)?);
@@ -275,6 +286,14 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_is_announced_and_taken_off_and_all_else_stays() {
+        let shown = annotations(&journal(&lease("a_1", json!({ "team": "x" })), Some("id 1"))).clone();
+        assert_eq!(shown, json!({ "team": "x", "tenure.dev/journal": "id 1" }));
+        assert_eq!(journal(&lease("a_1", shown.clone()), Some("id 1")), Edit::Unchanged);
+        assert_eq!(annotations(&journal(&lease("a_1", shown), None)), &json!({ "team": "x" }));
+    }
+
+    #[test]
     fn who_is_confirmed_dead_is_watched_first_and_nothing_is_written_once_it_renews() {
         let mut config = Config::default();
         // A period of 10 s is refused by all replicas, whatever the command's configuration says.
@@ -318,6 +337,11 @@ mod tests {
         assert_eq!(unused(&spec("a_1", 15), none.clone(), &task), None, "a run that crashed");
         assert_eq!(unused(&spec("a_1", 7200), none.clone(), &none), None, "held");
         assert_eq!(unused(&spec("", 1), json!({ "tenure.dev/paused": "true" }), &none), None);
+        assert_eq!(
+            unused(&spec("", 1), json!({ "tenure.dev/journal": "id 1" }), &none),
+            None,
+            "a transaction that is not settled"
+        );
         for more in [json!({ "ownerReferences": [{}] }), json!({ "deletionTimestamp": "2027-01-15T07:00:00Z" })] {
             assert_eq!(unused(&spec("", 1), none.clone(), &more), None, "{more}");
         }

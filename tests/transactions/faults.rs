@@ -1,0 +1,425 @@
+//! What surrounds the protocol: what the server derives, what others do with an object, who may what, and who owns which field.
+
+use std::time::Duration;
+
+use http::{Method, Request as Http};
+use kube::client::Body;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, Verbs, cases, until};
+
+use super::{EXAMPLE, Shop, is_change, said};
+use crate::beside::Desk;
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back,
+        what_was_created_and_is_used_by_others_stays_until_it_is_forced,
+        a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
+        the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
+        a_deleted_job_leaves_no_pods_behind_and_comes_back,
+        a_sidecars_image_is_nobodys_business,
+        a_kind_that_is_no_longer_served_concerns_its_entry_only,
+        a_value_that_cannot_be_decoded_is_refused_at_once,
+        a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace,
+        the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
+        signals_and_a_lost_api_server_leave_an_undo_its_time,
+    ]
+}
+
+fn transaction(changes: &[String]) -> String {
+    format!(
+        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n  - {}\n",
+        changes.join("\n  - ")
+    )
+}
+
+fn change(version: &str, kind: &str, name: &str, how: &str) -> String {
+    format!("{{target: {{apiVersion: {version}, kind: {kind}, name: {name}}}, {how}}}")
+}
+
+/// The managers of an object's fields.
+async fn managers(shop: &Shop<'_>, path: &str) -> Vec<Value> {
+    let (_, object) = shop.stage.api.call(Method::GET, path, None).await;
+    object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default()
+}
+
+async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let namespace = &stage.namespace;
+    let core = |resource: &str| format!("/api/v1/namespaces/{namespace}/{resource}");
+    let budgets = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+    let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 80 }], "selector": { "app": "a" } } });
+    stage.api.create(&core("services"), &service).await;
+    let budget =
+        json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "a" } } } });
+    stage.api.create(&budgets, &budget).await;
+    let probe = json!({ "spec": { "replicas": 3, "template": { "spec": { "containers": [
+        { "name": "web", "image": "web:1.0", "livenessProbe": { "httpGet": { "path": "/", "port": 80 } } }, { "name": "log", "image": "log:1.0" },
+    ]}}}});
+    assert_eq!(patched(&shop, &shop.objects[1], "application/strategic-merge-patch+json", &probe).await, 200);
+    let container = "/spec/template/spec/containers/0";
+    for (path, kind, name, content, pointer, value) in [
+        (shop.objects[2].clone(), "v1 Secret", "old-key", "stringData: {key: new}", "/data/key", json!("bmV3")),
+        (shop.objects[1].clone(), "apps/v1 Deployment", "shop", "spec: {replicas: null}", "/spec/replicas", json!(1)),
+        (
+            shop.objects[1].clone(),
+            "apps/v1 Deployment",
+            "shop",
+            "spec: {strategy: {type: Recreate, rollingUpdate: null}}",
+            "/spec/strategy",
+            json!({ "type": "Recreate" }),
+        ),
+        (
+            shop.objects[1].clone(),
+            "apps/v1 Deployment",
+            "shop",
+            "spec: {template: {spec: {containers: [{name: web, livenessProbe: {httpGet: null, exec: {command: [x]}}}]}}}",
+            &format!("{container}/livenessProbe/exec"),
+            json!({ "command": ["x"] }),
+        ),
+        (
+            shop.objects[1].clone(),
+            "apps/v1 Deployment",
+            "shop",
+            "spec: {template: {spec: {containers: [{name: web, readinessProbe: {exec: {command: [x]}}, ports: [{containerPort: 8}]}]}}}",
+            &format!("{container}/ports/0/protocol"),
+            json!("TCP"),
+        ),
+        (format!("{}/s", core("services")), "v1 Service", "s", "spec: {type: NodePort}", "/spec/type", json!("NodePort")),
+        (format!("{}/s", core("services")), "v1 Service", "s", "spec: {type: LoadBalancer}", "/spec/type", json!("LoadBalancer")),
+        (
+            format!("{budgets}/b"),
+            "policy/v1 PodDisruptionBudget",
+            "b",
+            "spec: {minAvailable: null, maxUnavailable: 1}",
+            "/spec/maxUnavailable",
+            json!(1),
+        ),
+    ] {
+        let (version, kind) = kind.split_once(' ').expect("two words");
+        let (before, owners) = (shop.read(&path).await, managers(&shop, &path).await);
+        let file =
+            shop.file("x.yaml", &transaction(&[change(version, kind, name, &format!("type: Patch, content: {{{content}}}"))]));
+
+        said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+
+        assert_eq!(shop.read(&path).await.pointer(pointer), Some(&value), "{content}");
+        said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
+        said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+        assert_eq!(shop.read(&path).await, before, "{content}");
+        assert_eq!(managers(&shop, &path).await, owners, "{content}");
+    }
+}
+
+/// Sends a PATCH of this form.
+async fn patched(shop: &Shop<'_>, path: &str, form: &str, body: &Value) -> u16 {
+    let request = Http::builder().method(Method::PATCH).uri(path).header("content-type", form);
+    let request = request.body(Body::from(body.to_string().into_bytes())).expect("a request");
+    shop.stage.api.client().send(request).await.expect("an answer").status().as_u16()
+}
+
+async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (map, group) =
+        (format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace), format!("{}.example.com", stage.namespace));
+    let definition = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}");
+    let spec = json!({ "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [{
+        "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }] });
+    let file = shop.file(
+        "new.yaml",
+        &transaction(&[
+            change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}"),
+            change(
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                &format!("doors.{group}"),
+                &format!("type: Create, content: {{spec: {spec}}}"),
+            ),
+        ]),
+    );
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    let (_, mut found) = stage.api.call(Method::GET, &map, None).await;
+    found["data"]["others"] = json!("kept");
+    assert_eq!(stage.api.call(Method::PUT, &map, Some(&found)).await.0, 200);
+
+    let plan = shop.recover(&["plan", "x"]).await;
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&plan, 1, &["delete", "somebody else has changed it", "it stays, as others may have put something into it"]);
+    said(
+        &undone,
+        2,
+        &["/new as it is: somebody else has changed it", "it stays, as others", "tenure recover apply --lease txn-x"],
+    );
+    assert_eq!(shop.read(&map).await["data"], json!({ "a": "b", "others": "kept" }));
+    assert_eq!(shop.read(&definition).await["metadata"]["deletionTimestamp"], Value::Null);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 2 changes"]);
+    assert_eq!(shop.read(&map).await, Value::Null);
+    until("the definition is gone", async || shop.read(&definition).await.is_null()).await;
+}
+
+async fn a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
+    let others = vec![rule("configmaps", &["get", "patch"]), rule("secrets", &["get", "create", "update"])];
+    let token = stage.api.minimal_account("narrow", &stage.namespace, "txn-x", &Verbs { others, ..Verbs::default() }).await;
+    let mark = json!({ "metadata": { "annotations": { "tenure.dev/change": "kube-system/txn-y abc 1" } } });
+    assert_eq!(patched(&shop, &shop.objects[0], "application/merge-patch+json", &mark).await, 200);
+    let file = shop
+        .file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}")]));
+    let line = ["apply", "-f", file.to_str().expect("text"), "--limit", "1s"];
+
+    let narrow = Desk::with(&stage, &token).await.ends(&line).await;
+
+    said(&narrow, 75, &["may not read Lease kube-system/txn-y: grant get"]);
+    assert_eq!(shop.read(&shop.objects[0]).await["data"]["version"], "1.0");
+    said(&Desk::of(&stage).await.ends(&line[..3]).await, 0, &["committed"]);
+    assert_eq!(shop.read(&shop.objects[0]).await["metadata"]["annotations"], Value::Null, "a settled mark is written over");
+}
+
+async fn the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (maps, namespace) = (format!("/api/v1/namespaces/{}/configmaps", stage.namespace), &stage.namespace);
+    stage.api.create(&maps, &json!({ "metadata": { "name": "old" }, "data": { "a": "b" } })).await;
+    let seen = async || (shop.read(&format!("{maps}/old")).await, shop.read(&format!("{maps}/new")).await);
+    let before = seen().await;
+    for (how, verbs) in
+        [("old, type: Delete", ["get", "delete", "create", "patch"]), ("new, type: Create", ["get", "create", "patch", "delete"])]
+    {
+        for lacking in [None, Some(verbs[1]), Some(verbs[2]), Some(verbs[3])] {
+            let (name, how) = how.split_once(", ").expect("two parts");
+            let account = format!("{name}-{}", lacking.unwrap_or("all"));
+            let granted: Vec<_> = verbs.into_iter().filter(|verb| Some(*verb) != lacking).collect();
+            let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": granted }]);
+            stage.api.grant(namespace, &account, &rules).await;
+            stage
+                .api
+                .decides(namespace, &account, &json!({ "namespace": namespace, "verb": "get", "resource": "configmaps" }), true)
+                .await;
+            let content = if name == "new" { ", content: {data: {a: b}}" } else { "" };
+            let text = transaction(&[change("v1", "ConfigMap", name, &format!("{how}{content}"))]);
+            let file = shop.file("x.yaml", &text.replace("spec:\n", &format!("spec:\n  serviceAccountName: {account}\n")));
+
+            let ended = shop.apply(&file, &[]).await;
+
+            if let Some(lacking) = lacking {
+                said(&ended, 77, &[lacking]);
+            } else {
+                said(&ended, 0, &["committed: 1 change"]);
+                said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+            }
+            assert_eq!(seen().await, before, "{account}");
+        }
+    }
+}
+
+async fn a_deleted_job_leaves_no_pods_behind_and_comes_back(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", stage.namespace);
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } });
+    stage.api.create(&jobs, &json!({ "metadata": { "name": "j" }, "spec": { "template": template, "suspend": true } })).await;
+    let path = format!("{jobs}/j");
+    let file = shop.file("x.yaml", &transaction(&[change("batch/v1", "Job", "j", "type: Delete")]));
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+
+    let deletes = |request: &Request| is_change(request) && request.method == Method::DELETE;
+    let sent: Vec<_> = shop.exchanges().into_iter().filter(|e| deletes(&e.request)).collect();
+    assert_eq!(sent[0].request.body["propagationPolicy"], "Background");
+    assert_eq!(shop.read(&path).await, Value::Null);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+    let back = shop.read(&path).await;
+    assert_eq!(
+        (&back["spec"]["template"]["spec"]["containers"][0]["image"], &back["spec"]["suspend"]),
+        (&json!("i"), &json!(true))
+    );
+    assert!(back["spec"]["selector"]["matchLabels"].is_object(), "a selector of its own: {back}");
+}
+
+async fn a_sidecars_image_is_nobodys_business(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let valve = Valve::closed();
+    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
+    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+    let sidecar =
+        |image: &str| json!({ "spec": { "template": { "spec": { "containers": [{ "name": "log", "image": image }] } } } });
+    let form = "application/strategic-merge-patch+json";
+    assert_eq!(patched(&shop, &shop.objects[1], form, &sidecar("log:2.0")).await, 200);
+    valve.open();
+
+    let (code, err) = lock.exit().await;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(patched(&shop, &shop.objects[1], form, &sidecar("log:3.0")).await, 200);
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: 3 changes"]);
+
+    let mut left = before;
+    left[1]["spec"]["template"]["spec"]["containers"][1]["image"] = json!("log:3.0");
+    assert_eq!(shop.seen().await, left);
+}
+
+async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let group = format!("{}.example.com", stage.namespace);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let definition = json!({ "metadata": { "name": format!("gates.{group}") }, "spec": {
+        "group": group, "scope": "Namespaced", "names": { "plural": "gates", "singular": "gate", "kind": "Gate" },
+        "versions": [{ "name": "v1", "served": true, "storage": true, "schema": any }],
+    }});
+    stage.api.create(definitions, &definition).await;
+    let gates = format!("/apis/{group}/v1/namespaces/{}/gates", stage.namespace);
+    until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
+    stage
+        .api
+        .create(
+            &gates,
+            &json!({ "apiVersion": format!("{group}/v1"), "kind": "Gate", "metadata": { "name": "g" }, "spec": { "a": 1 } }),
+        )
+        .await;
+    let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
+    let gate = change(&format!("{group}/v1"), "Gate", "g", "type: Patch, content: {spec: {a: 2}}");
+    let file = shop.file("x.yaml", &transaction(&[settings.clone(), gate]));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    let path = format!("{definitions}/gates.{group}");
+    stage.api.call(Method::DELETE, &path, None).await;
+    until("gates are not served", async || stage.api.call(Method::GET, &gates, None).await.0 == 404).await;
+    until("the definition is gone", async || shop.read(&path).await.is_null()).await;
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 2, &["/g as it is: ", "undid ConfigMap"]);
+    assert_eq!(shop.seen().await, before);
+    said(&shop.recover(&["forget", "x"]).await, 0, &["forgotten"]);
+    let other = shop.file("other.yaml", &transaction(&[settings]));
+    said(&shop.apply(&other, &[]).await, 0, &["committed: 1 change"]);
+}
+
+async fn a_value_that_cannot_be_decoded_is_refused_at_once(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    for (version, kind, name, content) in [
+        ("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicas: many}}"),
+        ("v1", "ConfigMap", "settings", "type: Update, content: {data: {a: 5}}"),
+        ("v1", "ConfigMap", "new", "type: Create, content: {data: {a: 5}}"),
+        ("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicaz: 5}}"),
+    ] {
+        let file = shop.file("x.yaml", &transaction(&[change(version, kind, name, content)]));
+        let ended = shop.apply(&file, &[]).await;
+        said(&ended, 1, &[name]);
+        assert!(!ended.err.contains("tries again"), "{ended:?}");
+    }
+    assert_eq!(shop.seen().await, before);
+}
+
+async fn a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let all = ["get", "create", "patch", "delete"];
+    let rules = json!([
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": all },
+        { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] },
+    ]);
+    stage.api.grant(&stage.namespace, "boss", &rules).await;
+    let get = json!({ "namespace": stage.namespace, "verb": "get", "resource": "configmaps" });
+    stage.api.decides(&stage.namespace, "boss", &get, true).await;
+    let rbac = "rbac.authorization.k8s.io";
+    let text = transaction(&[
+        change(
+            &format!("{rbac}/v1"),
+            "Role",
+            "reader",
+            "type: Create, content: {rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]}",
+        ),
+        change(
+            &format!("{rbac}/v1"),
+            "RoleBinding",
+            "reader",
+            &format!(
+                "type: Create, content: {{roleRef: {{apiGroup: {rbac}, kind: Role, name: reader}}, subjects: [{{kind: ServiceAccount, name: x}}]}}"
+            ),
+        ),
+    ]);
+    let file = shop.file("x.yaml", &text.replace("spec:\n", "spec:\n  serviceAccountName: boss\n"));
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 2 changes"]);
+}
+
+async fn the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = format!("/api/v1/namespaces/{}/configmaps/owned", stage.namespace);
+    let object = |value: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "owned" }, "data": { "version": value } });
+    let owns = async |value: &str| {
+        patched(&shop, &format!("{path}?fieldManager=owner"), "application/apply-patch+yaml", &object(value)).await
+    };
+    assert_eq!(owns("1").await, 201);
+    let before = managers(&shop, &path).await;
+    let file =
+        shop.file("x.yaml", &transaction(&[change("v1", "ConfigMap", "owned", "type: Patch, content: {data: {version: '2'}}")]));
+    let taken = "data.version is applied by owner";
+    said(&shop.apply(&file, &["--dry-run"]).await, 0, &[taken]);
+    said(&shop.apply(&file, &[]).await, 0, &[taken]);
+    assert_eq!(owns("3").await, 409, "tenure has it");
+
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+
+    assert_eq!(managers(&shop, &path).await, before);
+    assert_eq!(owns("3").await, 200);
+}
+
+async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
+    const OBJECTS: usize = 12;
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let mut changes = Vec::new();
+    for number in 0..OBJECTS {
+        let name = format!("m{number}");
+        stage.api.create(&maps, &json!({ "metadata": { "name": name }, "data": { "version": "1" } })).await;
+        changes.push(change("v1", "ConfigMap", &name, "type: Patch, content: {data: {version: '2'}}"));
+    }
+    changes.push(change("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicas: 2}}"));
+    let file = shop.file("x.yaml", &transaction(&changes));
+    let line = ["apply", "-f", file.to_str().expect("text"), "--limit", "1m"];
+    let is_last = |request: &Request| is_change(request) && request.body["spec"]["replicas"] == 2;
+    let is_undo = |request: &Request| is_change(request) && request.body["data"]["version"] == "1";
+    for signals in [&[Signal::SIGTERM][..], &[Signal::SIGINT, Signal::SIGINT]] {
+        shop.desk.proxy.on(is_last, Times::Always, Fault::refused(503, "ServiceUnavailable"));
+        shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
+        let sent = shop.desk.proxy.log.count(|e| is_last(&e.request));
+        let made = shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.body["data"]["version"] == "2");
+        let lock = shop.desk.starts(&line);
+        for done in 1..=OBJECTS {
+            let is_made = |e: &Exchange| is_change(&e.request) && e.request.body["data"]["version"] == "2";
+            shop.desk.proxy.log.nth(made + done - 1, "a change", is_made).await;
+        }
+        shop.desk.proxy.log.nth(sent, "the last change", |e| is_last(&e.request)).await;
+        for signal in signals {
+            kill(lock.pid, *signal).expect("it lives");
+        }
+
+        let (code, err) = lock.exit().await;
+
+        assert!(code == 1 && err.contains("tenure: undone: "), "{code} {err}");
+        for number in 0..OBJECTS {
+            assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "{err}");
+        }
+        shop.desk.proxy.clear();
+    }
+    // The API server is away in the middle of the undo: whatever becomes of this driver, the next one ends it.
+    shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(422, "Invalid"));
+    let undone = shop.desk.proxy.log.count(|e| is_undo(&e.request) && e.answer.is_some());
+    let lock = shop.desk.starts(&line);
+    shop.desk.proxy.log.nth(undone + 3, "an undo", |e| is_undo(&e.request) && e.answer.is_some()).await;
+    shop.desk.proxy.on(|_| true, Times::Only(20), Fault::lost_request());
+    let (code, err) = lock.exit().await;
+    assert_ne!(code, 0, "{err}");
+    shop.desk.proxy.clear();
+    said(&shop.recover(&["apply", "x"]).await, 0, &[]);
+    for number in 0..OBJECTS {
+        assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1");
+    }
+}
