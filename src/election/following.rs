@@ -19,7 +19,7 @@ use super::{
     pace::{Paced, doubled},
     record::LeaseRecord,
     trace::TraceContext,
-    writes::TRACEPARENT,
+    writes::{STEP_DOWN_TO, TRACEPARENT},
 };
 use crate::{
     link::ToInit,
@@ -117,7 +117,12 @@ impl Following {
             Verdict::Proved(record, attempt) if attempt.acquires.is_some() => {
                 return self.acquired(&mut one, record, &attempt, now);
             }
-            Verdict::Proved(record, _) => one.observed(record, now),
+            Verdict::Proved(record, _) => {
+                if record.annotation(STEP_DOWN_TO) == Some(one.common.writer.identity.as_str()) {
+                    one.lease.asked = now.boot;
+                }
+                one.observed(record, now);
+            }
             Verdict::Other(record, attempt) => {
                 one.observed(record, now);
                 if attempt.acquires.is_some() {
@@ -160,7 +165,8 @@ impl Following {
         }
         let after = common.config.lease.preempt?;
         let at = lease.observation.preempts_at(common.config.lease.priority, after)?;
-        Some(at.max(common.ready_since + after).max(common.lease_backoff.until).max(lease.writes.not_before))
+        // Somebody may undo each request.
+        Some(at.max(common.ready_since.max(lease.asked) + after).max(common.lease_backoff.until).max(lease.writes.not_before))
     }
 
     /// Returns the next preemption.

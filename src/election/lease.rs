@@ -27,6 +27,8 @@ pub(crate) struct Lease {
     pub(crate) campaign: Option<Campaign>,
     /// The pace of a follower's writes.
     pub(crate) writes: Paced,
+    /// When this replica last asked the holder to hand over, and the request was stored.
+    pub(super) asked: Instant,
     /// When the watch last brought a new version.
     pub(super) heard: Instant,
     /// None: the wait for the Lease has no limit.
@@ -77,6 +79,7 @@ impl Lease {
             unanswered: Unanswered::default(),
             campaign: None,
             writes: Paced::default(),
+            asked: Instant::BOOT,
             heard: Instant::BOOT,
             wait_limit,
             holder: None,

@@ -87,6 +87,23 @@ fn a_request_that_a_policy_undoes_or_refuses_is_repeated_at_a_slowing_pace() {
 }
 
 #[test]
+fn a_request_that_somebody_removes_each_time_is_repeated_once_in_the_time_of_preempt() {
+    let mut bench = Bench::start(preempting(0), held_with("-1"));
+    bench.run(AFTER - TICK);
+    let (until, before) = (bench.now.boot + AFTER * 3, bench.writes().len());
+
+    while bench.now.boot < until {
+        bench.run(Duration::from_millis(10));
+        if bench.register.object().unwrap()["metadata"]["annotations"][STEP_DOWN].is_string() {
+            bench.see(|object| object["metadata"]["annotations"] = json!({ HOLDER: "x", PRIORITY: "-1" }));
+        }
+    }
+
+    let asked = bench.writes().len() - before;
+    assert!((2..=3).contains(&asked), "{asked} requests");
+}
+
+#[test]
 fn nobody_asks_a_leader_of_the_same_or_an_unknown_priority_or_when_others_go_first() {
     let annotate = |name: &'static str| move |object: &mut Value| object["metadata"]["annotations"][name] = "y".into();
     type Edit<'a> = &'a dyn Fn(&mut Value);

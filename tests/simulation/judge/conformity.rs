@@ -166,9 +166,12 @@ impl Judge {
         if slot != Slot::default() {
             self.others.insert(version, slot);
         }
-        // Whoever deletes or empties it makes it forget when a run began, and so does a witness, to whom every end is a crash.
-        let forgets =
-            |lease: &Value| lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
+        // Whoever deletes or empties it makes it forget when a run began, and so does a witness, to whom every end is a crash. What
+        // was given back undone is to be run again.
+        let forgets = |lease: &Value| {
+            let is_forgotten = lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
+            is_forgotten || state_of(lease) == Some(LeaseState::Released)
+        };
         self.began.take_if(|_| lease.is_none_or(forgets));
         if lease.is_none() {
             self.ran.clear();
