@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::*;
 use crate::{
     clock,
+    election::obituary::Replica,
     law::Timing,
     link::{Confirmed, Reason, TermInfo},
     slot::Slot,
@@ -49,7 +50,7 @@ macro_rules! moments {
         }
     };
 }
-moments!(annotation, config, credential, lease, link, notify, reply, watch);
+moments!(annotation, config, credential, datagram, lease, link, notify, reply, watch);
 
 fn hunt(name: &str) {
     let setting = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
@@ -107,10 +108,24 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     if name == "link" {
         return conversations();
     }
+    if name == "datagram" {
+        return datagrams();
+    }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
     let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+/// What electors tell a witness: of one Lease, and of the most with the longest names and times.
+fn datagrams() -> Vec<Vec<u8>> {
+    let told = |leases: Vec<String>, attempt_timeout, renew_period| {
+        let (identity, namespace) = (format!("me_{:032x}", 7), "shop".into());
+        [&[1], &*encode(&Replica { identity, namespace, leases, attempt_timeout, renew_period }).unwrap()].concat()
+    };
+    let names = (0..64).map(|slot| format!("{}-slot-{slot}", "x".repeat(200))).collect();
+    let (short, long) = (Duration::from_secs(2), Duration::from_secs(2_000_000_000));
+    vec![told(vec!["billing".into()], short, short), told(names, long, long)]
 }
 
 /// Terms as an elector tells them to init, in each mode, with and without restarts.

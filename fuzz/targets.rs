@@ -1,4 +1,5 @@
-//! The fuzz targets: the parsers of credentials, Leases, replies, watches, configuration, notifications and the link.
+//! The fuzz targets: the parsers of credentials, Leases, replies, watches, configuration, notifications, the link and the datagram of
+//! the witness.
 //!
 //! A module of the crate, so that it reaches what is private, compiled only for tests and for cargo-fuzz. Each target takes any bytes,
 //! and panics where a parser breaks a promise, not only where the parser panics. `run` runs every target briefly on its corpus and on
@@ -15,14 +16,16 @@ use crate::{
     config::{self, Config, OnExit, Preset, Runs},
     election::{
         Action as Wish, Elector, Input as WatchEvent, Request,
+        obituary::{Action as Obituary, Input as Told, Witness},
         record::{LeaseRecord, LeaseState},
         trace::TraceContext,
     },
+    elector::witness,
     law::longer,
     link::{Exit, InitialState, Term, ToElector, ToInit, decode, encode},
     loading,
     notification::{self, Notification},
-    request::Answer,
+    request::{Answer, Refusal},
     supervision::{Action, Agent, AgentConfig, Input, NotSpawned, RoleInput, Scan},
     time::{Instant, Now},
 };
@@ -31,10 +34,11 @@ use crate::{
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its corpus's.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("annotation", annotation),
     ("config", config),
     ("credential", api::fuzz_credential),
+    ("datagram", datagram),
     ("lease", lease),
     ("link", link),
     ("notify", notify),
@@ -73,6 +77,25 @@ pub fn config(bytes: &[u8]) {
         }
         Err(invalid) => assert!(!invalid.problems.is_empty()),
     }
+}
+
+/// What an elector tells the witness: what is understood can be a replica, and never makes the witness ask without a pause.
+pub fn datagram(bytes: &[u8]) {
+    let Ok(replica) = witness::read(bytes) else { return };
+    assert!(!replica.identity.is_empty() && (1..=64).contains(&replica.leases.len()), "{replica:?}");
+    let mut dead = Witness::new(7);
+    dead.handle(Told::Told(replica.clone()), 0);
+    dead.handle(Told::Died { identity: replica.identity.clone() }, 0);
+    let (mut asked, mut paused) = (0, Duration::ZERO);
+    while let Some(action) = dead.poll_action() {
+        let Obituary::Request { id, pause, .. } = action else { continue };
+        (asked, paused) = (asked + 1, paused + pause);
+        if asked < replica.leases.len() * 20 {
+            let (refusal, message) = (Refusal::Forbidden, "no".into());
+            dead.handle(Told::Answered { id, answer: Answer::Refused { refusal, message } }, 0);
+        }
+    }
+    assert!(paused >= Duration::from_millis(100) * 19, "{asked} requests with pauses of {paused:?} together");
 }
 
 /// A Lease that a follower reads again and again: it never writes to a held one before its duration has passed, or to one that is

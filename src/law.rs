@@ -138,9 +138,11 @@
 //! # The rule of the witness
 //!
 //! 20. A witness is a process under the same kernel, outside the PID namespace of the workload. The elector hands it, at each
-//!     connection, a pidfd of init, only where init is PID 1, and init's full identity. That the pidfd is readable is all that tells
-//!     it anything: not the end of the connection, not silence, not an exit code, not a status. It is a complete proof: init, the
-//!     elector, the workload and whatever was exec'ed in are gone.
+//!     connection, a pidfd of init, only where init is PID 1, and init's full identity. The pidfd of a later elector replaces that of
+//!     an earlier one of the same identity. An identity of another pod is refused, and so is a pidfd that is readable when it arrives:
+//!     it proves nothing about an init that is told to live. That the pidfd is readable later is all that tells the witness anything:
+//!     not the end of the connection, not silence, not an exit code, not a status. It is a complete proof: init, the elector, the
+//!     workload and whatever was exec'ed in are gone.
 //!     The witness then reads the Leases it was told of (quorum); what names that identity as its holder, and nobody else in
 //!     `tenure.dev/holder`, it gives back in the shape of a release, with `tenure.dev/obituary: IDENTITY` beside it, which the next
 //!     acquisition removes: one PUT with the uid and resourceVersion that it read, repeated as a leader's retries after a 409 or
@@ -148,7 +150,7 @@
 //!     It never creates, deletes or waits for nobody, has no clock and no deadline, holds no Lease and starts nothing. To followers it
 //!     is a release.
 //!     None is handed over with `release: keep`, for a task with `afterCrash: wait`, and on gVisor. A witness that is told to end
-//!     stays until every pidfd that it has has fired and what follows is done; killed earlier, D decides.
+//!     stays until every pidfd that it has has fired and what follows is done, or is certainly refused; killed earlier, D decides.
 //!     The word of an operator that a holder is dead takes the place of the pidfd. It is not believed of a Lease that changes within
 //!     D / 3 + T, or beside the name of another, nor without more words of a task, whose run it would repeat.
 

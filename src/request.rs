@@ -133,6 +133,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Returns true if the server would do the same request at another time.
+    pub(crate) const fn may_pass(self) -> bool {
+        matches!(self, Self::TooManyRequests { .. })
+    }
+
     /// Returns the pause that the server asks for.
     pub(crate) const fn retry_after(self) -> Option<Duration> {
         if let Self::TooManyRequests { retry_after } = self { retry_after } else { None }

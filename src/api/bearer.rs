@@ -17,10 +17,14 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 use http::{HeaderValue, Request, header::AUTHORIZATION};
 use kube::config::AuthInfo;
 use secrecy::ExposeSecret as _;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::plugin::{PATIENCE, Plugin, PluginError};
@@ -124,6 +128,14 @@ impl Bearer {
             }));
         }
         request
+    }
+
+    /// Returns true if the token found last is bound to a pod and has not expired at `wall` (microseconds).
+    pub(super) fn is_good_token_of_a_pod(&self, wall: i64) -> bool {
+        let (header, _) = self.header(clock::boot());
+        let claims = header.to_str().ok().and_then(|header| BASE64_URL_SAFE_NO_PAD.decode(header.split('.').nth(1)?).ok());
+        let claims: Value = claims.and_then(|claims| serde_json::from_slice(&claims).ok()).unwrap_or_default();
+        claims.pointer("/kubernetes.io/pod").is_some() && claims["exp"].as_i64().is_some_and(|end| end > wall / 1_000_000)
     }
 
     /// The header found last, and whether it is good enough not to look for another at `now`.

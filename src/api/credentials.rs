@@ -45,6 +45,8 @@ struct Credentials {
     refused: bool,
     /// The failure to renew them was logged.
     told: Once,
+    /// That a good token was refused was logged.
+    void: Once,
 }
 
 impl Access {
@@ -113,6 +115,12 @@ impl Access {
         // If the lock is held, new credentials are already being waited for.
         let Ok(mut state) = self.state.try_lock() else { return };
         (state.refused, state.again) = (true, Some(Instant::BOOT));
+        if state.built.as_ref().is_some_and(Dialer::has_good_token_of_a_pod) && state.void.say() {
+            tracing::warn!(
+                "the API server refuses a token that has not expired: the pod was deleted by force, or its service account was \
+                 deleted, so that nobody here can release the Lease any more"
+            );
+        }
     }
 
     /// Reads the server's address, its CA and the credentials again soon, because the server was not reached, or refused the

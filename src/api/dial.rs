@@ -34,6 +34,7 @@ const IDLE: Duration = Duration::from_secs(300);
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     server: String,
+    bearer: Option<Arc<Bearer>>,
 }
 
 impl Dialer {
@@ -77,13 +78,14 @@ impl Dialer {
             ))
         })?;
         let base = config.cluster_url.clone();
+        let signer = bearer.clone();
         let addressed = MapRequestLayer::new(move |mut request: Request<Body>| {
             // One that is too long stays relative, which hyper refuses to send; kube's layer would panic.
             if let Some(url) = url::below(&base, request.uri()) {
                 *request.uri_mut() = url;
             }
-            match &bearer {
-                Some(bearer) => bearer.sign(request),
+            match &signer {
+                Some(signer) => signer.sign(request),
                 None => request,
             }
         });
@@ -97,7 +99,12 @@ impl Dialer {
                 .with_layer(&addressed)
                 .build()
         };
-        Ok(Self { make: Arc::new(make), server })
+        Ok(Self { make: Arc::new(make), server, bearer })
+    }
+
+    /// Returns true if it signs with the token of a pod that has not expired.
+    pub(super) fn has_good_token_of_a_pod(&self) -> bool {
+        self.bearer.as_ref().is_some_and(|bearer| bearer.is_good_token_of_a_pod(clock::now().wall))
     }
 
     /// The server and the source that names it, for people.

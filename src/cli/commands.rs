@@ -87,7 +87,8 @@ pub enum Command {
     ///
     /// Waits at a socket for the electors of the pod (lease.witness). Each hands over a pidfd of its PID 1, which the kernel makes
     /// readable once no process of that container is left. The witness then releases the Leases that still name this replica. It needs
-    /// the service account of the replicas, and no configuration file. SIGTERM ends it once it waits for no replica.
+    /// the service account of the replicas, POD_NAME where they have it, and no configuration file. SIGTERM ends it once it waits for
+    /// no replica.
     ///
     /// Exit codes: 0 told to end, and nothing is left to do; 78 --socket is no socket, or is taken or cannot be made.
     #[command(verbatim_doc_comment)]
@@ -256,8 +257,8 @@ pub struct ConfirmDead {
 /// Waits for the end of replicas.
 #[derive(Args, Clone, Debug)]
 pub struct Witness {
-    /// Where to listen: @NAME, or an absolute path
-    #[arg(long, value_name = "@NAME", default_value = "@tenure", value_parser = socket)]
+    /// Where to listen: an absolute path on a volume that only the two containers mount, or @NAME
+    #[arg(long, value_name = "PATH", default_value = "/run/tenure/witness", value_parser = socket)]
     pub socket: String,
 }
 

@@ -6,21 +6,26 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    io::IoSliceMut,
-    os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    },
     sync::Arc,
     time::Duration,
 };
 
 use nix::{
-    cmsg_space,
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::socket::{Backlog, ControlMessageOwned, MsgFlags, SockFlag, accept4, bind, connect, listen, recv, recvmsg, send},
+    sys::socket::{
+        Backlog, MsgFlags, SockFlag, accept4, bind, connect, getsockopt, listen, recv, send, sockopt::PeerCredentials,
+    },
+    unistd::geteuid,
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::{Semaphore, mpsc, oneshot},
+    task::AbortHandle,
     time::{sleep, timeout},
 };
 
@@ -38,7 +43,7 @@ use crate::{
         Keys, Lease, register,
         witness::{KNOWN, REFUSED, address, read, socket},
     },
-    exit,
+    exit, init,
     process::memory,
     request::Answer,
     slot::Slot,
@@ -58,6 +63,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 enum Failed {
     #[error("another program listens at {0}: name another socket, or end that program")]
     Taken(String),
+    #[error("{0} is there, and is no socket: name another path")]
+    NoSocket(String),
     #[error("cannot listen at {0}")]
     Listen(String, #[source] io::Error),
     #[error("cannot start")]
@@ -68,6 +75,8 @@ enum Failed {
 enum Handed {
     Told(Replica, OwnedFd, oneshot::Sender<bool>),
     Refused(&'static str),
+    /// The pidfd of this number is readable.
+    Died(String, u64),
     Event(Input),
 }
 
@@ -78,7 +87,7 @@ pub(super) fn run(asked: &cli::Witness) -> u8 {
     let Err(failed) = ended else { return 0 };
     complain(&one_line(&failed));
     match failed {
-        Failed::Taken(_) | Failed::Listen(..) => exit::INVALID,
+        Failed::Taken(_) | Failed::NoSocket(_) | Failed::Listen(..) => exit::INVALID,
         Failed::System(_) => exit::INTERNAL,
     }
 }
@@ -94,14 +103,22 @@ async fn serve(name: &str) -> Result<(), Failed> {
     }
     tracing::info!("waits for replicas at {name}");
     let (hand, mut handed) = mpsc::channel(MOST_REPLICAS);
-    drop(tokio::spawn(accept(listener, hand.clone())));
-    let mut room = Room { witness: Witness::new(fastrand::u64(..)), hand, dead: BTreeMap::new(), refused: BTreeSet::new() };
+    drop(tokio::spawn(accept(listener, Doorkeeper::of(name), hand.clone())));
+    let mut room = Room {
+        witness: Witness::new(fastrand::u64(..)),
+        hand,
+        told: 0,
+        living: BTreeMap::new(),
+        dead: BTreeMap::new(),
+        refused: BTreeSet::new(),
+    };
     memory::forget_start();
     let mut is_ending = false;
     while !(is_ending && room.witness.is_idle()) {
         tokio::select! {
             () = interrupts.next() => {
                 is_ending = true;
+                room.take(Handed::Event(Input::Ending));
                 if !room.witness.is_idle() {
                     tracing::info!("was told to end, and stays until every replica that it knows is dead");
                 }
@@ -116,6 +133,10 @@ async fn serve(name: &str) -> Result<(), Failed> {
 struct Room {
     witness: Witness,
     hand: mpsc::Sender<Handed>,
+    /// Count of the pidfds that were taken.
+    told: u64,
+    /// The number of the last pidfd of each, and the wait for it.
+    living: BTreeMap<String, (u64, AbortHandle)>,
     /// Since when, and how their Leases are reached.
     dead: BTreeMap<String, (Instant, Option<Lease>)>,
     /// Refusals that the log has: each is said once.
@@ -126,30 +147,41 @@ impl Room {
     fn take(&mut self, handed: Handed) {
         match handed {
             Handed::Told(replica, pidfd, reply) => {
-                let (identity, is_new) = (replica.identity.clone(), !self.witness.knows(&replica.identity));
+                let identity = replica.identity.clone();
                 self.witness.handle(Input::Told(replica), clock::now().wall);
                 let is_known = self.witness.knows(&identity);
                 if !is_known {
                     self.refuse("there is no room for another replica");
-                } else if is_new {
-                    tracing::info!(identity = &*bounded(&identity), "will give back what it holds once it is dead");
-                    drop(tokio::spawn(await_death(identity, pidfd, self.hand.clone())));
+                } else if !self.dead.contains_key(&identity) {
+                    self.await_death(identity, pidfd);
                 }
                 let _ = reply.send(is_known);
             }
             Handed::Refused(why) => return self.refuse(why),
-            Handed::Event(input) => {
-                if let Input::Died { identity } = &input {
+            Handed::Died(identity, number) => {
+                if self.living.get(&identity).is_some_and(|(last, _)| *last == number) {
+                    self.living.remove(&identity);
                     self.dead.insert(identity.clone(), (clock::boot(), None));
+                    self.witness.handle(Input::Died { identity }, clock::now().wall);
                 }
-                self.witness.handle(input, clock::now().wall);
             }
+            Handed::Event(input) => self.witness.handle(input, clock::now().wall),
         }
         while let Some(action) = self.witness.poll_action() {
             self.act(action);
         }
         if self.dead.is_empty() {
             memory::forget_start();
+        }
+    }
+
+    /// Waits for this pidfd in place of an earlier one of the same replica.
+    fn await_death(&mut self, identity: String, pidfd: OwnedFd) {
+        self.told += 1;
+        let wait = tokio::spawn(await_death((identity.clone(), self.told), pidfd, self.hand.clone())).abort_handle();
+        match self.living.insert(identity.clone(), (self.told, wait)) {
+            Some((_, earlier)) => earlier.abort(),
+            None => tracing::info!(identity = &*bounded(&identity), "will give back what it holds once it is dead"),
         }
     }
 
@@ -203,7 +235,11 @@ fn listen_at(name: &str) -> Result<OwnedFd, Failed> {
     let (listener, at) = (socket().map_err(failed)?, address(name).map_err(failed)?);
     let mut bound = bind(listener.as_raw_fd(), &at);
     if bound == Err(Errno::EADDRINUSE) {
-        let is_stale = !name.starts_with('@') && connect(socket().map_err(failed)?.as_raw_fd(), &at) == Err(Errno::ECONNREFUSED);
+        let is_path = !name.starts_with('@');
+        if is_path && !fs::symlink_metadata(name).is_ok_and(|file| file.file_type().is_socket()) {
+            return Err(Failed::NoSocket(name.into()));
+        }
+        let is_stale = is_path && connect(socket().map_err(failed)?.as_raw_fd(), &at) == Err(Errno::ECONNREFUSED);
         if !is_stale {
             return Err(Failed::Taken(name.into()));
         }
@@ -212,18 +248,48 @@ fn listen_at(name: &str) -> Result<OwnedFd, Failed> {
         bound = bind(listener.as_raw_fd(), &at);
     }
     bound.and_then(|()| listen(&listener, Backlog::MAXCONN)).map_err(failed)?;
+    if !name.starts_with('@') {
+        // Whoever mounts the volume may connect: the program's image may name another user.
+        fs::set_permissions(name, fs::Permissions::from_mode(0o666)).map_err(|error| Failed::Listen(name.into(), error))?;
+    }
     Ok(listener)
 }
 
-async fn accept(listener: AsyncFd<OwnedFd>, hand: mpsc::Sender<Handed>) {
+/// Judges who connects, and whose replica is told of.
+#[derive(Clone)]
+struct Doorkeeper {
+    /// Any process of the pod's network can take an abstract name, and connect to one.
+    is_abstract: bool,
+    /// What an identity of this pod begins with.
+    own: Arc<str>,
+}
+
+impl Doorkeeper {
+    fn of(socket: &str) -> Self {
+        let own = init::base("", std::env::var("POD_NAME").ok());
+        Self { is_abstract: socket.starts_with('@'), own: format!("{own}_").into() }
+    }
+
+    fn judge(&self, connection: &OwnedFd, replica: &Replica, pidfd: &OwnedFd) -> Result<(), &'static str> {
+        if self.is_abstract && !getsockopt(connection, PeerCredentials).is_ok_and(|peer| peer.uid() == geteuid().as_raw()) {
+            return Err("it is of another user: let the two share a path on a volume (lease.witness), or one user");
+        }
+        if !replica.identity.starts_with(&*self.own) {
+            return Err("its replica is not of this pod: lease.identity, if set, and POD_NAME in both containers must be the pod's name");
+        }
+        judge(pidfd)
+    }
+}
+
+async fn accept(listener: AsyncFd<OwnedFd>, doorkeeper: Doorkeeper, hand: mpsc::Sender<Handed>) {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let room = Arc::new(Semaphore::new(2 * MOST_REPLICAS));
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
         match listener.async_io(Interest::READABLE, |listener| Ok(accept4(listener.as_raw_fd(), flags)?)).await {
             Ok(connection) => {
-                let (connection, hand) = (owned(connection), hand.clone());
+                let (connection, doorkeeper, hand) = (owned(connection), doorkeeper.clone(), hand.clone());
                 drop(tokio::spawn(async move {
-                    if let Err(why) = attend(connection, &hand).await {
+                    if let Err(why) = attend(connection, &doorkeeper, &hand).await {
                         let _ = hand.send(Handed::Refused(why)).await;
                     }
                     drop(permit);
@@ -235,7 +301,7 @@ async fn accept(listener: AsyncFd<OwnedFd>, hand: mpsc::Sender<Handed>) {
 }
 
 /// Serves one connection until it ends.
-async fn attend(connection: OwnedFd, hand: &mpsc::Sender<Handed>) -> Result<(), &'static str> {
+async fn attend(connection: OwnedFd, doorkeeper: &Doorkeeper, hand: &mpsc::Sender<Handed>) -> Result<(), &'static str> {
     let connection = register(connection).map_err(|_| "there are no descriptors left")?;
     let first = timeout(SILENCE, connection.async_io(Interest::READABLE, receive)).await;
     let (datagram, mut rights) = first.map_err(|_| "it says nothing")?.map_err(|_| "it cannot be read")?;
@@ -246,9 +312,9 @@ async fn attend(connection: OwnedFd, hand: &mpsc::Sender<Handed>) -> Result<(), 
     let answer = |known: u8| {
         let _ = send(connection.as_raw_fd(), &[known], MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
     };
-    let understood = read(&datagram).ok_or("it is no elector of this version").and_then(|replica| {
+    let understood = read(&datagram).and_then(|replica| {
         let pidfd = rights.pop().filter(|_| rights.is_empty()).ok_or("it hands over no pidfd")?;
-        judge(pidfd.as_raw_fd()).map(|()| (replica, pidfd))
+        doorkeeper.judge(connection.get_ref(), &replica, &pidfd).map(|()| (replica, pidfd))
     });
     let (replica, pidfd) = understood.inspect_err(|_| answer(REFUSED))?;
     let (identity, (reply, known)) = (replica.identity.clone(), oneshot::channel());
@@ -263,18 +329,31 @@ async fn attend(connection: OwnedFd, hand: &mpsc::Sender<Handed>) -> Result<(), 
     Ok(())
 }
 
-/// A datagram with the descriptors that came along.
+/// A datagram with the descriptors that came along: the first two, because the kernel closes those for which there is no room.
+#[expect(unsafe_code, reason = "nix gives no descriptor of a message that had more, and so leaks them")]
 fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let (mut buffer, mut space) = (vec![0; LONGEST], cmsg_space!([RawFd; 2]));
-    let mut parts = [IoSliceMut::new(&mut buffer)];
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    // A header, and two descriptors.
+    let (mut buffer, mut space) = (vec![0_u8; LONGEST], [0_u64; 3]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: LONGEST };
+    // SAFETY: zeroes are a valid message without anything; its pointers are to live locals of these lengths.
+    let (message, length) = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        (message.msg_control, message.msg_controllen) = (space.as_mut_ptr().cast(), size_of_val(&space) as _);
+        let length = Errno::result(libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC))?;
+        (message, usize::try_from(length).unwrap_or_default())
+    };
     let mut rights = Vec::new();
-    for part in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = part {
-            rights.extend(descriptors.into_iter().map(owned));
+    // SAFETY: the kernel has filled `space`, and says by `msg_controllen` how far.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if let Some(part) = header.as_ref().filter(|part| (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
+        {
+            let count = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+            let first = libc::CMSG_DATA(header).cast::<RawFd>();
+            rights.extend((0..count).map(|index| owned(first.add(index).read_unaligned())));
         }
     }
-    let length = message.bytes;
     buffer.truncate(length);
     Ok((buffer, rights))
 }
@@ -285,27 +364,31 @@ fn owned(descriptor: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Accepts a pidfd of PID 1 of another PID namespace, as far as that can be told: the number of a process in a sibling
-/// namespace is 0 here, and that of one that is gone is -1.
-fn judge(pidfd: RawFd) -> Result<(), &'static str> {
-    let info =
-        fs::read_to_string(format!("/proc/self/fdinfo/{pidfd}")).map_err(|_| "/proc does not tell whether it has a pidfd")?;
+/// Accepts a pidfd of PID 1 of another PID namespace that lives, as far as that can be told: the number of a process in a sibling
+/// namespace is 0 here. One of the dead would prove nothing about the replica that is told of (law 20).
+fn judge(pidfd: &OwnedFd) -> Result<(), &'static str> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
+        .map_err(|_| "/proc does not tell whether it has a pidfd")?;
     let of = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::split_whitespace);
     let pid = of("Pid:").and_then(|mut pid| pid.next()).ok_or("what it hands over is no pidfd")?;
     match (pid, of("NSpid:").map(Iterator::collect::<Vec<_>>).as_deref()) {
-        ("0" | "-1", _) | (_, None | Some([_, .., "1"])) => Ok(()),
+        _ if is_readable(pidfd) => Err("its pidfd is that of a process which is dead"),
+        ("0", _) | (_, None | Some([_, .., "1"])) => Ok(()),
         (_, Some([_, ..] | [])) => Err("its pidfd is not that of PID 1 of another PID namespace"),
     }
 }
 
+fn is_readable(pidfd: &OwnedFd) -> bool {
+    let mut asked = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut asked, PollTimeout::ZERO).is_ok() && asked[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+}
+
 /// Says that it died only once the pidfd itself is seen to be readable.
-async fn await_death(identity: String, pidfd: OwnedFd, hand: mpsc::Sender<Handed>) {
+async fn await_death((identity, number): (String, u64), pidfd: OwnedFd, hand: mpsc::Sender<Handed>) {
     let Ok(pidfd) = register(pidfd) else { return };
     while let Ok(mut ready) = pidfd.readable().await {
-        let mut asked = [PollFd::new(pidfd.get_ref().as_fd(), PollFlags::POLLIN)];
-        let is_polled = poll(&mut asked, PollTimeout::ZERO).is_ok();
-        if is_polled && asked[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) {
-            let _ = hand.send(Handed::Event(Input::Died { identity })).await;
+        if is_readable(pidfd.get_ref()) {
+            let _ = hand.send(Handed::Died(identity, number)).await;
             return;
         }
         ready.clear_ready();

@@ -80,9 +80,11 @@ pub struct LeaseConfig {
     pub creation_wait: Option<Duration>,
     /// Decides whether a Lease counts as released once a holder that is not tenure has emptied it.
     pub foreign_release: ForeignRelease,
-    /// Where `tenure witness` listens, in a second container of the pod: `@NAME`, or an absolute path on a volume that both share.
-    /// Once the kernel has ended every process of this container, the witness gives the Lease back, so that a replica that is killed
-    /// is followed at once. null: a replica that is killed is waited for for `lease.duration`.
+    /// Where `tenure witness` listens, in a second container of the pod: an absolute path on a volume that only the two mount, such
+    /// as `/run/tenure/witness`, or `@NAME`. Every process of the pod's network can take such a name, and both containers need the
+    /// same user. Once the kernel has ended every process of this container, the witness gives the Lease back, so that a replica
+    /// that is killed is followed at once. The replica's identity must begin with the pod's name. null: a replica that is killed is
+    /// waited for for `lease.duration`.
     pub witness: Option<String>,
 }
 

@@ -49,7 +49,8 @@ pub struct Replica {
 /// Input of the witness.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Input {
-    /// An elector handed over a pidfd of its init. Forgotten if [`MOST_REPLICAS`] are known.
+    /// An elector handed over a pidfd of its init, which replaces that of an earlier elector of the replica. Forgotten if
+    /// [`MOST_REPLICAS`] are known.
     Told(Replica),
     /// The connection of that elector ended.
     Disconnected {
@@ -68,6 +69,8 @@ pub enum Input {
         /// The outcome of the request.
         answer: Answer,
     },
+    /// The witness is told to end: what is certainly refused is not tried again.
+    Ending,
 }
 
 /// Work that the witness wants done.
@@ -108,6 +111,7 @@ pub enum Action {
 #[derive(Clone, Debug, Hash)]
 pub struct Witness {
     replicas: BTreeMap<String, Entry>,
+    is_ending: bool,
     asked: u64,
     stamps: Stamps,
     random: Random,
@@ -145,8 +149,8 @@ impl Witness {
     /// Nobody is known yet.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let random = Random::of(seed);
-        Self { replicas: BTreeMap::new(), asked: 0, stamps: Stamps::new(0), random, actions: VecDeque::new() }
+        let (stamps, random) = (Stamps::new(0), Random::of(seed));
+        Self { replicas: BTreeMap::new(), is_ending: false, asked: 0, stamps, random, actions: VecDeque::new() }
     }
 
     /// Takes in what happened; `wall` is the wall clock in microseconds.
@@ -157,6 +161,7 @@ impl Witness {
             Input::Disconnected { .. } => {}
             Input::Died { identity } => self.died(&identity),
             Input::Answered { id, answer } => self.answered(id, answer, wall),
+            Input::Ending => self.is_ending = true,
         }
     }
 
@@ -178,9 +183,13 @@ impl Witness {
     }
 
     fn told(&mut self, replica: Replica) {
-        if self.replicas.len() < MOST_REPLICAS && !self.knows(&replica.identity) {
-            let identity = replica.identity.clone();
-            self.replicas.insert(identity, Entry { replica: replica.into(), open: None, given_back: Vec::new() });
+        let (identity, has_room) = (replica.identity.clone(), self.replicas.len() < MOST_REPLICAS);
+        match self.replicas.get_mut(&identity) {
+            Some(entry) if entry.open.is_none() => entry.replica = replica.into(),
+            None if has_room => {
+                self.replicas.insert(identity, Entry { replica: replica.into(), open: None, given_back: Vec::new() });
+            }
+            Some(_) | None => {}
         }
     }
 
@@ -203,7 +212,7 @@ impl Witness {
             Some((Arc::clone(&entry.replica), steps.swap_remove(at)))
         };
         let Some((replica, mut step)) = self.replicas.values_mut().find_map(open) else { return };
-        let (request, pause) = match next(&replica, &step, answer) {
+        let (request, pause) = match next(&replica, &step, answer, self.is_ending) {
             Next::Done { given_back } => {
                 if given_back && let Some(entry) = self.replicas.get_mut(&replica.identity) {
                     entry.given_back.push(step.lease);
@@ -258,8 +267,8 @@ impl Witness {
     }
 }
 
-fn next(replica: &Replica, step: &Step, answer: Answer) -> Next {
-    let longest = LONGEST_UNANSWERED.min(replica.attempt_timeout + RETRY_PAUSE);
+fn next(replica: &Replica, step: &Step, answer: Answer, is_ending: bool) -> Next {
+    let longest = LONGEST_UNANSWERED.min(replica.attempt_timeout.saturating_add(RETRY_PAUSE));
     match Verdict::of(None, answer) {
         Verdict::Read(_) | Verdict::Proved(..) | Verdict::Other(..) if step.clears => Next::Done { given_back: true },
         Verdict::Read(record) | Verdict::Proved(record, _) | Verdict::Other(record, _) => match record.annotation(HOLDER) {
@@ -276,8 +285,10 @@ fn next(replica: &Replica, step: &Step, answer: Answer) -> Next {
         Verdict::Refused(Refusal::Unauthorized, message) if step.failed.is_none() => {
             Next::Retry { message, retry_after: None, longest: Duration::ZERO }
         }
+        // Whoever uninstalls a replica takes its rights first.
+        Verdict::Refused(refusal, _) if is_ending && !refusal.may_pass() => Next::Done { given_back: false },
         Verdict::Refused(refusal, message) => {
-            Next::Retry { message, retry_after: refusal.retry_after(), longest: replica.renew_period }
+            Next::Retry { message, retry_after: refusal.retry_after(), longest: longest.max(replica.renew_period) }
         }
         Verdict::Open(message, retry_after) => Next::Retry { message, retry_after, longest },
     }

@@ -49,6 +49,7 @@ use crate::{
     exit,
     http::{Health, HttpError, serve},
     link::{FD, InitialState, ToElector, ToInit},
+    process::memory,
     stderr::StderrLog,
     telemetry::{Telemetry, log, recorder::Recorder},
     wire::Broken,
@@ -107,6 +108,7 @@ enum Failure {
 /// Runs the elector on the link that init left at file descriptor 3. Returns the exit code.
 #[must_use]
 pub fn run() -> u8 {
+    memory::close_to_others();
     let ended = adopt().and_then(|socket| {
         detach::settle_in().map_err(Failure::Start)?;
         elect(socket)

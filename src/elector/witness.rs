@@ -23,10 +23,11 @@ use tokio::{
 use super::register;
 use crate::{
     clock,
-    config::{AfterCrash, duration},
+    config::{AfterCrash, can_stand, duration},
     election::obituary::Replica,
     http::Health,
     link::{InitialState, decode, encode},
+    loading::may_be_told,
     process::{PID1, kill::pidfd_open},
     telemetry::status::Fact,
     words::one_line,
@@ -63,9 +64,15 @@ pub(crate) fn socket() -> nix::Result<OwnedFd> {
 }
 
 /// Reads the datagram of an elector of this version.
-pub(crate) fn read(datagram: &[u8]) -> Option<Replica> {
-    let (_, replica) = datagram.split_first().filter(|(version, _)| **version == VERSION)?;
-    decode(replica).ok()
+///
+/// # Errors
+/// Why no elector can have sent it.
+pub(crate) fn read(datagram: &[u8]) -> Result<Replica, &'static str> {
+    let replica = datagram.split_first().filter(|(version, _)| **version == VERSION).and_then(|(_, said)| decode(said).ok());
+    let replica: Replica = replica.ok_or("it is no elector of this version")?;
+    let Replica { identity, namespace, leases, attempt_timeout, renew_period } = &replica;
+    let is_lawful = can_stand(identity) && may_be_told(namespace, leases, *attempt_timeout, *renew_period);
+    is_lawful.then_some(replica).ok_or("no configuration allows what it says of its replica")
 }
 
 /// A pidfd of init, if init is PID 1 (`pid1`).

@@ -42,7 +42,8 @@ pub(super) fn full(config: &Config, pod_name: Option<String>) -> Result<String, 
     Ok(format!("{base}_{random:032x}"))
 }
 
-fn base(configured: &str, pod_name: Option<String>) -> String {
+/// The name that an identity begins with.
+pub(crate) fn base(configured: &str, pod_name: Option<String>) -> String {
     if !configured.is_empty() {
         return configured.to_owned();
     }

@@ -44,6 +44,8 @@ use crate::{
 
 use self::{event_loop::EventLoop, hook_output::HookOutput, log::Log, programs::Programs, timer::Timer};
 
+pub(crate) use self::identity::base;
+
 mod container;
 mod elector;
 mod event_loop;
@@ -137,6 +139,7 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
     let guards = config.lease.enabled;
     let mut context = None;
     if guards {
+        memory::close_to_others();
         let cluster = Cluster::discover().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         context = cluster.context();
         if config.lease.namespace.is_empty() {

@@ -3,10 +3,12 @@
 //! Owns two requests to the kernel, both of which it may refuse: to drop the pages that only the start needed, and to lock those
 //! that are used from now on, so that code which has run once never has to be read from a disk that hangs (law 2). What has never
 //! run, as what kills before the first stop, may have to be: beside it stands the kernel's fuse, which needs no page.
+//! Also closes the memory, and the open files, to other processes of the same user.
 
 use std::ffi::{c_int, c_void};
 
 use libc::{MADV_DONTNEED, MCL_CURRENT, MCL_ONFAULT, PF_W, PT_LOAD, dl_phdr_info, size_t};
+use nix::sys::prctl;
 
 /// Drops the pages of this program's code and constants, which are read again when they are used.
 pub fn forget_start() {
@@ -15,6 +17,13 @@ pub fn forget_start() {
     for (start, length) in segments {
         forget(start, length);
     }
+}
+
+/// Lets no other process without CAP_SYS_PTRACE read this one's memory and environment, or take its open files (ptrace, `/proc/PID`,
+/// pidfd_getfd), and lets it leave no core dump. A forked child inherits that, and a program that it executes does not.
+pub fn close_to_others() {
+    // The kernel refuses no such value.
+    let _ = prctl::set_dumpable(false);
 }
 
 /// Locks every page that is used from now on into memory, if RLIMIT_MEMLOCK covers the whole address space. Children do not

@@ -8,7 +8,7 @@
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`], [`sockets`] and [`terminal`] say what it inherits.
 //! - [`fuse`] is a SIGKILL that the kernel sends at a set time, whoever is running then.
 //! - [`notify`] receives what the workload says about itself.
-//! - [`memory`] keeps what init needs in memory, [`mod@slice`] makes init run sooner.
+//! - [`memory`] keeps what init needs in memory, and closes it to others. [`mod@slice`] makes init run sooner.
 //!
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
 //! a child; a pid is used as the name of a child only until it was reaped.
@@ -34,12 +34,18 @@ pub mod terminal;
 /// The first process of a PID namespace.
 pub const PID1: Pid = Pid::from_raw(1);
 
-/// Returns true if the process runs the same file as this one; false for another user's process, of which that is unknown.
+/// Returns true if the process runs the same file as this one. The name has to do where the file is hidden: another user's
+/// process, or a tenure that guards a workload ([`memory::close_to_others`]).
 #[must_use]
 pub fn runs_our_program(pid: Pid) -> bool {
     let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
-    let ours = file("self");
-    ours.is_some() && ours == file(&pid.to_string())
+    let name = |process: &str| fs::read(format!("/proc/{process}/comm")).ok();
+    let pid = pid.to_string();
+    match (file("self"), file(&pid)) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        (None, _) => false,
+        (Some(_), None) => name(&pid).is_some_and(|theirs| name("self") == Some(theirs)),
+    }
 }
 
 #[cfg(test)]

@@ -167,8 +167,8 @@ fn judge_requests(history: &History, replica: &Replica, verdict: &mut Verdict) {
         }
         if request.is_release() {
             // A witness releases for the one that it names.
-            let obituary = text(&request.body["metadata"]["annotations"], "tenure.dev/obituary").split('_').next();
-            let of = obituary.filter(|name| !name.is_empty()).unwrap_or(&replica.name);
+            let obituary = text(&request.body["metadata"]["annotations"], "tenure.dev/obituary").rsplit('_').nth(1);
+            let of = obituary.unwrap_or(&replica.name);
             let dead = |life: &&Life| life.replica != of || life.first > request.at || life.last < request.at;
             if let Some(life) = history.lives.iter().find(|life| !dead(life)) {
                 wrong(&format!("released at {:?} before it was dead: {life:?}", request.at));

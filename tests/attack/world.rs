@@ -194,6 +194,7 @@ impl World {
         prepared.launch.runner = Some([TENURE, "witness", "--socket", SOCKET].map(str::to_owned).into());
         prepared.launch.workload.clear();
         prepared.launch.confined_by = network;
+        prepared.launch.env.push(("POD_NAME".into(), place.to_string()));
         prepared.start()
     }
 
@@ -208,7 +209,8 @@ impl World {
             prepared = prepared.set(key, value);
         }
         if fastrand::Rng::with_seed(seed.rotate_left(16)).bool() {
-            prepared = prepared.set("lease.witness", SOCKET);
+            // The pod is the place; the witness knows it by what the identity begins with.
+            prepared = prepared.set("lease.witness", SOCKET).set("lease.identity", format!("{place}_{name}"));
         }
         let is_frozen = self.kind == Kind::Plain && fastrand::Rng::with_seed(seed).bool();
         if self.kind != Kind::Always {
@@ -385,5 +387,5 @@ pub(crate) fn account(place: usize) -> String {
 
 /// The place of a replica: its name begins with it, and so does its identity; its account ends with it.
 pub(crate) fn place_of(name: &str) -> usize {
-    name.split('-').next().and_then(|place| place.parse().ok()).unwrap_or_else(|| panic!("{name} is no replica's name"))
+    name.split(['-', '_']).next().and_then(|place| place.parse().ok()).unwrap_or_else(|| panic!("{name} is no replica's name"))
 }

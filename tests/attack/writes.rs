@@ -86,7 +86,7 @@ fn unrecorded(history: &History, version: &Version<'_>, before: Option<&Version<
     if before.is_some_and(|before| before.holder() == version.holder()) || *acquired == version.spec()["renewTime"] {
         return None;
     }
-    let (name, _) = version.holder().split_once('_')?;
+    let name = version.holder().rsplit('_').nth(1)?;
     let exchanges = &history.replicas.iter().find(|replica| replica.name == name)?.exchanges;
     let acquires = |spec: &Value| spec["acquireTime"] == *acquired && spec["renewTime"] == *acquired;
     let sent = exchanges.iter().find(|exchange| exchange.answer.is_none() && acquires(exchange.request.spec()))?;

@@ -1,8 +1,14 @@
 //! What `tenure witness` says of its socket, and `tenure check` of a witness; tests/witness has it give Leases back.
 
-use support::Scratch;
+use std::os::unix::fs::PermissionsExt as _;
 
-use crate::world::{Cluster, Running, tenure, tenure_as_pid_1, tenure_as_pid_1_denied};
+use nix::unistd::Pid;
+use support::{
+    Scratch, not_run,
+    procfs::{children, command_line},
+};
+
+use crate::world::{Cluster, Running, of_nobody, tenure, tenure_as_pid_1, tenure_as_pid_1_denied};
 
 #[test]
 fn check_says_how_soon_a_killed_container_is_followed_and_what_a_witness_lacks() {
@@ -39,7 +45,7 @@ fn a_socket_at_which_no_witness_can_listen_is_78_and_says_why() {
     let nowhere = place.join("nowhere/socket");
     witness(nowhere.to_str().unwrap()).says(78, &["cannot listen at", "nowhere/socket", "No such file or directory"]);
     for wrong in ["relative", "@", &format!("/{}", "x".repeat(107)), &format!("@{}", "x".repeat(107))] {
-        witness(wrong).says(78, &["--socket <@NAME>", "write @NAME or an absolute path, of at most 107 bytes"]);
+        witness(wrong).says(78, &["--socket <PATH>", "write @NAME or an absolute path, of at most 107 bytes"]);
     }
     assert_eq!([first.end(), twice.end()], [Some(0), Some(0)]);
 }
@@ -54,6 +60,22 @@ fn the_socket_that_a_killed_witness_leaves_is_replaced() {
     let next = listening(socket.to_str().unwrap());
 
     assert_eq!(next.end(), Some(0));
+}
+
+#[test]
+fn what_is_no_socket_is_never_removed_and_every_user_may_write_to_a_socket() {
+    let place = Scratch::new();
+    let file = place.file("file", "precious");
+    tenure(&["witness", "--socket", &file], &[]).says(78, &[&file, "is there, and is no socket: name another path"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    let link = place.join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    tenure(&["witness", "--socket", link.to_str().unwrap()], &[]).says(78, &["is no socket"]);
+
+    let socket = place.join("socket");
+    let witness = listening(socket.to_str().unwrap());
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o666);
+    assert_eq!(witness.end(), Some(0));
 }
 
 #[test]
@@ -80,4 +102,46 @@ fn listening(socket: &str) -> Running {
     let witness = Running::start(&["witness", "--socket", socket], &[] as &[(&str, &str)]);
     witness.says(&["waits for replicas at", socket]);
     witness
+}
+
+/// What a process of the same user gets of another by its pidfd: how many of the first descriptors, and of these two files.
+const THEFT: &str = r#"
+import ctypes, os, sys
+pid = int(sys.argv[1]); pidfd = os.pidfd_open(pid); libc = ctypes.CDLL(None)
+def is_readable(name):
+    try: open(f"/proc/{pid}/{name}", "rb").close(); return True
+    except OSError: return False
+print(sum(libc.syscall(438, pidfd, number, 0) >= 0 for number in range(32)), sum(map(is_readable, ["environ", "mem"])))
+"#;
+
+#[test]
+fn a_neighbour_of_the_same_user_gets_nothing_of_init_and_the_elector_by_a_pidfd() {
+    let what = "a neighbour that is handed a pidfd of init";
+    if !nix::unistd::geteuid().is_root() {
+        return not_run(what, "a replica and its neighbour need a user of their own, and so root");
+    }
+    let cluster = Cluster::embedded();
+    std::fs::set_permissions(cluster.kubeconfig(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let line = ["--lease=x", "--set=lease.creationWait=0s", "--set=workload.oomScoreAdjust=300", "--", "sleep", "600"];
+    let replica = Running::as_pid_1_of_nobody(&line, &[cluster.variable()]);
+    replica.says(&["leading: the program runs"]);
+    let init = replica.init();
+    let [mut elector, mut workload] = [None; 2];
+    for pid in children(init) {
+        *if command_line(pid).get(1).is_some_and(|word| word == "elector") { &mut elector } else { &mut workload } = Some(pid);
+    }
+    let (elector, workload) = (elector.unwrap(), workload.unwrap());
+    let stolen = |pid: Pid| {
+        let output = of_nobody("python3").args(["-c", THEFT, &pid.to_string()]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+
+    let of_workload = stolen(workload);
+    if of_workload.starts_with('0') {
+        return not_run(what, "this machine lets no process have another's descriptors");
+    }
+    assert!(of_workload.ends_with(" 2"), "{of_workload}");
+    assert_eq!([stolen(init), stolen(elector)], ["0 0", "0 0"]);
+    let score = std::fs::read_to_string(format!("/proc/{workload}/oom_score_adj")).unwrap();
+    assert_eq!(score.trim(), "300", "the workload's own files stay its own");
 }

@@ -13,8 +13,11 @@ use std::{
 };
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use nix::sys::signal::{Signal, kill};
-use support::{Kept, Scratch, denied, kept::pid};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::{Kept, Scratch, denied, kept::pid, procfs::children};
 
 /// The program.
 pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -83,6 +86,15 @@ pub(crate) fn tenure_as_pid_1_denied(call: libc::c_long, arguments: &[&str]) -> 
 
 fn pid_1() -> Command {
     after("exec unshare --fork --pid --mount-proc --kill-child \"$@\"", Path::new("sh"))
+}
+
+const OF_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// A program of another user than root, which has no privileges.
+pub(crate) fn of_nobody(program: &str) -> Command {
+    let mut command = Command::new(OF_NOBODY[0]);
+    command.args(&OF_NOBODY[1..]).arg(program);
+    command
 }
 
 /// Runs the binary where this is all that is in /etc/tenure.
@@ -284,6 +296,18 @@ impl Running {
         let mut command = pid_1();
         denied(&mut command, call);
         Self::run(command, arguments, variables)
+    }
+
+    /// The same as PID 1 of another user, which has no privileges.
+    pub(crate) fn as_pid_1_of_nobody(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new("unshare");
+        command.args(["--fork", "--pid", "--mount-proc", "--kill-child"]).args(OF_NOBODY).arg(TENURE);
+        Self::run(command, arguments, variables)
+    }
+
+    /// Its PID 1, as seen from here.
+    pub(crate) fn init(&self) -> Pid {
+        children(self.child.pid())[0]
     }
 
     /// The same in a pod whose service account has the files of this directory.

@@ -43,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
         a_pod_of_the_example_makes_only_itself_the_leader,
         the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector,
+        the_patch_that_leaves_the_witness_out_is_json_and_names_the_witness,
     ]
 }
 
@@ -52,14 +53,16 @@ fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
     for (workload, args, mounts, first) in [
-        ("deployment/billing-bare", json!(["/program", "--port=80"]), json!(["tenure"]), "tenure"),
-        ("statefulset/billing-full", json!(["/program"]), json!(["data", "tenure"]), "tenure"),
+        ("deployment/billing-bare", json!(["/program", "--port=80"]), json!(["tenure", "tenure-witness"]), "tenure"),
+        ("statefulset/billing-full", json!(["/program"]), json!(["data", "tenure", "tenure-witness"]), "tenure"),
     ] {
         let template = template(&cluster.get(workload));
         let (spec, container) = (&template["spec"], &template["spec"]["containers"][0]);
         assert_eq!((&container["command"], &container["args"]), (&json!(["/opt/tenure/tenure", "--"]), &args), "{workload}");
         let names = |list: &Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Value>();
         assert_eq!(names(&container["volumeMounts"]), mounts, "{workload}");
+        let own = container["volumeMounts"].as_array().unwrap().iter().filter(|mount| mount["name"] != "data");
+        assert!(own.clone().all(|mount| mount["readOnly"] == true), "{workload}");
         let lease = container["env"].as_array().unwrap().last();
         assert_eq!(lease, Some(&json!({ "name": "TENURE_LEASE__NAME", "value": "billing-tenure" })), "{workload}");
         assert_eq!((&spec["initContainers"][0]["name"], &spec["serviceAccountName"]), (&json!(first), &json!("billing-tenure")));
@@ -87,6 +90,17 @@ fn the_components_are_taken_by_the_server_and_name_what_the_kustomization_names(
     let pods = &cluster.get(&format!("deployment/{name}"))["spec"]["selector"];
     assert_eq!(&policy["spec"]["podSelector"], pods, "the policy is about the pods of the Deployment");
     cluster.kubectl(&["delete", &format!("flowschema/{name}")]).success();
+}
+
+/// kustomize reads what begins with a bracket as JSON.
+fn the_patch_that_leaves_the_witness_out_is_json_and_names_the_witness(_: &Namespace) {
+    let text = fs::read_to_string(format!("{DEPLOY}/deployment.yaml")).expect("a deployment");
+    let comment: String = text.lines().filter_map(|line| line.trim().strip_prefix('#')).collect();
+    let (from, to) = (comment.find("[{ \"op\"").expect("a patch"), comment.find("}]").expect("its end"));
+    let patch: Value = serde_json::from_str(&comment[from..to + 2]).expect("JSON");
+    let deployment: Value = serde_saphyr::from_str(&text).expect("a deployment");
+    let named = |index: usize| &deployment.pointer(patch[index]["path"].as_str().expect("a path")).expect("it is there")["name"];
+    assert_eq!([named(0), named(1)], ["witness", "TENURE_LEASE__WITNESS"]);
 }
 
 /// The operator's kinds are not known to this server: what is applied is looked at.
@@ -410,9 +424,16 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
             let containers = ["initContainers", "containers"].into_iter().filter_map(|list| template["spec"][list].as_array());
             let (witnesses, others): (Vec<_>, Vec<_>) =
                 containers.flatten().partition(|container| container["args"] == json!(["witness"]));
-            let is_told = |variable: &Value| *variable == json!({ "name": "TENURE_LEASE__WITNESS", "value": "@tenure" });
-            let told = others[0]["env"].as_array().is_some_and(|variables| variables.iter().any(is_told));
+            let socket = json!({ "name": "TENURE_LEASE__WITNESS", "value": "/run/tenure/witness" });
+            let has = |container: &Value, list: &str, one: &Value| container[list].as_array().is_some_and(|all| all.contains(one));
+            let told = has(others[0], "env", &socket);
             assert_eq!(told, witnesses.iter().any(|witness| witness["restartPolicy"] == "Always"), "{file}");
+            // Only the two have the socket's directory, and the witness alone may write there.
+            let mount = json!({ "name": "witness", "mountPath": "/run/tenure" });
+            let reads = json!({ "name": "witness", "mountPath": "/run/tenure", "readOnly": true });
+            assert!(witnesses.iter().all(|witness| has(witness, "volumeMounts", &mount)), "{file}");
+            assert_eq!(has(others[0], "volumeMounts", &reads), told, "{file}");
+            assert!(!others[1..].iter().any(|other| has(other, "volumeMounts", &reads)), "{file}");
             let line: Vec<&str> = others[0]["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
             let prefix = match line[0] {
                 "lock" => "lock-",

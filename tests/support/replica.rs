@@ -117,6 +117,11 @@ impl Replica {
         self.lines.lock().expect("no panic inside").clone()
     }
 
+    /// The pid of the process that was started: init, unless that is contained.
+    pub fn launcher(&self) -> Pid {
+        self.launcher
+    }
+
     /// Init's pid, as seen from here.
     pub async fn init(&self) -> Pid {
         if !self.contained {

@@ -106,6 +106,8 @@ impl Replica {
     fn spawn(&self, mut command: Command, log: &str) -> io::Result<Child> {
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(self.file(log))?;
         command.env_clear().env("KUBECONFIG", self.file("kubeconfig")).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        // The witness takes a replica for its own by this name.
+        command.env("POD_NAME", self.name);
         // Ctrl-C is for the demo, which then ends them.
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::from(File::try_clone(&log)?)).stderr(log);

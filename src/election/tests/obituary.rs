@@ -294,6 +294,47 @@ fn credentials_that_are_refused_for_the_first_time_are_read_again_at_once() {
 }
 
 #[test]
+fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_certainly_refused() {
+    let ended_after = |answer: &Answer| {
+        let mut pod = Pod::with(held(ME, 60));
+        pod.dies();
+        pod.input(Input::Ending);
+        (1..=3).find(|_| {
+            pod.answer(answer.clone());
+            pod.witness.is_idle()
+        })
+    };
+
+    assert_eq!([Refusal::Forbidden, Refusal::NoSuchPlace].map(|refusal| ended_after(&failure(refusal))), [Some(1); 2]);
+    assert_eq!(ended_after(&failure(Refusal::Unauthorized)), Some(2), "the token may have been rotated");
+    assert_eq!(ended_after(&failure(Refusal::TooManyRequests { retry_after: None })), None);
+    assert_eq!(ended_after(&lost()), None);
+}
+
+#[test]
+fn the_word_of_a_later_elector_replaces_that_of_an_earlier_one() {
+    let mut pod = Pod::with(held(ME, 60));
+    pod.input(Input::Told(replica(ME, &["other", "lease"])));
+
+    pod.dies();
+
+    assert_eq!(pod.awaited.len(), 2);
+}
+
+#[test]
+fn no_times_of_a_replica_make_requests_follow_each_other_without_a_pause() {
+    for times in [Duration::ZERO, Duration::MAX] {
+        let mut pod = Pod::with(held(ME, 60));
+        pod.input(Input::Told(Replica { attempt_timeout: times, renew_period: times, ..replica(ME, &["lease"]) }));
+        pod.dies();
+        for answer in [failure(Refusal::Forbidden), lost()] {
+            pod.answer(answer);
+        }
+        assert!(pod.pauses[1..].iter().all(|pause| *pause >= Duration::from_millis(100)), "{:?}", pod.pauses);
+    }
+}
+
+#[test]
 fn no_more_replicas_are_remembered_than_there_is_room_for() {
     let mut pod = Pod::with(held(ME, 60));
     (0..10_000).for_each(|n| pod.input(Input::Told(replica(&format!("n_{n}"), &["lease"]))));

@@ -17,6 +17,7 @@ macro_rules! refuse {
 
 pub(super) use names::dashed;
 pub(super) use preference::prefer;
+pub(crate) use timing::may_be_told;
 
 mod health;
 mod names;

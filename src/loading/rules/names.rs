@@ -8,7 +8,7 @@ const LONGEST_LABEL: usize = 63;
 /// All annotations and labels together: they travel over the link with everything else.
 const LARGEST_METADATA: usize = 64 * 1024;
 /// Each slot is read and written on its own.
-const MOST_SLOTS: u8 = 64;
+pub(super) const MOST_SLOTS: u8 = 64;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OWN_PREFIX: &str = "tenure.dev/";
 

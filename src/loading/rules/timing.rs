@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::Validation;
+use super::{
+    Validation,
+    names::{MOST_SLOTS, is_label, made_valid},
+};
 use crate::{
     config::{Config, Drift, LONGEST_SOCKET, LeaseConfig, Release, duration, is_socket},
     law::{REQUIRED_ATTEMPTS, RETRY_PAUSE, Timing},
@@ -53,6 +56,15 @@ pub(super) fn judge(config: &Config, validation: &mut Validation) {
             }
         ));
     }
+}
+
+/// Returns true if a valid configuration can have these Leases, this `lease.attemptTimeout` and this `lease.renewPeriod`.
+pub(crate) fn may_be_told(namespace: &str, leases: &[String], attempt_timeout: Duration, renew_period: Duration) -> bool {
+    (1..=MOST_SLOTS.into()).contains(&leases.len())
+        && is_label(namespace)
+        && leases.iter().all(|name| !name.is_empty() && made_valid(name) == *name)
+        && (SHORTEST_ATTEMPT..=LONGEST_LEASE).contains(&attempt_timeout)
+        && (SHORTEST_PERIOD..=LONGEST_LEASE).contains(&renew_period)
 }
 
 fn judge_witness(lease: &LeaseConfig, validation: &mut Validation) {

@@ -133,7 +133,10 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
             **entry = sockets::entry(Pid::from_raw(libc::getpid()));
         }
         if let Some(score) = score {
+            // The file belongs to root where the memory is closed to others.
+            libc::prctl(libc::PR_SET_DUMPABLE, 1);
             let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::write(file, score.as_ptr().cast(), score.len());
         }
         give_back(setup.inherited).map_err(|errno| Failure { step: Step::Prepare, errno })?;
