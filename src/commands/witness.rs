@@ -275,7 +275,9 @@ impl Doorkeeper {
             return Err("it is of another user: let the two share a path on a volume (lease.witness), or one user");
         }
         if !replica.identity.starts_with(&*self.own) {
-            return Err("its replica is not of this pod: lease.identity, if set, and POD_NAME in both containers must be the pod's name");
+            return Err(
+                "its replica is not of this pod: lease.identity, if set, and POD_NAME in both containers must be the pod's name",
+            );
         }
         judge(pidfd)
     }
@@ -331,6 +333,7 @@ async fn attend(connection: OwnedFd, doorkeeper: &Doorkeeper, hand: &mpsc::Sende
 
 /// A datagram with the descriptors that came along: the first two, because the kernel closes those for which there is no room.
 #[expect(unsafe_code, reason = "nix gives no descriptor of a message that had more, and so leaks them")]
+#[allow(clippy::unnecessary_cast, reason = "musl counts in 32 bits")]
 fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     // A header, and two descriptors.
     let (mut buffer, mut space) = (vec![0_u8; LONGEST], [0_u64; 3]);
@@ -347,7 +350,8 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     // SAFETY: the kernel has filled `space`, and says by `msg_controllen` how far.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if let Some(part) = header.as_ref().filter(|part| (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
+        if let Some(part) =
+            header.as_ref().filter(|part| (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
         {
             let count = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
             let first = libc::CMSG_DATA(header).cast::<RawFd>();

@@ -425,7 +425,8 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
             let (witnesses, others): (Vec<_>, Vec<_>) =
                 containers.flatten().partition(|container| container["args"] == json!(["witness"]));
             let socket = json!({ "name": "TENURE_LEASE__WITNESS", "value": "/run/tenure/witness" });
-            let has = |container: &Value, list: &str, one: &Value| container[list].as_array().is_some_and(|all| all.contains(one));
+            let has =
+                |container: &Value, list: &str, one: &Value| container[list].as_array().is_some_and(|all| all.contains(one));
             let told = has(others[0], "env", &socket);
             assert_eq!(told, witnesses.iter().any(|witness| witness["restartPolicy"] == "Always"), "{file}");
             // Only the two have the socket's directory, and the witness alone may write there.

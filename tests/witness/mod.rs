@@ -264,7 +264,9 @@ async fn no_descriptor_of_a_datagram_that_has_too_many_is_kept(stage: Stage) {
     let files = || std::fs::read_dir(format!("/proc/{}/fd", witness.launcher())).expect("it lives").count();
     let before = files();
 
-    let said = peer(&socket(&stage), "print(sum(say(b'x', 0, 1, 2) + len(kept and [kept.pop().close()]) for _ in range(700)))", "").await;
+    let said =
+        peer(&socket(&stage), "print(sum(say(b'x', 0, 1, 2) + len(kept and [kept.pop().close()]) for _ in range(700)))", "")
+            .await;
 
     assert_eq!(said, "700");
     support::until("the connections are closed", async || files() <= before + 2).await;
@@ -330,13 +332,16 @@ async fn ten_thousand_identities_are_bounded_and_cost_no_release(stage: Stage) {
     let (me, _other) = pair(&stage).await;
 
     // All with a pidfd of one PID 1, which lives.
-    let script = format!("{PEER}{}", r#"
+    let script = format!(
+        "{PEER}{}",
+        r#"
 pidfd, one = box()
 def tell(number):
     known = say(good(b"me_%032x" % number), pidfd); kept.pop().close(); return known
 print(sum(tell(number) for number in range(10000)), flush=True)
 one.wait()
-"#);
+"#
+    );
     let mut crowd = std::process::Command::new("setpriv");
     crowd.args(["--pdeathsig", "KILL", "python3", "-c", &script, &socket(&stage)]).stdout(Stdio::piped());
     let mut crowd = crowd.spawn().expect("python3");
