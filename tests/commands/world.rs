@@ -88,7 +88,8 @@ fn pid_1() -> Command {
     after("exec unshare --fork --pid --mount-proc --kill-child \"$@\"", Path::new("sh"))
 }
 
-const OF_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+// A change of the user drops the death signal that it was started with.
+const OF_NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig=KILL"];
 
 /// A program of another user than root, which has no privileges.
 pub(crate) fn of_nobody(program: &str) -> Command {
