@@ -150,6 +150,7 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, asked: 
                 return Ok(NOT_HELD);
             }
             Confirmation::NamesAnother(named) => {
+                let named = bounded(&named);
                 complain(&format!(
                     "tenure.dev/holder of the Lease {name} names {named}, which may still run: wait for lease.duration"
                 ));
