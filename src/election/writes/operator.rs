@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(confirm.look(lease("", json!({})), NOW.wall), Confirmation::NotHeld(None));
         let foreign = lease("a_1", json!({ HOLDER: "b_2" }));
         assert_eq!(confirm.look(foreign, NOW.wall), Confirmation::NamesAnother("b_2".into()));
-        assert_eq!(confirm.look(of_a_task.clone(), NOW.wall), Confirmation::Repeats);
+        assert_eq!(confirm.look(of_a_task, NOW.wall), Confirmation::Repeats);
         assert_eq!(confirm.look(held.clone(), NOW.wall), Confirmation::Watch(Duration::from_secs(7)));
         let mut lives = confirm.clone();
         let renewed = json!({ "holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": "2027-01-15T08:00:03.000000Z" });
