@@ -94,7 +94,8 @@ const OF_NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--cl
 /// A program of another user than root, which has no privileges.
 pub(crate) fn of_nobody(program: &str) -> Command {
     let mut command = Command::new(OF_NOBODY[0]);
-    command.args(&OF_NOBODY[1..]).arg(program);
+    // What the user's own PATH has may lie in a directory that is closed to others.
+    command.args(&OF_NOBODY[1..]).arg(program).env("PATH", "/usr/local/bin:/usr/bin:/bin");
     command
 }
 

@@ -183,8 +183,9 @@ def say(datagram, *descriptors):
     s.sendmsg([datagram], rights); kept.append(s); return s.recv(1)[0]
 def box():
     root = [] if os.geteuid() == 0 else ["--map-root-user"]
-    line = ["setpriv", "--pdeathsig", "KILL", "unshare", *root, "--fork", "--pid", "--kill-child=SIGKILL", "sh", "-c", "echo; exec sleep 600"]
-    box = subprocess.Popen(line, stdout=subprocess.PIPE)
+    # It ends with its input, whatever user this has become.
+    line = ["unshare", *root, "--fork", "--pid", "--kill-child=SIGKILL", "sh", "-c", "echo; exec cat"]
+    box = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     box.stdout.readline()
     return os.pidfd_open(int(open(f"/proc/{box.pid}/task/{box.pid}/children").read())), box
 "#;
