@@ -73,14 +73,14 @@
 //! | [`config`], [`cli`] | the keys that users set; the command line |
 //! | [`loading`] | makes the configuration of a file, the environment and flags |
 //! | [`law`] | the deadline formulas, the proof, the twenty rules |
-//! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; what the EndpointSlice shows; what a witness releases; makes every write of a Lease, for commands too |
+//! | [`election`] | decides who leads: the Lease record, what was observed of it, the phases; which request makes the EndpointSlice as it should be; what a witness releases; makes every write of a Lease, for commands too |
 //! | [`supervision`] | decides what happens to the workload |
 //! | [`transaction`] | decides what one process does about changes to several objects that are all made or all undone |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
 //! | [`elector`] | acts: the elector's loop, the requests for the Lease, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
 //! | [`api`] | finds the cluster, knows where objects are, sends single requests, reads their replies, watches |
-//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the one status of a replica, the record of each term, traces, metrics and log; probes and pages |
+//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the one status of a replica, with what the EndpointSlice should show, the record of each term, traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
 //! | [`request`] | the operations of the API server; what became of a request or a watch |

@@ -116,6 +116,8 @@ pub struct Judge {
     tokens: BTreeMap<u64, Who>,
     /// When the write was sent by which the latest run began, and whether another is to wait for its interval however it ends.
     began: Option<(Ns, bool)>,
+    /// That run has ended by itself with success, or at its limit.
+    is_done: bool,
     /// The histories of the Leases, by slot.
     histories: BTreeMap<Slot, History>,
     /// The versions of the Leases of other slots than the first.
@@ -356,6 +358,7 @@ impl Observer for Judge {
         let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
         let sent = self.sent_as(token);
         let before = std::mem::replace(&mut self.began, sent.map(|sent| (sent, rests)));
+        self.is_done = false;
         if let (Some(sent), Some((before, true))) = (sent, before)
             && waits
             && sent + self.latest_byte < before + interval / 10 * 9

@@ -310,14 +310,12 @@ fn plan(
     if slots > 1 {
         faults.extend(Fault::ALL.iter().filter(|fault| fault.is_of_pools()));
     }
-    let mut unseen = unseen;
     // By numbers of its own.
-    if Rng::with_seed(rng.get_seed().rotate_left(16)).u8(..3) == 0 {
-        let waits = creation_wait != Some(Duration::ZERO);
-        faults.extend(Fault::ALL.iter().filter(|fault| fault.is_of_people() && (waits || fault.leaves_the_holder())));
-        // A holder without a name tells nobody of the one before.
-        unseen |= waits;
-    }
+    let mut people = Rng::with_seed(rng.get_seed().rotate_left(16));
+    let (come, displace) = (people.u8(..3) == 0, people.bool() && creation_wait != Some(Duration::ZERO));
+    faults.extend(Fault::ALL.iter().filter(|fault| come && fault.is_of_people() && (displace || fault.leaves_the_holder())));
+    // A holder without a name tells nobody of the one before.
+    let unseen = unseen || come && displace;
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
         storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)).max(if is_scheduled { 300 * S } else { 0 }),

@@ -168,9 +168,10 @@ impl Judge {
         }
         // Whoever deletes or empties it makes it forget when a run began, and so does a witness, to whom every end is a crash. What
         // was given back undone is to be run again.
+        let is_done = self.is_done;
         let forgets = |lease: &Value| {
             let is_forgotten = lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
-            is_forgotten || state_of(lease) == Some(LeaseState::Released)
+            is_forgotten || !is_done && state_of(lease) == Some(LeaseState::Released)
         };
         self.began.take_if(|_| lease.is_none_or(forgets));
         if lease.is_none() {
@@ -225,7 +226,14 @@ impl Judge {
         if let Some(fire) = old["metadata"]["annotations"][FIRE].as_str() {
             self.fail(format!("{who} has deleted a Lease that remembers the fire {fire}: one may be lost"));
         }
-        if who != OPERATOR && old["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()) {
+        let Some(holder) = old["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()) else { return };
+        // `prune` has watched it for its duration: then nobody runs under it.
+        let runs = |((other, _), running): (&(Who, i32), &Running)| {
+            running.covered
+                && self.uncovered.is_empty()
+                && self.replicas.get(other.replica).is_some_and(|it| it.identity == holder)
+        };
+        if who != OPERATOR || self.alive.iter().any(runs) {
             self.fail(format!("{who} has deleted a Lease that is held: {}", old["spec"]));
         }
     }
@@ -319,7 +327,12 @@ impl Judge {
         if !(reason.is_loss() || self.is_pool) && reign.is_some_and(|[_, holder, _]| holder == identity) {
             self.given_up.insert(who, now + duration);
         }
-        if reason.is_done(exit) {
+        let is_done = match reason {
+            Reason::Exited => exit == Some(Exit::Code(0)),
+            reason => reason == Reason::Limit && exit.is_some(),
+        };
+        if is_done {
+            self.is_done = true;
             self.failed.remove(&who);
         }
         if !reason.is_failure(exit) {
