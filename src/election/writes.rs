@@ -310,7 +310,7 @@ fn map_of<'m>(map: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String
 }
 
 /// Returns the map in `value`. Anything else is replaced by an empty map.
-fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }

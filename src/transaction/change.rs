@@ -9,7 +9,7 @@ use super::{
     journal::{DONE, DOUBT},
     paths::{at, managers},
     plan::unmet,
-    requests::{deletion, is_going, refused, set_mark, uid},
+    requests::{deletion, is_going, set_mark, uid},
 };
 use crate::request::Answer;
 
@@ -49,17 +49,13 @@ impl<S: Server> Driver<'_, S> {
                 EntryType::Create => self.creation(&entry.object),
                 EntryType::Delete => deletion(&entry.work.object, false),
             };
-            match self.send(Request::Write(entry.target.clone(), write), self.acting_as.as_deref()).await {
-                Answer::Object(object) => {
-                    entry.made(&object);
-                    return Ok(());
-                }
-                Answer::Refused { message, .. } => return Err(refused(&entry.target.to_string(), message)),
-                Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => {}
-                unknown @ Answer::Unknown { .. } => {
-                    (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
-                    self.again(unknown).await?;
-                }
+            let answer = self.send(Request::Write(entry.target.clone(), write), self.acting_as.as_deref()).await;
+            if matches!(answer, Answer::Unknown { .. }) {
+                (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
+            }
+            if let Some(object) = self.object(answer, &entry.target.to_string()).await? {
+                entry.made(&object);
+                return Ok(());
             }
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {

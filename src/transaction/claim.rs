@@ -8,7 +8,7 @@ use super::{
     Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Storing,
     driver::Driver,
     journal::{MOST_BYTES, fresh, hex, parse},
-    paths::{entry_of, map_of},
+    paths::{as_map, entry_of},
     requests::uid,
 };
 use crate::election::record::later;
@@ -97,19 +97,17 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn store(&mut self, phase: Phase, entries: &[Entry], race: bool) -> Result<bool, Outcome> {
         let (mut journal, text) = self.drafted(phase, entries)?;
         journal.entries.clear();
-        loop {
+        let secret = loop {
             let mut secret = self.secret.clone();
-            map_of(entry_of(&mut secret, "stringData")).insert("journal".into(), text.clone().into());
+            as_map(entry_of(&mut secret, "stringData")).insert("journal".into(), text.clone().into());
             let request = Request::Journal(self.settings.lease.clone(), Storing::Replace(secret));
             if let Some(secret) = self.done(request, None, "the journal").await? {
-                (self.secret, self.journal) = (secret, journal);
-                break;
+                break secret;
             }
             let (secret, stored) = self.fetch().await?.ok_or(Outcome::JournalGone)?;
             let stored = stored?;
             if stored.nonce == journal.nonce {
-                (self.secret, self.journal) = (secret, journal);
-                break;
+                break secret;
             }
             if race {
                 return Ok(false);
@@ -118,7 +116,8 @@ impl<S: Server> Driver<'_, S> {
                 return Err(Outcome::Superseded { by: stored.by });
             }
             self.secret = secret;
-        }
+        };
+        (self.secret, self.journal) = (secret, journal);
         self.settled().await;
         Ok(true)
     }

@@ -53,12 +53,12 @@ pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Chang
     Ok(entries)
 }
 
-/// Returns the journal. The state of each entry is what an undo would make of it now, and `after` of each field is its present value.
-/// Writes nothing. None: there is nothing to undo.
+/// Returns the entries of the journal. The state of each is what an undo would make of it now, and `after` of each field is its
+/// present value. Writes nothing.
 ///
 /// # Errors
 /// The journal or an object cannot be read.
-pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Option<Journal>, Outcome> {
+pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Vec<Entry>, Outcome> {
     Driver::recovery(server, settings).survey().await
 }
 
@@ -248,11 +248,10 @@ impl<'a, S: Server> Driver<'a, S> {
         }
     }
 
-    async fn survey(&mut self) -> Result<Option<Journal>, Outcome> {
-        let Some((_, journal)) = self.fetch().await? else { return Ok(None) };
-        let mut journal = journal?;
-        let mut entries = mem::take(&mut journal.entries);
-        self.journal = journal.clone();
+    async fn survey(&mut self) -> Result<Vec<Entry>, Outcome> {
+        let Some((_, journal)) = self.fetch().await? else { return Ok(Vec::new()) };
+        self.journal = journal?;
+        let mut entries = mem::take(&mut self.journal.entries);
         self.act_as_before();
         entries.retain(Entry::differs);
         for entry in &mut entries {
@@ -272,7 +271,7 @@ impl<'a, S: Server> Driver<'a, S> {
                 }
             }
         }
-        Ok((!entries.is_empty()).then_some(Journal { entries, ..journal }))
+        Ok(entries)
     }
 }
 

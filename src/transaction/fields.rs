@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, at, covers, entry_of, is_shared, map_of, node, remove, set, shown},
+    paths::{Path, as_map, at, covers, entry_of, is_shared, node, remove, set, shown},
 };
 
 /// Metadata that the API server sets.
@@ -84,13 +84,11 @@ impl Field {
         let made = self.path.get(..=self.known).unwrap_or(&self.path);
         let goes_whole = side == Side::Before && !is_shared(object, made);
         remove(object, if goes_whole { made } else { &self.path });
-        let mut left = self.path.len() - 1;
-        while side == Side::Before && left > self.known {
-            let parent = self.path.get(..left).unwrap_or_default();
+        let made = if side == Side::Before { self.known + 1..self.path.len() } else { 0..0 };
+        for parent in made.rev().filter_map(|left| self.path.get(..left)) {
             if at(object, parent).and_then(Value::as_object).is_some_and(Map::is_empty) {
                 remove(object, parent);
             }
-            left -= 1;
         }
     }
 }
@@ -257,10 +255,10 @@ impl Merging {
 pub(super) fn updated(found: &Value, content: &Value) -> (Value, Vec<Path>) {
     let mut next = content.clone();
     let kept = ["apiVersion", "kind", "metadata", "status"].into_iter();
-    map_of(&mut next).extend(kept.filter_map(|key| Some((key.to_owned(), found.get(key)?.clone()))));
+    as_map(&mut next).extend(kept.filter_map(|key| Some((key.to_owned(), found.get(key)?.clone()))));
     for key in ["labels", "annotations"] {
         for (name, value) in content["metadata"][key].as_object().into_iter().flatten() {
-            map_of(entry_of(entry_of(&mut next, "metadata"), key)).insert(name.clone(), value.clone());
+            as_map(entry_of(entry_of(&mut next, "metadata"), key)).insert(name.clone(), value.clone());
         }
     }
     let mut paths = Vec::new();
@@ -303,18 +301,15 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
 
 /// Returns the first part of a requirement that an object does not have, with what it has there.
 pub(super) fn lacks(object: &Value, part: &Value, path: &mut Path) -> Option<(String, Value, Value)> {
-    match part {
-        Value::Object(part) => part.iter().find_map(|(key, part)| {
-            path.push(format!("f:{key}"));
-            let lack = lacks(&object[key.as_str()], part, path);
-            path.pop();
-            lack
-        }),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) if part == object => None,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Some((shown(path), part.clone(), object.clone()))
-        }
-    }
+    let Value::Object(keys) = part else {
+        return (part != object).then(|| (shown(path), part.clone(), object.clone()));
+    };
+    keys.iter().find_map(|(key, part)| {
+        path.push(format!("f:{key}"));
+        let lack = lacks(&object[key.as_str()], part, path);
+        path.pop();
+        lack
+    })
 }
 
 /// Returns a content without its nulls.

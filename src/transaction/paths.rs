@@ -3,7 +3,9 @@
 //!
 //! Never indexes into JSON: journals and objects hold what anybody wrote.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+pub(super) use crate::election::writes::as_map;
 
 /// A path, step by step.
 pub(super) type Path = Vec<String>;
@@ -49,6 +51,13 @@ pub(super) fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(object, child).filter(|value| !value.is_null())
 }
 
+fn at_mut<'a>(object: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(object, |value, step| match Step::read(step)? {
+        Step::Key(key) => value.get_mut(key),
+        step @ (Step::Item(_) | Step::Member(_)) => value.as_array_mut()?.iter_mut().find(|item| step.is(item)),
+    })
+}
+
 /// Puts a value at a path. Maps, lists and items on the way are made where they are missing.
 pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
     let Some((first, rest)) = path.split_first() else {
@@ -56,7 +65,7 @@ pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
         return;
     };
     match Step::read(first) {
-        Some(Step::Key(key)) => set(map_of(object).entry(key).or_insert(Value::Null), rest, value),
+        Some(Step::Key(key)) => set(as_map(object).entry(key).or_insert(Value::Null), rest, value),
         Some(step) => {
             let list = list_of(object);
             let at = list.iter().position(|item| step.is(item)).unwrap_or(list.len());
@@ -75,22 +84,11 @@ pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
 
 /// Removes what is at a path.
 pub(super) fn remove(object: &mut Value, path: &[String]) {
-    let Some((first, rest)) = path.split_first() else { return };
-    let Some(step) = Step::read(first) else { return };
-    match (step, object) {
-        (Step::Key(key), Value::Object(map)) if rest.is_empty() => drop(map.remove(key)),
-        (Step::Key(key), object) => {
-            if let Some(child) = object.get_mut(key) {
-                remove(child, rest);
-            }
-        }
-        (step, Value::Array(list)) if rest.is_empty() => list.retain(|item| !step.is(item)),
-        (step, Value::Array(list)) => {
-            if let Some(child) = list.iter_mut().find(|item| step.is(item)) {
-                remove(child, rest);
-            }
-        }
-        (Step::Item(_) | Step::Member(_), _) => {}
+    let Some((last, above)) = path.split_last() else { return };
+    match (Step::read(last), at_mut(object, above)) {
+        (Some(Step::Key(key)), Some(Value::Object(map))) => drop(map.remove(key)),
+        (Some(step), Some(Value::Array(list))) => list.retain(|item| !step.is(item)),
+        _ => {}
     }
 }
 
@@ -161,15 +159,6 @@ pub(super) fn covers(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Returns the map in `value`. Anything else is replaced by an empty map.
-pub(super) fn map_of(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    let Value::Object(map) = value else { unreachable!("made a map above") };
-    map
-}
-
 fn list_of(value: &mut Value) -> &mut Vec<Value> {
     if !value.is_array() {
         *value = Value::Array(Vec::new());
@@ -180,5 +169,5 @@ fn list_of(value: &mut Value) -> &mut Vec<Value> {
 
 /// Returns the map at a key of a map.
 pub(super) fn entry_of<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
-    map_of(value).entry(key).or_insert(Value::Null)
+    as_map(value).entry(key).or_insert(Value::Null)
 }

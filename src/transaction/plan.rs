@@ -1,18 +1,19 @@
 //! Plans the changes: which fields of which object, and what undoes them (rule 4). Writes nothing.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
 use super::{
     Change, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb, Write,
     driver::Driver,
-    fields::{Field, Side, comparable, lacks, merge, merge_patch, shape, updated, with, without_nulls},
+    fields::{Field, Side, comparable, lacks, merge, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Path, entry_of, managers, map_of, owners},
-    requests::{PAUSE, deletion, is_going, refused, set_mark, uid, versioned},
+    paths::{Path, as_map, entry_of, managers, owners},
+    requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
+
+/// The kind of an entry, its fields, and the object that it keeps.
+type Planned = (EntryType, Vec<Field>, Value);
 
 impl<S: Server> Driver<'_, S> {
     /// Plans the changes. `undone` are the entries of an unsettled journal, which are undone before.
@@ -31,79 +32,82 @@ impl<S: Server> Driver<'_, S> {
     async fn plan_change(&self, change: &Change, undone: Option<&Entry>, is_unseen: bool) -> Result<Entry, Outcome> {
         let target = &change.target;
         loop {
-            let Some(found) = self.unmarked(target).await? else { continue };
+            let found = self.unmarked(target).await?;
             let object = match undone {
                 Some(entry) => restored(entry, found.as_ref()),
                 None => found.clone(),
             };
-            self.judge(change, object.as_ref())?;
-            let entry = |kind, fields, object: Value| Entry {
+            judge(change, object.as_ref())?;
+            let before = object.as_ref().unwrap_or(&Value::Null);
+            let planned = match (change.verb, &object) {
+                (Verb::Create, _) => self.plan_creation(change, is_unseen || found.is_some()).await?,
+                (_, None) => Some((EntryType::Delete, Vec::new(), Value::Null)),
+                (Verb::Delete, Some(object)) => self.plan_deletion(target, found.as_ref(), object).await?,
+                (Verb::Patch | Verb::Update, Some(object)) => self.plan_patch(change, found.as_ref(), object).await?,
+            };
+            let Some((kind, fields, object)) = planned else { continue };
+            return Ok(Entry {
                 target: target.clone(),
                 kind,
-                uid: uid(&object).to_owned(),
+                uid: uid(before).to_owned(),
                 claim: self.claim,
                 fields,
-                managers: managers(&object).to_vec(),
-                work: Work { object: found.clone().unwrap_or_default(), require: change.require.clone(), ..Work::default() },
-                object: Value::Null,
+                managers: managers(before).to_vec(),
+                work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
+                object,
                 state: String::new(),
-            };
-            return Ok(match (change.verb, object) {
-                (Verb::Create, _) => {
-                    let wanted = whole(change, &without_nulls(&change.content));
-                    let is_unseen = is_unseen || found.is_some();
-                    if self.rehearse(target, Write::Create(wanted.clone()), is_unseen).await?.is_none() {
-                        continue;
-                    }
-                    self.review(target, "delete").await?;
-                    self.review(target, "patch").await?;
-                    Entry { object: wanted, ..entry(EntryType::Create, Vec::new(), Value::Null) }
-                }
-                (_, None) => entry(EntryType::Delete, Vec::new(), Value::Null),
-                (Verb::Delete, Some(object)) => {
-                    if let Some(found) = &found
-                        && self.rehearse(target, deletion(found, true), false).await?.is_none()
-                    {
-                        continue;
-                    }
-                    self.review(target, "create").await?;
-                    self.review(target, "patch").await?;
-                    Entry { object: again(target, &object), ..entry(EntryType::Delete, Vec::new(), object) }
-                }
-                (Verb::Patch | Verb::Update, Some(object)) => {
-                    let present = found.as_ref().unwrap_or(&object);
-                    let (next, paths) = match change.verb {
-                        Verb::Update => updated(&object, &change.content),
-                        Verb::Patch | Verb::Create | Verb::Delete => {
-                            let part = Write::Apply(part(change, present));
-                            let Some(answer) = self.rehearse(target, part, found.is_none()).await? else { continue };
-                            let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
-                            let fields = owners(&answer, &[], is_plan).next().map(|(_, fields)| fields);
-                            let mut next = object.clone();
-                            let paths = merge(&mut next, &change.content, fields);
-                            (next, paths.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?)
-                        }
-                    };
-                    let mut patch = versioned(merge_patch(present, &next), present);
-                    set_mark(&mut patch, Some(self.mark()));
-                    let answer = self.rehearse(target, Write::Merge(patch), found.is_none()).await?;
-                    let Some(answer) = answer.map(|answer| if found.is_none() { next } else { answer }) else { continue };
-                    let named = |path: Path| Field::new(path, &object, &answer);
-                    let is_plain = |field: &Field| change.verb == Verb::Patch || field.differs();
-                    let fields: Vec<Field> = paths.into_iter().map(named).filter(is_plain).collect();
-                    self.warn_of_appliers(target, &object, &fields);
-                    entry(EntryType::Patch, fields, object)
-                }
             });
         }
     }
 
-    /// Reads a target, once no live mark of another transaction is on it. None: it is to be read again.
-    async fn unmarked(&self, target: &Target) -> Result<Option<Option<Value>>, Outcome> {
+    async fn plan_creation(&self, change: &Change, is_unseen: bool) -> Result<Option<Planned>, Outcome> {
+        let wanted = whole(change, &without_nulls(&change.content));
+        if self.rehearse(&change.target, Write::Create(wanted.clone()), is_unseen).await?.is_none() {
+            return Ok(None);
+        }
+        self.review(&change.target, ["delete", "patch"]).await?;
+        Ok(Some((EntryType::Create, Vec::new(), wanted)))
+    }
+
+    async fn plan_deletion(&self, target: &Target, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
+        if let Some(found) = found
+            && self.rehearse(target, deletion(found, true), false).await?.is_none()
+        {
+            return Ok(None);
+        }
+        self.review(target, ["create", "patch"]).await?;
+        Ok(Some((EntryType::Delete, Vec::new(), again(target, object))))
+    }
+
+    async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
+        let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
+        let (next, paths) = if change.verb == Verb::Update {
+            updated(object, &change.content)
+        } else {
+            let apply = Write::Apply(part(change, present));
+            let Some(answer) = self.rehearse(target, apply, is_unseen).await? else { return Ok(None) };
+            let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
+            let fields = owners(&answer, &[], is_plan).next().map(|(_, fields)| fields);
+            let mut next = object.clone();
+            let paths = merge(&mut next, &change.content, fields);
+            (next, paths.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?)
+        };
+        let patch = towards(present, next.clone(), Some(self.mark()));
+        let Some(answer) = self.rehearse(target, patch, is_unseen).await? else { return Ok(None) };
+        let answer = if is_unseen { next } else { answer };
+        let named = |path: Path| Field::new(path, object, &answer);
+        let is_plain = |field: &Field| change.verb == Verb::Patch || field.differs();
+        let fields: Vec<Field> = paths.into_iter().map(named).filter(is_plain).collect();
+        self.warn_of_appliers(target, object, &fields);
+        Ok(Some((EntryType::Patch, fields, Value::Null)))
+    }
+
+    /// Reads a target, once no live mark of another transaction is on it.
+    async fn unmarked(&self, target: &Target) -> Result<Option<Value>, Outcome> {
         let mut is_told = false;
         loop {
             let object = self.get(target).await?;
-            let Some(why) = self.live(object.as_ref()).await? else { return Ok(Some(object)) };
+            let Some(why) = self.live(object.as_ref()).await? else { return Ok(object) };
             if self.go_on().is_err() {
                 return Err(Outcome::Held { target: target.clone().into(), why });
             }
@@ -115,49 +119,21 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Judges what was found, before the API server is asked.
-    fn judge(&self, change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
-        let target = &change.target;
-        let refuse = |why: String| Err(Outcome::Refused(format!("{target} {why}")));
-        if let Some(why) = unmet(target, change.require.as_ref(), object) {
-            return refuse(why);
-        }
-        match (change.verb, object) {
-            (Verb::Create, Some(_)) => refuse("exists already".into()),
-            (Verb::Patch | Verb::Update, None) => refuse("does not exist".into()),
-            (Verb::Patch | Verb::Update, Some(object)) if is_going(object) => refuse("is being deleted".into()),
-            (Verb::Create, None) | (Verb::Patch | Verb::Update, Some(_)) | (Verb::Delete, _) => Ok(()),
-        }
-    }
-
     /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
     async fn rehearse(&self, target: &Target, write: Write, is_unseen: bool) -> Result<Option<Value>, Outcome> {
         let answer = self.send(Request::Plan(target.clone(), write), self.acting_as.as_deref()).await;
-        match answer {
-            Answer::Object(after) => Ok(Some(Arc::unwrap_or_clone(after))),
-            Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict if is_unseen => {
-                Ok(Some(Value::Null))
-            }
-            Answer::Refused { message, .. } => Err(refused(&target.to_string(), message)),
-            other @ (Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. }) => {
-                self.again(other).await.map(|()| None)
-            }
-        }
+        let is_absent =
+            matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
+        if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &target.to_string()).await }
     }
 
     /// Asks whether what the undo of a change needs is allowed.
-    async fn review(&self, target: &Target, verb: &'static str) -> Result<(), Outcome> {
-        loop {
-            match self.send(Request::Review(target.clone(), verb), self.acting_as.as_deref()).await {
-                Answer::Refused { message, .. } => {
-                    return Err(Outcome::NotPermitted(format!("an undo would have to {verb} {target}: {message}")));
-                }
-                unknown @ Answer::Unknown { .. } => self.again(unknown).await?,
-                Answer::Object(_) | Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => {
-                    return Ok(());
-                }
-            }
+    async fn review(&self, target: &Target, verbs: [&'static str; 2]) -> Result<(), Outcome> {
+        for verb in verbs {
+            let review = Request::Review(target.clone(), verb);
+            self.found(review, self.acting_as.as_deref(), &format!("an undo would have to {verb} {target}")).await?;
         }
+        Ok(())
     }
 
     /// Names the managers that apply a field, and will take it back.
@@ -170,6 +146,19 @@ impl<S: Server> Driver<'_, S> {
             }
         }
     }
+}
+
+/// Judges what was found, before the API server is asked.
+fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
+    let target = &change.target;
+    let why = match (unmet(target, change.require.as_ref(), object), change.verb, object) {
+        (Some(why), ..) => why,
+        (None, Verb::Create, Some(_)) => "exists already".into(),
+        (None, Verb::Patch | Verb::Update, None) => "does not exist".into(),
+        (None, Verb::Patch | Verb::Update, Some(object)) if is_going(object) => "is being deleted".into(),
+        (None, Verb::Create, None) | (None, Verb::Patch | Verb::Update, Some(_)) | (None, Verb::Delete, _) => return Ok(()),
+    };
+    Err(Outcome::Refused(format!("{target} {why}")))
 }
 
 /// Returns why an object does not meet a requirement. Values of Secrets are not told.
@@ -192,13 +181,13 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
 /// Returns the part of an object that a change is about, for a dry run that changes nothing.
 fn part(change: &Change, object: &Value) -> Value {
     let mut part = shape(object, &change.content);
-    map_of(&mut part).remove("status");
+    as_map(&mut part).remove("status");
     let kept = ["labels", "annotations"].into_iter().filter_map(|key| {
         let found = object["metadata"].get(key)?;
         Some((key.to_owned(), found.clone()))
     });
     let metadata: Map<String, Value> = kept.collect();
-    map_of(&mut part).insert("metadata".into(), metadata.into());
+    as_map(&mut part).insert("metadata".into(), metadata.into());
     versioned(whole(change, &part), object)
 }
 
@@ -206,8 +195,8 @@ fn part(change: &Change, object: &Value) -> Value {
 fn whole(change: &Change, content: &Value) -> Value {
     let Target { api_version, kind, namespace, name, .. } = &change.target;
     let mut object = content.clone();
-    map_of(&mut object).extend([("apiVersion".into(), json!(api_version)), ("kind".into(), json!(kind))]);
-    let metadata = map_of(entry_of(&mut object, "metadata"));
+    as_map(&mut object).extend([("apiVersion".into(), json!(api_version)), ("kind".into(), json!(kind))]);
+    let metadata = as_map(entry_of(&mut object, "metadata"));
     metadata.insert("name".into(), json!(name));
     metadata.extend(namespace.iter().map(|namespace| ("namespace".into(), json!(namespace))));
     object

@@ -9,7 +9,7 @@ use super::{
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{Mark, parse},
-    paths::{entry_of, map_of},
+    paths::{as_map, entry_of},
 };
 use crate::{
     election::{
@@ -48,13 +48,13 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Sends a read until it is answered. None: absent.
-    async fn found(&self, read: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
+    pub(super) async fn found(&self, read: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
         loop {
             match self.send(read.clone(), acting_as).await {
                 Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
                 Answer::Refused { message, .. } => return Err(refused(what, message)),
                 Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => return Ok(None),
-                unknown @ Answer::Unknown { .. } => self.again(unknown).await?,
+                Answer::Unknown { message, .. } => self.again(message).await?,
             }
         }
     }
@@ -89,7 +89,7 @@ impl<S: Server> Driver<'_, S> {
                 if claim.is_none() {
                     return Ok(());
                 }
-                self.again(Answer::Unknown { message: format!("there is no Lease {place}").into(), retry_after: None }).await?;
+                self.again(format!("there is no Lease {place}").into()).await?;
                 continue;
             };
             let last = if claim.is_some() { self.claim } else { self.journal.claim };
@@ -118,9 +118,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Describes the patch that brings fields of an object to one side, with this mark or without one.
     pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Write {
-        let mut next = with(object, fields, side);
-        set_mark(&mut next, mark);
-        Write::Merge(versioned(merge_patch(object, &next), object))
+        towards(object, with(object, fields, side), mark)
     }
 
     /// Removes this journal's mark up to a claim from a target, where that is allowed. `known` is the object, if it was read before.
@@ -151,13 +149,22 @@ impl<S: Server> Driver<'_, S> {
     /// # Errors
     /// It is refused, or is not tried again.
     pub(super) async fn done(&self, request: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
-        match self.send(request, acting_as).await {
-            Answer::Object(object) => Ok(Some(Arc::unwrap_or_clone(object))),
-            Answer::Refused { message, .. } => Err(refused(what, message)),
-            other @ (Answer::NotFound | Answer::Conflict | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. }) => {
-                self.again(other).await.map(|()| None)
-            }
+        let answer = self.send(request, acting_as).await;
+        self.object(answer, what).await
+    }
+
+    /// Returns the object of an answer; none: look again.
+    ///
+    /// # Errors
+    /// The request is refused, or is not tried again.
+    pub(super) async fn object(&self, answer: Answer, what: &str) -> Result<Option<Value>, Outcome> {
+        match answer {
+            Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
+            Answer::Refused { message, .. } => return Err(refused(what, message)),
+            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
+            Answer::Unknown { message, .. } => self.again(message).await?,
         }
+        Ok(None)
     }
 
     /// Sends one request.
@@ -166,38 +173,25 @@ impl<S: Server> Driver<'_, S> {
         let is_target = !matches!(request, Request::Journal(..) | Request::Lease(..));
         match self.server.send(request, acting_as).await {
             // What was certainly not done is tried again like what may have been done.
-            Answer::Refused { refusal: Refusal::TooManyRequests { .. }, message } => {
-                Answer::Unknown { message, retry_after: None }
-            }
-            Answer::Refused { refusal: Refusal::NotServed, message } if !is_target => {
+            Answer::Refused { refusal, message } if refusal.may_pass() || refusal == Refusal::NotServed && !is_target => {
                 Answer::Unknown { message, retry_after: None }
             }
             Answer::Deleted => Answer::Object(Arc::default()),
-            answer @ (Answer::Object(_)
-            | Answer::Listed { .. }
-            | Answer::NotFound
-            | Answer::Conflict
-            | Answer::Refused { .. }
-            | Answer::Unknown { .. }) => answer,
+            answer => answer,
         }
     }
 
-    /// Pauses before a retry, where the answer asks for that.
+    /// Pauses before a retry.
     ///
     /// # Errors
     /// Nothing is tried again: the limit is over, or the driver was stopped.
-    pub(super) async fn again(&self, answer: Answer) -> Result<(), Outcome> {
-        match answer {
-            Answer::Object(_) | Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on(),
-            Answer::Refused { message: why, .. } | Answer::Unknown { message: why, .. } => {
-                if self.go_on().is_err() {
-                    return Err(Outcome::Unavailable(why));
-                }
-                self.server.report(Event::Retrying(why));
-                self.server.wait(PAUSE).await;
-                Ok(())
-            }
+    pub(super) async fn again(&self, why: RequestError) -> Result<(), Outcome> {
+        if self.go_on().is_err() {
+            return Err(Outcome::Unavailable(why));
         }
+        self.server.report(Event::Retrying(why));
+        self.server.wait(PAUSE).await;
+        Ok(())
     }
 
     /// Checks that the limit, the signals and the term allow to go on.
@@ -228,16 +222,22 @@ pub(super) fn uid(object: &Value) -> &str {
 pub(super) fn set_mark(object: &mut Value, mark: Option<Mark>) {
     if let Some(mark) = mark {
         let annotations = entry_of(entry_of(object, "metadata"), "annotations");
-        map_of(annotations).insert(MARK.into(), mark.to_string().into());
+        as_map(annotations).insert(MARK.into(), mark.to_string().into());
     } else if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
         annotations.remove(MARK);
     }
 }
 
+/// Describes the patch that makes another state of an object, with this mark or without one.
+pub(super) fn towards(object: &Value, mut next: Value, mark: Option<Mark>) -> Write {
+    set_mark(&mut next, mark);
+    Write::Merge(versioned(merge_patch(object, &next), object))
+}
+
 /// Returns a body for exactly this version of an object.
 pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
     let version = object["metadata"]["resourceVersion"].clone();
-    map_of(entry_of(&mut body, "metadata")).insert("resourceVersion".into(), version);
+    as_map(entry_of(&mut body, "metadata")).insert("resourceVersion".into(), version);
     body
 }
 
@@ -245,7 +245,7 @@ pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
 pub(super) fn deletion(object: &Value, dry_run: bool) -> Write {
     let mut options = exactly(object);
     if dry_run {
-        map_of(&mut options).insert("dryRun".into(), json!(["All"]));
+        as_map(&mut options).insert("dryRun".into(), json!(["All"]));
     }
     Write::Delete(options)
 }

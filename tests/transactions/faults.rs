@@ -6,9 +6,9 @@ use http::{Method, Request as Http};
 use kube::client::Body;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, Verbs, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Verbs, cases, until};
 
-use super::{EXAMPLE, Shop, is_change, said};
+use super::{Shop, is_change, said};
 use crate::beside::Desk;
 
 pub(super) fn all() -> Vec<Case> {
@@ -240,11 +240,7 @@ async fn a_deleted_job_leaves_no_pods_behind_and_comes_back(stage: Stage) {
 async fn a_sidecars_image_is_nobodys_business(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let valve = Valve::closed();
-    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
-    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
-    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
-    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+    let (valve, lock) = shop.halted("/deployments/").await;
     let sidecar =
         |image: &str| json!({ "spec": { "template": { "spec": { "containers": [{ "name": "log", "image": image }] } } } });
     let form = "application/strategic-merge-patch+json";

@@ -21,11 +21,11 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, cases};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    beside::{Desk, Ended},
+    beside::{Desk, Ended, Running},
     collector::{Collector, Manner, Seen, Wire},
 };
 
@@ -165,6 +165,16 @@ impl<'a> Shop<'a> {
         let output = spawn_blocking(move || child.wait_with_output()).await.expect("no panic inside").expect("a child");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         Ended { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Applies the example, whose change of such an object arrives only once the valve is open.
+    async fn halted(&self, object: &'static str) -> (Valve, Running) {
+        let valve = Valve::closed();
+        let is_it = move |request: &Request| is_change(request) && request.uri.contains(object);
+        self.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+        let lock = self.desk.starts(&["apply", "-f", EXAMPLE]);
+        self.desk.proxy.log.first("the change", |e| is_it(&e.request)).await;
+        (valve, lock)
     }
 
     async fn recover(&self, line: &[&str]) -> Ended {

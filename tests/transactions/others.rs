@@ -3,9 +3,9 @@
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Fault, Request, Stage, Times, Valve, cases, until};
+use support::{Case, Stage, cases, until};
 
-use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, said, wanted};
+use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, said, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -69,11 +69,7 @@ async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
 async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let valve = Valve::closed();
-    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
-    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
-    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
-    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+    let (valve, lock) = shop.halted("/deployments/").await;
 
     edit(&shop, 1, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("foreign")).await;
     valve.open();
@@ -99,11 +95,7 @@ async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_sta
 async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let is_it = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
-    let valve = Valve::closed();
-    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
-    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
-    shop.desk.proxy.log.first("a change", |e| is_it(&e.request)).await;
+    let (valve, lock) = shop.halted("/deployments/").await;
 
     edit(&shop, 1, |deployment| deployment["spec"]["replicas"] = json!(7)).await;
     let status = format!("{}/status", shop.objects[1]);
@@ -149,11 +141,7 @@ async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
 async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let is_it = |request: &Request| is_change(request) && request.uri.contains("/secrets/");
-    let valve = Valve::closed();
-    shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
-    let lock = shop.desk.starts(&["apply", "-f", EXAMPLE]);
-    shop.desk.proxy.log.first("the last change", |e| is_it(&e.request)).await;
+    let (_valve, lock) = shop.halted("/secrets/").await;
     kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
     assert_eq!(lock.exit().await.0, 137);
     assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());

@@ -114,7 +114,7 @@ impl Target {
     }
 
     /// Kind and name, for people.
-    pub(super) fn shown(&self) -> String {
+    fn shown(&self) -> String {
         format!("{}/{}", self.kind, self.name)
     }
 }
@@ -133,12 +133,7 @@ impl Files {
     /// # Errors
     /// The same, and a variable that is not set.
     pub(super) fn promotion<P: AsRef<Path>>(paths: &[P], variable: Lookup) -> Result<Self, Vec<String>> {
-        let mut files = Self::read_with(paths, "", Self { variable: Some(variable), ..Self::default() })?;
-        let others = files.changes.iter().filter(|change| change.verb != Verb::Patch);
-        let others = others
-            .map(|change| format!("{} ({}): a promotion has changes of type Patch only", change.place, change.target.shown()));
-        files.refused = others.collect();
-        if files.refused.is_empty() { Ok(files) } else { Err(files.refused) }
+        Self::read_with(paths, "", Self { variable: Some(variable), ..Self::default() })
     }
 
     fn read_with<P: AsRef<Path>>(paths: &[P], standard_input: &str, mut files: Self) -> Result<Self, Vec<String>> {
@@ -235,7 +230,10 @@ impl Files {
     fn change(&mut self, mut change: Written) {
         change.encode();
         if let Err(why) = change.judge() {
-            self.refuse(&format!("{} ({})", change.place, change.target.shown()), &why);
+            self.refuse(&change.shown(), &why);
+        }
+        if self.variable.is_some() && change.verb != Verb::Patch {
+            self.refuse(&change.shown(), "a promotion has changes of type Patch only");
         }
         self.changes.push(change);
     }
@@ -260,20 +258,16 @@ impl Files {
         }
         for delete in self.changes.iter().filter(|change| change.verb == Verb::Delete) {
             if delete.target.kind == "PersistentVolumeClaim" {
-                let what = delete.target.shown();
-                self.notes
-                    .push(format!("{} ({what}): undoing this Delete does not bring the data of the volume back", delete.place));
+                let what = "undoing this Delete does not bring the data of the volume back";
+                self.notes.push(format!("{}: {what}", delete.shown()));
             }
         }
         let mut deletes = self.changes.iter().skip_while(|change| change.verb != Verb::Delete);
         if let Some(delete) = deletes.next()
             && deletes.any(|after| after.verb != Verb::Delete)
         {
-            self.notes.push(format!(
-                "{} ({}): undoing a Delete makes a new object: new uid, no status, nothing that was deleted with it; put it last",
-                delete.place,
-                delete.target.shown()
-            ));
+            let what = "new uid, no status, nothing that was deleted with it; put it last";
+            self.notes.push(format!("{}: undoing a Delete makes a new object: {what}", delete.shown()));
         }
     }
 
@@ -283,6 +277,11 @@ impl Files {
 }
 
 impl Written {
+    /// Its place and its object, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{} ({})", self.place, self.target.shown())
+    }
+
     /// The change of an object of this resource. `namespace` is that of targets which name none.
     pub(super) fn change(&self, resource: Resource, namespace: &str) -> Change {
         let Target { api_version, kind, namespace: named, name } = self.target.clone();

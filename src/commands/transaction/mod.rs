@@ -37,8 +37,6 @@ const HOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a command works with.
 struct Desk<'a> {
-    access: &'a Access,
-    namespace: &'a str,
     server: ApiServer<'a>,
     settings: Settings,
 }
@@ -62,15 +60,10 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
         if let Some(user) = &common.user {
             desk.settings.acting_as = Some(user.clone());
         }
-        let settings = desk.settings.clone();
         if asked.dry_run {
-            return Ok(output::previewed(
-                common.output,
-                &desk.settings.lease,
-                transaction::preview(&desk.server, settings, &changes, Kind::Transaction).await,
-            ));
+            return Ok(desk.previewed(common.output, &changes, Kind::Transaction).await);
         }
-        let (outcome, events) = desk.driven(transaction::apply(&desk.server, settings, &changes)).await;
+        let (outcome, events) = desk.driven(transaction::apply(&desk.server, desk.settings.clone(), &changes)).await;
         Ok(output::ended(common.output, &outcome, &desk.settings.lease, &changes, &events))
     })
 }
@@ -82,11 +75,8 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
         let settings = Settings { acting_as: common.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
             Recovery::Plan => {
-                return Ok(output::surveyed(
-                    common.output,
-                    &desk.settings.lease,
-                    transaction::survey(&desk.server, settings).await,
-                ));
+                let entries = transaction::survey(&desk.server, settings).await;
+                return Ok(output::surveyed(common.output, &desk.settings.lease, entries));
             }
             Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
             Recovery::Forget => desk.driven(transaction::forget(&desk.server, settings)).await,
@@ -100,22 +90,18 @@ pub(super) fn promote(asked: &cli::Promote) -> Ended {
     in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&files.notes);
         let changes = desk.changes(&files).await?;
-        let settings = desk.settings.clone();
         if asked.dry_run {
-            return Ok(output::previewed(
-                cli::Output::Table,
-                &desk.settings.lease,
-                transaction::preview(&desk.server, settings, &changes, Kind::Promotion).await,
-            ));
+            return Ok(desk.previewed(cli::Output::Table, &changes, Kind::Promotion).await);
         }
-        Ok(output::concluded(&desk.driven(transaction::promote(&desk.server, settings, &changes)).await.0, &desk.settings.lease))
+        let (outcome, _) = desk.driven(transaction::promote(&desk.server, desk.settings.clone(), &changes)).await;
+        Ok(output::concluded(&outcome, &desk.settings.lease))
     })
 }
 
 pub(super) fn demote(asked: &cli::Demote) -> Ended {
     in_hook(&asked.flags, asked.limit, async |desk| {
-        let settings = desk.settings.clone();
-        Ok(output::concluded(&desk.driven(transaction::demote(&desk.server, settings)).await.0, &desk.settings.lease))
+        let (outcome, _) = desk.driven(transaction::demote(&desk.server, desk.settings.clone())).await;
+        Ok(output::concluded(&outcome, &desk.settings.lease))
     })
 }
 
@@ -137,7 +123,7 @@ impl<'a> Desk<'a> {
             seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
         };
         match ApiServer::new(access, term, config.lease.attempt_timeout) {
-            Ok(server) => Ok(Self { access, namespace, server, settings }),
+            Ok(server) => Ok(Self { server, settings }),
             Err(error) => Err(refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}"))),
         }
     }
@@ -147,33 +133,36 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// The exit code for the first of them that cannot be one, which is said.
     async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, u8> {
-        let namespace = files.namespace.as_deref().unwrap_or(self.namespace);
-        self.settings.acting_as = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
         let lease = &self.settings.lease;
+        let namespace = files.namespace.as_deref().unwrap_or(&lease.namespace);
         let mut kinds = Kinds::default();
         let mut changes: Vec<Change> = Vec::new();
         for written in &files.changes {
-            let refused = |code, why: &str| refuse(code, &format!("{} ({}): {why}", written.place, written.target.shown()));
-            let resource = kinds.of(self.access, &written.target).await.map_err(|(code, why)| refused(code, &why))?;
+            let refused = |code, why: &str| refuse(code, &format!("{}: {why}", written.shown()));
+            let resource = kinds.of(self.server.access, &written.target).await.map_err(|(code, why)| refused(code, &why))?;
             let change = written.change(resource, namespace);
             let names = |Change { target, .. }: &Change| {
                 let group = files::group(&target.api_version).to_owned();
                 (group, target.resource.clone(), target.namespace.clone(), target.name.clone())
             };
-            let why = if changes.iter().any(|other| names(other) == names(&change)) {
-                "this object is a target twice"
-            } else if change.target.is_secret()
-                && change.target.namespace.as_ref() == Some(&lease.namespace)
-                && change.target.name == lease.journal()
-            {
-                "this is the journal of the transaction"
-            } else {
-                changes.push(change);
-                continue;
-            };
-            return Err(refused(exit::INVALID, why));
+            if changes.iter().any(|other| names(other) == names(&change)) {
+                return Err(refused(exit::INVALID, "this object is a target twice"));
+            }
+            let target = &change.target;
+            let is_beside = target.is_secret() && target.namespace.as_ref() == Some(&lease.namespace);
+            if is_beside && target.name == lease.journal() {
+                return Err(refused(exit::INVALID, "this is the journal of the transaction"));
+            }
+            changes.push(change);
         }
+        self.settings.acting_as = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
         Ok(changes)
+    }
+
+    /// Shows what a driver would change now; returns the exit code.
+    async fn previewed(&self, form: cli::Output, changes: &[Change], kind: Kind) -> u8 {
+        let planned = transaction::preview(&self.server, self.settings.clone(), changes, kind).await;
+        output::previewed(form, &self.settings.lease, planned)
     }
 
     /// Runs a driver, and exports what it did. Returns its outcome and events.

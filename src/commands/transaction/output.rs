@@ -9,7 +9,7 @@ use crate::{
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
-    transaction::{Change, Entry, EntryType, Event, Fate, Field, Journal, Outcome, Place, Target},
+    transaction::{Change, Entry, EntryType, Event, Fate, Outcome, Place, Target},
     words::{bounded, squeezed},
 };
 
@@ -75,24 +75,23 @@ pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
 /// Shows what an application would change now; returns the exit code.
 pub(super) fn previewed(output: Output, lease: &Place, planned: Result<Vec<Entry>, Outcome>) -> u8 {
     match planned {
-        Ok(entries) => answer(&plan(output, &entries, |field| (&field.before, &field.after), EntryType::as_str), 0),
+        Ok(entries) => answer(&plan(output, &entries, false), 0),
         Err(outcome) => concluded(&outcome, lease),
     }
 }
 
 /// Shows what a recovery would undo now; returns the exit code.
-pub(super) fn surveyed(output: Output, lease: &Place, journal: Result<Option<Journal>, Outcome>) -> u8 {
-    match journal {
-        Ok(Some(journal)) => answer(&plan(output, &journal.entries, |field| (&field.after, &field.before), undo), UNDOABLE),
-        Ok(None) => {
-            complain("there is nothing to undo");
-            answer(&plan(output, &[], |field| (&field.after, &field.before), undo), 0)
+pub(super) fn surveyed(output: Output, lease: &Place, entries: Result<Vec<Entry>, Outcome>) -> u8 {
+    match entries {
+        Ok(entries) => {
+            if entries.is_empty() {
+                complain("there is nothing to undo");
+            }
+            answer(&plan(output, &entries, true), if entries.is_empty() { 0 } else { UNDOABLE })
         }
         Err(outcome) => concluded(&outcome, lease),
     }
 }
-
-type Values<'a> = (&'a Option<Value>, &'a Option<Value>);
 
 /// What an undo does.
 const fn undo(change: EntryType) -> &'static str {
@@ -103,13 +102,8 @@ const fn undo(change: EntryType) -> &'static str {
     }
 }
 
-/// The entries of a journal, a row for each field.
-fn plan(
-    output: Output,
-    entries: &[Entry],
-    of: impl Fn(&Field) -> Values<'_>,
-    verb: impl Fn(EntryType) -> &'static str,
-) -> String {
+/// The entries of a journal, a row for each field: what the changes or their undo make of it.
+fn plan(output: Output, entries: &[Entry], undoes: bool) -> String {
     let rows = entries.iter().flat_map(|entry| {
         let is_secret = entry.target.is_secret();
         let value = |value: &Option<Value>| match value {
@@ -117,11 +111,12 @@ fn plan(
             Some(_) if is_secret => "(not shown)".into(),
             Some(value) => value.clone(),
         };
-        let change = verb(entry.kind);
+        let change = if undoes { undo(entry.kind) } else { entry.kind.as_str() };
         let whole = entry.fields.is_empty().then(|| row(entry, change, "", Value::Null, Value::Null));
         let fields = entry.fields.iter().map(|field| {
-            let (from, to) = of(field);
-            row(entry, change, &field.name(), value(from), value(to))
+            let (before, after) = (value(&field.before), value(&field.after));
+            let (from, to) = if undoes { (after, before) } else { (before, after) };
+            row(entry, change, &field.name(), from, to)
         });
         whole.into_iter().chain(fields).collect::<Vec<_>>()
     });
@@ -130,8 +125,8 @@ fn plan(
 
 fn row(entry: &Entry, change: &str, path: &str, from: Value, to: Value) -> Line<7> {
     let ([object, namespace, ..], mut document) = line(&entry.target, change, &entry.state);
-    let cell = |value: &Value| if value.is_null() { String::new() } else { bounded(&value.to_string()).into_owned() };
-    let cells = [object, namespace, change.into(), bounded(path).into_owned(), cell(&from), cell(&to), entry.state.clone()];
+    let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+    let cells = [object, namespace, change.into(), path.into(), cell(&from), cell(&to), entry.state.clone()];
     document.0.extend([("field", json!(path)), ("from", from), ("to", to)]);
     (cells, document)
 }
@@ -146,6 +141,6 @@ fn line(target: &Target, change: &str, state: &str) -> Line<4> {
         ("change", json!(change)),
         ("state", json!(state)),
     ];
-    let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), bounded(state).into_owned()];
+    let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), state.into()];
     (cells, Document(document.into()))
 }

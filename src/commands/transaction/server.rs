@@ -30,7 +30,7 @@ use crate::{
 
 /// The API server, the term and the clock of one driver.
 pub(super) struct ApiServer<'a> {
-    access: &'a Access,
+    pub(super) access: &'a Access,
     /// None: no term, and nothing is written.
     term: Option<Term>,
     /// `lease.attemptTimeout`, which an answer may take before H.
