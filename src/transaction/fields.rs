@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, as_map, at, covers, entry_of, is_shared, node, remove, set, shown},
+    paths::{Path, as_map, at, covers, entry_of, is_shared, member, remove, set, shown},
 };
 
 /// Metadata that the API server sets.
@@ -188,7 +188,7 @@ impl Merging {
             (Value::Object(content), Value::Object(map)) if map.is_empty() || !is_leaf => {
                 for (key, content) in content {
                     let step = format!("f:{key}");
-                    let fields = fields.and_then(|fields| node(fields, &step));
+                    let fields = fields.and_then(|fields| member(fields, &step)).map(|(_, fields)| fields);
                     self.within(step, map.entry(key.as_str()).or_insert(Value::Null), content, fields)?;
                 }
                 map.retain(|_, value| !value.is_null());
@@ -218,9 +218,8 @@ impl Merging {
     }
 
     fn item(&mut self, list: &mut Vec<Value>, item: &Value, fields: &Value) -> Result<(), String> {
-        let steps = || fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| *name != ".");
-        let keys = |step: &str| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
-        let Some(names) = steps().find_map(keys) else {
+        let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
+        let Some(names) = fields.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
             if !list.contains(item) {
                 list.push(item.clone());
             }
@@ -237,16 +236,14 @@ impl Merging {
         if list.iter().filter(|item| is_it(item)).count() > 1 {
             return Err(format!("{}: more than one item is {part}: give {}", shown(&self.path), names()));
         }
+        let at = list.iter().position(is_it).unwrap_or(list.len());
+        if at == list.len() {
+            list.push(Value::Null);
+        }
+        let Some(found) = list.get_mut(at) else { return Ok(()) };
         let step = format!("k:{part}");
-        let Some(found) = list.iter().position(is_it) else {
-            let mut new = Value::Null;
-            self.within(step, &mut new, item, None)?;
-            list.push(new);
-            return Ok(());
-        };
-        let step = steps().find(|name| keys(name).is_some_and(|keys| covers(&Value::Object(keys), &part))).unwrap_or(&step);
-        let Some(found) = list.get_mut(found) else { return Ok(()) };
-        self.within(step.to_owned(), found, item, node(fields, step))
+        let (step, fields) = member(fields, &step).map_or((&step, None), |(step, fields)| (step, Some(fields)));
+        self.within(step.clone(), found, item, fields)
     }
 }
 

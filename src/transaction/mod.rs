@@ -26,7 +26,7 @@
 //!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before, but
 //!    may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object is
 //!    deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come, for five
-//!    minutes. Then the journal is stored as undone, with what is in conflict or doubt. What is back is given back to its managers.
+//!    minutes. What is back is given back to its managers. Then the journal is stored as undone, with what is in conflict or doubt.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!
@@ -180,6 +180,12 @@ pub enum Outcome {
     NotPermitted(String),
     /// The journal is of the other kind, or cannot be read.
     Invalid(String),
+}
+
+/// Returns true if others may put objects into one of this kind: what goes with it cannot be brought back.
+pub(crate) fn holds_others(api_version: &str, kind: &str) -> bool {
+    let is_definition = kind == "CustomResourceDefinition" && api_version.starts_with("apiextensions.k8s.io/");
+    is_definition || kind == "Namespace" && api_version == "v1"
 }
 
 impl Target {

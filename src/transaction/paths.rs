@@ -111,13 +111,13 @@ pub(super) fn shown(path: &[String]) -> String {
     shown
 }
 
-/// Returns the node of `fieldsV1` below another one.
-pub(super) fn node<'a>(fields: &'a Value, step: &str) -> Option<&'a Value> {
+/// Returns the node of `fieldsV1` below another one, and its step.
+pub(super) fn member<'a>(fields: &'a Value, step: &str) -> Option<(&'a String, &'a Value)> {
     let is_it = |name: &str| match (Step::read(name), Step::read(step)) {
         (Some(Step::Item(whole)), Some(Step::Item(part))) => covers(&whole, &part),
         _ => name == step,
     };
-    fields.as_object()?.iter().find(|(name, _)| is_it(name)).map(|(_, node)| node)
+    fields.as_object()?.iter().find(|(name, _)| is_it(name))
 }
 
 /// Returns the managers of an object with the node that each has at a path: of those that pass `of`, an entry of `managedFields`.
@@ -127,7 +127,7 @@ pub(super) fn owners<'a>(
     of: impl Fn(&Value) -> bool + 'a,
 ) -> impl Iterator<Item = (&'a str, &'a Value)> {
     managers(object).iter().filter(move |entry| of(entry)).filter_map(move |entry| {
-        let fields = path.iter().try_fold(entry.get("fieldsV1")?, |fields, step| node(fields, step))?;
+        let fields = path.iter().try_fold(entry.get("fieldsV1")?, |fields, step| Some(member(fields, step)?.1))?;
         Some((entry["manager"].as_str().unwrap_or_default(), fields))
     })
 }

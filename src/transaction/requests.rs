@@ -171,14 +171,14 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
         // A kind that is no longer served is not worth a retry; the API server itself is.
         let is_target = !matches!(request, Request::Journal(..) | Request::Lease(..));
-        match self.server.send(request, acting_as).await {
+        let answer = self.server.send(request, acting_as).await;
+        if let Answer::Refused { refusal, message } = &answer
+            && (refusal.may_pass() || *refusal == Refusal::NotServed && !is_target)
+        {
             // What was certainly not done is tried again like what may have been done.
-            Answer::Refused { refusal, message } if refusal.may_pass() || refusal == Refusal::NotServed && !is_target => {
-                Answer::Unknown { message, retry_after: None }
-            }
-            Answer::Deleted => Answer::Object(Arc::default()),
-            answer => answer,
+            return Answer::Unknown { message: message.clone(), retry_after: None };
         }
+        if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
     }
 
     /// Pauses before a retry.

@@ -6,6 +6,7 @@ use super::{
     Entry, EntryType, Fate, Field, MANAGER, Outcome, Phase, Server, Write,
     driver::Driver,
     fields::{Side, body},
+    holds_others,
     journal::{DOUBT, UNDONE, conflict},
     paths::{covers, is_shared, managers},
     requests::{deletion, is_going, uid, versioned},
@@ -62,12 +63,12 @@ impl<S: Server> Driver<'_, S> {
                 (None, _) => Fate::Undone,
             }));
         }
-        let (open, undone) = entries.drain(..).partition(Entry::is_open);
-        *entries = open;
-        self.store(Phase::Undone, entries, false).await?;
-        for entry in undone.iter().filter(|entry: &&Entry| !entry.managers.is_empty() && entry.differs()) {
+        // Before the journal is settled: whoever finds it then has nothing to give back.
+        for entry in entries.iter().filter(|entry| entry.state == UNDONE && !entry.managers.is_empty() && entry.differs()) {
             let _ = self.give_back(entry).await;
         }
+        entries.retain(Entry::is_open);
+        self.store(Phase::Undone, entries, false).await?;
         Ok(())
     }
 
@@ -101,10 +102,13 @@ impl<S: Server> Driver<'_, S> {
                 Step::Leave(why) => return Ok(conflict(&why)),
             };
             let is_creation = matches!(write, Write::Create(_));
-            match self.write(&entry.target, write).await? {
-                Some(object) if is_creation => uid(&object).clone_into(&mut entry.uid),
-                Some(_) => return Ok(done),
-                None => {}
+            let Some(object) = self.write(&entry.target, write).await? else { continue };
+            if entry.kind == EntryType::Delete {
+                // This driver or an earlier one has made it again.
+                uid(&object).clone_into(&mut entry.uid);
+            }
+            if !is_creation {
+                return Ok(done);
             }
         }
     }
@@ -157,15 +161,12 @@ impl<S: Server> Driver<'_, S> {
         let (now, made) = (body(object), body(&entry.object));
         // Before its answer was stored, the journal has only what was sent.
         let is_as_made = if is_done { now == made } else { covers(&now, &made) && !is_shared(object, &[]) };
-        let holds_others = match entry.target.kind.as_str() {
-            "Namespace" => entry.target.api_version == "v1",
-            "CustomResourceDefinition" => true,
-            _ => false,
-        };
         let why = match (is_own, is_as_made) {
             (false, _) if !is_done => return Step::Done,
             (false, _) => "this one is somebody else's",
-            (true, _) if holds_others => "it stays, as others may have put something into it",
+            (true, _) if holds_others(&entry.target.api_version, &entry.target.kind) => {
+                "it stays, as others may have put something into it"
+            }
             (true, false) => "somebody else has changed it",
             (true, true) => return Step::Write(deletion(object, false)),
         };

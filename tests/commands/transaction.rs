@@ -175,6 +175,19 @@ fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
 }
 
 #[test]
+fn a_promotion_that_creates_or_deletes_is_refused() {
+    let place = Scratch::new();
+    for kind in ["Update", "Create", "Delete"] {
+        let file =
+            place.file("x.yaml", transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("name: a", "name: b").replace("Patch", kind)]));
+
+        let ended = tenure(&["promote", "-f", &file], &[]);
+
+        ended.says(78, &["change 2 (ConfigMap/b): a promotion has changes of type Patch only"]);
+    }
+}
+
+#[test]
 fn a_promotion_that_is_refused_shows_no_value() {
     let place = Scratch::new();
     let secret = |value: &str| {
@@ -186,6 +199,17 @@ fn a_promotion_that_is_refused_shows_no_value() {
 
     ended.says(78, &["change 2: a text has a $( without )"]);
     assert!(!ended.err.contains("sentinel"), "{ended:?}");
+}
+
+#[test]
+fn a_lease_that_is_deleted_at_its_release_announces_no_transaction() {
+    let cluster = Cluster::nowhere();
+    let file = cluster.place().file("x.yaml", transaction(&[CONFIG_MAP]));
+    for command in [&["apply", "-f", &file, "--dry-run"][..], &["recover", "plan", "x"]] {
+        let ended = cluster.tenure(&[command, &["--set", "lease.release=delete"]].concat());
+
+        ended.says(78, &["lease.release: delete takes what the Lease announces with it: use clear or keep"]);
+    }
 }
 
 #[test]

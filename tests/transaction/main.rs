@@ -138,6 +138,24 @@ fn whichever_request_is_the_last_of_a_driver_the_next_one_undoes_it_and_begins_a
 }
 
 #[test]
+fn whichever_request_is_the_last_of_an_undo_no_field_belongs_to_tenure_after_the_next_one() {
+    for request in 1.. {
+        let legs = [(Job::Apply(every_kind("first")), None), (Job::Recover, Some(request)), (Job::Recover, None)];
+        let (outcomes, world) = relayed(legs.map(|(job, dies_at)| Drive(job, dies_at)).into());
+
+        let world = world.borrow();
+        for (name, object) in &world.cluster.objects {
+            let owners = object["metadata"]["managedFields"].as_array().unwrap();
+            assert!(owners.iter().all(|entry| entry["manager"] != "tenure"), "{name} after request {request}: {owners:?}");
+        }
+        if outcomes[1].is_some() {
+            assert!(request > 8, "the driver has died at each of {request} requests");
+            break;
+        }
+    }
+}
+
+#[test]
 fn what_somebody_else_has_changed_since_stays_and_is_named_unless_it_is_forced() {
     let legs = |last: Job| {
         let edit = |world: &mut World| {

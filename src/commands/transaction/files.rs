@@ -298,8 +298,7 @@ impl Written {
 
     /// Turns the stringData of a Secret into data, which is what the API server keeps.
     fn encode(&mut self) {
-        let is_text =
-            |texts: &Value| texts.as_object().is_some_and(|texts| texts.values().all(|text| text.is_string() || text.is_null()));
+        let is_text = |texts: &Value| texts.is_object() && is_map_of_texts(texts);
         if self.target.kind != "Secret" || !self.content.get("stringData").is_some_and(is_text) {
             return;
         }
@@ -327,9 +326,7 @@ impl Written {
         if self.target.group() == "coordination.k8s.io" && kind == "Lease" {
             return Err("a Lease cannot be a target: locks rest on it".into());
         }
-        let is_kind = |of, which| self.target.group() == of && kind == which;
-        if self.verb == Verb::Delete && (is_kind("", "Namespace") || is_kind("apiextensions.k8s.io", "CustomResourceDefinition"))
-        {
+        if self.verb == Verb::Delete && transaction::holds_others(api_version, kind) {
             return Err(format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"));
         }
         if self.verb != Verb::Delete && self.content.is_empty() {
@@ -343,12 +340,11 @@ impl Written {
             return Err("status cannot be changed: its controller owns it".into());
         }
         // The API server calls it an internal error of its own.
-        if let (true, Some(data)) = (is_kind("", "Secret"), self.content.get("data").and_then(Value::as_object)) {
-            let is_bad =
-                |value: &Value| !value.is_null() && value.as_str().is_none_or(|text| BASE64_STANDARD.decode(text).is_err());
-            if let Some((key, _)) = data.iter().find(|(_, value)| is_bad(value)) {
-                return Err(format!("data.{key} is not base64: encode it, or write stringData"));
-            }
+        let is_secret = api_version == "v1" && kind == "Secret";
+        let data = self.content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
+        let is_bad = |value: &Value| !value.is_null() && value.as_str().is_none_or(|text| BASE64_STANDARD.decode(text).is_err());
+        if let Some((key, _)) = data.into_iter().find(|(_, value)| is_bad(value)) {
+            return Err(format!("data.{key} is not base64: encode it, or write stringData"));
         }
         self.judge_metadata()?;
         let whole = [&self.content, &self.require];
