@@ -327,10 +327,7 @@ impl Judge {
         if !(reason.is_loss() || self.is_pool) && reign.is_some_and(|[_, holder, _]| holder == identity) {
             self.given_up.insert(who, now + duration);
         }
-        let is_done = match reason {
-            Reason::Exited => exit == Some(Exit::Code(0)),
-            reason => reason == Reason::Limit && exit.is_some(),
-        };
+        let is_done = reason == Reason::Exited && exit == Some(Exit::Code(0)) || reason == Reason::Limit && exit.is_some();
         if is_done {
             self.is_done = true;
             self.failed.remove(&who);
