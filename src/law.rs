@@ -106,8 +106,8 @@
 //!     - **Fires.** Of a task with a schedule, `tenure.dev/fire` is the fire that the last run was for. The acquisition writes it. The
 //!       Lease is taken once the wall clock shows a later fire, and not before the rules above allow it. The fire is run again only
 //!       where its run was given back undone, or crashed with `task.afterCrash: run`. Done is a run that ended by itself with success,
-//!       or failed with `task.onFailure: rest`. A Lease that remembers a fire is deleted by nobody, and no term without a schedule makes
-//!       it forget.
+//!       took as long as it may (`--limit`), or failed with `task.onFailure: rest`. A Lease that remembers a fire is deleted only on an
+//!       operator's word, and no term without a schedule makes it forget.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute

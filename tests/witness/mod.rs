@@ -237,17 +237,24 @@ print([say(good(me, leases=leases), pidfd) for leases in [(), (b"a/b",), (b"main
 }
 
 async fn a_later_elector_takes_the_place_of_an_earlier_one_of_the_same_replica(stage: Stage) {
-    let _witness = witness(&stage, "aside").await;
+    let witness = witness(&stage, "aside").await;
     let (me, _other) = pair(&stage).await;
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
-    // A pidfd that never fires, in the name of the leader; then the leader's next elector.
+    // A pidfd that never fires, in the name of the leader; then the leader's next elector. In the name of a third replica that same
+    // pidfd, and then one that fires.
     let mut held = std::process::Command::new("setpriv");
-    let script = format!("{PEER}pidfd, box = box(); print(say(good(sys.argv[2].encode()), pidfd), flush=True); box.wait()");
+    let script = r#"
+pidfd, lives = box(); later, dies = box(); third = b"me_" + b"0" * 32
+print(say(good(sys.argv[2].encode()), pidfd), say(good(third), pidfd), say(good(third), later), flush=True)
+dies.stdin.close(); lives.wait()
+"#;
+    let script = format!("{PEER}{script}");
     held.args(["--pdeathsig", "KILL", "python3", "-c", &script, &socket(&stage), &holder]).stdout(Stdio::piped());
     let mut held = held.spawn().expect("python3");
     let mut line = String::new();
     BufReader::new(held.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    assert_eq!(line.trim(), "1");
+    assert_eq!(line.trim(), "1 1 1");
+    witness.said("it is dead, and").await;
     let told = || me.lines().iter().filter(|line| line.contains("gives the Lease back if")).count();
     let before = told();
     kill(me.elector().await, Signal::SIGKILL).expect("it lives");

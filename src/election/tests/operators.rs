@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     bench::{Bench, ME, Register, WALL, initial_state, seconds},
-    schedule::{HOURLY, fires, rested, start, task},
+    schedule::{HOURLY, crashed, fires, rested, start, task},
 };
 use crate::{
     config::{Config, Release},
@@ -134,13 +134,13 @@ fn lock(register: Register, later: i64) -> Register {
 
 #[test]
 fn after_a_lock_over_it_a_task_runs_the_fire_that_was_due_and_not_the_one_before() {
-    // The fire of 08:00 came while the lock was held, or comes after it.
-    for (fire, later, at) in [("07:00:00", 10, 60), ("08:00:00", 10, 3_500)] {
-        let (mut judge, register) = (Judge::default(), rested(fire));
+    // The fire of 08:00 came while the lock was held, or comes after it; or its run has crashed.
+    for (register, later, at) in [(rested("07:00:00"), 10, 60), (rested("08:00:00"), 10, 3_500), (crashed("08:00:00"), 10, 60)] {
+        let mut judge = Judge::default();
         judge.runs(&register.object().unwrap());
 
         next_run(&mut judge, lock(register, later), at);
 
-        assert_eq!(judge.verdict(3_600), None, "{fire}");
+        assert_eq!(judge.verdict(3_600), None, "the fires {:?}", judge.ran);
     }
 }

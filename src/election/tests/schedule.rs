@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::{AfterCrash, Missed, OnFailure, Preset, Task, Trigger},
     election::{
-        Request,
+        Event, Request,
         writes::{FIRE, NEXT_FIRE, RESTS, STEP_DOWN_TO},
     },
     link::{Exit, InitialState, Reason, Then, ToInit},
@@ -54,7 +54,7 @@ pub(super) fn rested(fire: &str) -> Register {
 }
 
 /// The same, but its replica has died in the run.
-fn crashed(fire: &str) -> Register {
+pub(super) fn crashed(fire: &str) -> Register {
     let mut register = rested(fire);
     register.edit(|object| {
         object["spec"]["leaseDurationSeconds"] = 15.into();
@@ -136,7 +136,8 @@ fn a_fire_that_nobody_could_run_is_made_up_for_once_or_skipped() {
 fn what_the_law_itself_delays_is_not_missed() {
     let mut last = missing(HOURLY, Missed::Skip);
     last.config.lease.priority = -10;
-    assert_runs(&mut start(last, rested("08:00:00"), 3_590), seconds(20), "09:00:00");
+    assert_runs(&mut start(last.clone(), rested("08:00:00"), 3_590), seconds(20), "09:00:00");
+    assert_runs(&mut start(last, rested("08:00:00"), 3_624), seconds(10), "09:00:00");
 
     let mut promised = rested("08:00:00");
     promised.edit(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "gone_1".into());
@@ -184,6 +185,7 @@ fn a_single_run_at_the_minute_of_its_fire_waits_for_its_own_stagger_and_priority
         let mut bench = start(initial, rested("07:00:00"), 0);
         assert_runs(&mut bench, after, "08:00:00");
         assert!(!bench.told.iter().any(|told| matches!(told, ToInit::GaveUp { .. })));
+        assert!(!bench.events.iter().any(|event| matches!(event, Event::Odd { .. })), "{:?}", bench.events);
     }
 }
 

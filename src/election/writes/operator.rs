@@ -296,17 +296,19 @@ mod tests {
     #[test]
     fn who_is_confirmed_dead_is_watched_first_and_nothing_is_written_once_it_renews() {
         let mut config = Config::default();
-        // A period of 10 s is refused by all replicas, whatever the command's configuration says.
+        // The duration is that of the record. A period of 10 s is refused by all its replicas, whatever the command's configuration says.
         (config.lease.renew_period, config.lease.attempt_timeout) = (Duration::from_secs(10), Duration::from_secs(2));
+        config.lease.duration = Duration::from_secs(60);
         let mut confirm = ConfirmDead::new("a_1".into(), config.into(), false);
         let held = lease("a_1", json!({}));
         let of_a_task = of(&Value::Object(held.spec().clone()), json!({}), &json!({ "labels": { KIND_LABEL: "task" } }));
+        let without_its_label = lease("a_1", json!({ FIRE: "2027-01-15T07:00:00Z" }));
 
         assert_eq!(confirm.look(lease("b_2", json!({})), NOW.wall), Confirmation::NotHeld(Some("b_2".into())));
         assert_eq!(confirm.look(lease("", json!({})), NOW.wall), Confirmation::NotHeld(None));
         let foreign = lease("a_1", json!({ HOLDER: "b_2" }));
         assert_eq!(confirm.look(foreign, NOW.wall), Confirmation::NamesAnother("b_2".into()));
-        assert_eq!(confirm.look(of_a_task, NOW.wall), Confirmation::Repeats);
+        assert_eq!([of_a_task, without_its_label].map(|task| confirm.look(task, NOW.wall)), [const { Confirmation::Repeats }; 2]);
         assert_eq!(confirm.look(held.clone(), NOW.wall), Confirmation::Watch(Duration::from_secs(7)));
         let mut lives = confirm.clone();
         let renewed = json!({ "holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": "2027-01-15T08:00:03.000000Z" });
@@ -335,6 +337,9 @@ mod tests {
         assert_eq!(unused(&spec("a_1", 15), rests.clone(), &task), Some(Duration::ZERO));
         assert_eq!(unused(&spec("a_1", 7200), rests, &task), None, "it rests");
         assert_eq!(unused(&spec("a_1", 15), none.clone(), &task), None, "a run that crashed");
+        let fire = json!({ FIRE: "2027-01-15T07:00:00Z" });
+        assert_eq!(unused(&spec("", 1), fire.clone(), &task), None, "it remembers a fire");
+        assert_eq!(unused_after(&of(&spec("", 1), fire, &task), MINUTE, true, NOW.wall), Some(Duration::ZERO));
         assert_eq!(unused(&spec("a_1", 7200), none.clone(), &none), None, "held");
         assert_eq!(unused(&spec("", 1), json!({ "tenure.dev/paused": "true" }), &none), None);
         assert_eq!(
