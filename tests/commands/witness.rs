@@ -71,6 +71,11 @@ fn what_is_no_socket_is_never_removed_and_every_user_may_write_to_a_socket() {
     let link = place.join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     tenure(&["witness", "--socket", link.to_str().unwrap()], &[]).says(78, &["is no socket"]);
+    let (stale, link) = (place.join("stale"), place.join("to-stale"));
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    std::os::unix::fs::symlink(&stale, &link).unwrap();
+    tenure(&["witness", "--socket", link.to_str().unwrap()], &[]).says(78, &["is no socket"]);
+    assert!(stale.exists() && link.is_symlink());
 
     let socket = place.join("socket");
     let witness = listening(socket.to_str().unwrap());

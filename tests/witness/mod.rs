@@ -177,7 +177,7 @@ def good(identity, times=b"\2\0\3\0", namespace=b"shop", leases=(b"main",)):
     return b"\1" + text(identity) + text(namespace) + bytes([len(leases)]) + names + times
 kept = []
 def say(datagram, *descriptors):
-    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(30)
     s.connect("\0" + sys.argv[1][1:] if sys.argv[1][0] == "@" else sys.argv[1])
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     s.sendmsg([datagram], rights); kept.append(s); return s.recv(1)[0]
@@ -205,19 +205,20 @@ async fn what_is_no_elector_is_refused_and_disturbs_nobody(stage: Stage) {
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
 
     // Garbage, no pidfd, something that is no pidfd, a pidfd of a process that is not PID 1 of another namespace, one that is dead,
-    // one of a living PID 1 for the replica of another pod, and for names and times that no configuration can have.
+    // one of a living PID 1 for the replica of another pod, whose name may begin like ours, and for names
+    // and times that no configuration can have.
     let script = r#"
 me = sys.argv[2].encode(); readable, other = os.pipe(); os.write(other, b"x"); pidfd, _box = box()
 child = subprocess.Popen(["true"]); dead = os.pidfd_open(child.pid); child.wait()
 print([say(b"garbage"), say(good(me)), say(good(me), readable), say(good(me), os.pidfd_open(os.getpid())), say(good(me), 0, 1)])
-print([say(good(me), dead), say(good(b"other_" + me[-32:]), pidfd)])
+print([say(good(me), dead), say(good(b"other_" + me[-32:]), pidfd), say(good(b"mex_" + me[-32:]), pidfd)])
 most = b"\xff" * 9 + b"\1"
 times = [most + b"\0\3\0", b"\2\0" + most + b"\0", b"\2\0\0\0", b"\0\0\3\0"]
 print([say(good(me, time), pidfd) for time in times])
 print([say(good(me, leases=leases), pidfd) for leases in [(), (b"a/b",), (b"main",) * 65, (b"",)]], say(good(me, namespace=b"../x"), pidfd))
 "#;
     let said = peer(&socket(&stage), script, &holder).await;
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["[0, 0, 0, 0, 0]", "[0, 0]", "[0, 0, 0, 0]", "[0, 0, 0, 0] 0"]);
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["[0, 0, 0, 0, 0]", "[0, 0, 0]", "[0, 0, 0, 0]", "[0, 0, 0, 0] 0"]);
 
     for words in [
         "no elector of this version",
