@@ -6,14 +6,14 @@
 use std::{ffi::OsString, path::Path};
 
 use clap::{Parser, Subcommand};
-use workload::{NamedRun, without};
+use workload::{NamedRun, OF_A_LOOK, without};
 
 pub use commands::{
     Check, Command, ConfigCommand, ConfirmDead, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown, Witness,
 };
 pub use refused::Refused;
 pub use transaction::{Apply, Demote, Promote, Recover, Recovery, TransactionFlags};
-pub use workload::{ConfigFlags, Lock, Preset, Run, Task};
+pub use workload::{ClusterFlags, ConfigFlags, Lock, Preset, Run, Task};
 
 pub(crate) use commands::is_full_identity;
 
@@ -54,6 +54,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     {
         return Ok(Face::Run(run));
     }
+    behind_the_command(&mut line);
     let Line { face, run } = Line::try_parse_from(&line).map_err(|error| Refused::new(error, &line))?;
     Ok(match face {
         None => Face::Run(run),
@@ -62,6 +63,22 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::Task(task)) => Face::Run(task.with(Preset::Task)),
         Some(Named::Command(command)) => Face::Command(command),
     })
+}
+
+/// Puts what says which cluster and namespace are meant behind the name of the command: kubectl's users write it before.
+fn behind_the_command(line: &mut [OsString]) {
+    const FLAGS: [&str; 6] = ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--request-timeout"];
+    let mut at = 1;
+    while let Some(word) = line.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with('-')) {
+        let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
+        if !FLAGS.contains(&name) {
+            return;
+        }
+        at += if has_value { 1 } else { 2 };
+    }
+    if let Some(words) = line.get_mut(1..=at) {
+        words.rotate_right(1);
+    }
 }
 
 /// A line without the name of a face.
@@ -94,12 +111,12 @@ enum Named {
     ///
     /// Exit codes: the command's; 75 another holds the lock; 76 the lock was lost, and the command was stopped; 69 the API
     /// server could not be read in time; 77 not permitted; 128 + N signal N ended the wait.
-    #[command(verbatim_doc_comment, mut_args(without(&["leader_election"])))]
+    #[command(verbatim_doc_comment, mut_args(without(&["leader_election"])), mut_args(without(OF_A_LOOK)))]
     Lock(NamedRun<Lock>),
     /// Run a command at most once per interval over all replicas, and never two at once
     ///
     /// It reads the same keys of a configuration file and the environment as a lock, and task.
-    #[command(verbatim_doc_comment, mut_args(without(&["leader_election", "slots"])))]
+    #[command(verbatim_doc_comment, mut_args(without(&["leader_election", "slots"])), mut_args(without(OF_A_LOOK)))]
     Task(NamedRun<Task>),
     #[command(flatten)]
     Command(Command),
@@ -238,6 +255,20 @@ mod tests {
         let usage = |name: &str| parse([name, "status", "a", "b"].map(OsString::from)).unwrap_err().to_string();
         assert!(usage("/usr/bin/kubectl-tenure").contains("Usage: kubectl tenure status "));
         assert!(usage("/usr/bin/tenure").contains("Usage: tenure status "));
+    }
+
+    #[test]
+    fn the_cluster_and_the_namespace_are_said_before_the_command_or_after_it() {
+        let before = ["-n", "shop", "--context=prod", "--kubeconfig", "/k", "--as", "ann", "status", "web"];
+        let after = ["status", "web", "-n", "shop", "--context=prod", "--kubeconfig", "/k", "--as", "ann"];
+        for line in [&before[..], &after] {
+            let Face::Command(Command::Status(status)) = parsed(line).unwrap() else { panic!("no status") };
+            let ConfigFlags { namespace, cluster, .. } = status.flags;
+            let ClusterFlags { kubeconfig, context, user, .. } = cluster;
+            assert_eq!([status.name, namespace, context, user], ["web", "shop", "prod", "ann"].map(|word| Some(word.into())));
+            assert_eq!(kubeconfig, Some("/k".into()));
+        }
+        assert_eq!((refused(&["-n"]), refused(&["--as", "ann", "--", "true"])), (64, 78));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! longer than [`MAX_MESSAGE`] or does not decode is a [`LinkError`], and the receiver treats the sender as dead. Deadlines are
 //! absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3). Every message about a term names that term (law 8).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -247,6 +247,8 @@ pub enum Then {
 /// A context of a kubeconfig, and the cluster that it named when this replica started. No elector uses another cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct KubeContext {
+    /// The kubeconfig files, merged in this order.
+    pub files: Vec<PathBuf>,
     /// The name of the context.
     pub name: String,
     /// The URL of the API server.

@@ -43,7 +43,7 @@ pub struct Cluster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Pod,
-    Kubeconfig { files: String, context: String },
+    Kubeconfig { files: Vec<PathBuf>, context: String },
 }
 
 impl fmt::Debug for Cluster {
@@ -53,18 +53,23 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Looks for a cluster: the kubeconfig that KUBECONFIG names, else the pod's service account, else `~/.kube/config`.
+    /// Looks for a cluster: this kubeconfig, else the one that KUBECONFIG names, else the pod's service account, else
+    /// `~/.kube/config`. A context is one of a kubeconfig, never the pod's cluster.
     ///
     /// # Errors
     /// Nothing is found, or the first source found cannot be used: a later one never replaces a broken one.
-    pub fn discover() -> Result<Self, AccessError> {
-        let named = named_files();
+    pub fn discover(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, AccessError> {
+        let named = kubeconfig.map_or_else(named_files, |path| vec![path.into()]);
         if !named.is_empty() {
-            return patiently(|| Self::from_kubeconfig(&named));
+            return patiently(|| Self::of_context(&named, context, None));
         }
-        let Some(missing) = pod::missing() else { return Self::from_pod() };
+        let missing = match (pod::missing(), context) {
+            (None, None) => return Self::from_pod(),
+            (None, Some(context)) => format!("the pod's cluster is no context {context}"),
+            (Some(missing), _) => missing,
+        };
         let kubeconfig = match file_at_home() {
-            Some(path) if is_there(&path) => return patiently(|| Self::from_kubeconfig(std::slice::from_ref(&path))),
+            Some(path) if is_there(&path) => return patiently(|| Self::of_context(std::slice::from_ref(&path), context, None)),
             Some(path) => format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
             None => "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
         };
@@ -81,11 +86,14 @@ impl Cluster {
     /// The source cannot be used any more; no other takes its place.
     pub fn again(context: Option<&KubeContext>) -> Result<Self, AccessError> {
         let Some(context) = context else { return Self::from_pod() };
-        let mut files = named_files();
-        if files.is_empty() {
-            files.extend(file_at_home());
-        }
-        patiently(|| Self::of_context(&files, Some(context)))
+        patiently(|| Self::of_context(&context.files, Some(&context.name), Some(context)))
+    }
+
+    /// The same cluster, asked as this user.
+    #[must_use]
+    pub fn acting_as(mut self, user: Option<String>) -> Self {
+        self.config.auth_info.impersonate = user.or(self.config.auth_info.impersonate);
+        self
     }
 
     /// The cluster of these kubeconfig files, merged as kubectl merges them. Of several, some may be missing.
@@ -93,12 +101,12 @@ impl Cluster {
     /// # Errors
     /// They cannot be read, name no usable context, or ask for something that tenure does not support.
     pub fn from_kubeconfig(paths: &[PathBuf]) -> Result<Self, AccessError> {
-        Self::of_context(paths, None)
+        Self::of_context(paths, None, None)
     }
 
-    /// None: their current context.
-    fn of_context(paths: &[PathBuf], began: Option<&KubeContext>) -> Result<Self, AccessError> {
-        let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+    /// `wanted`: none is their current context. `began`: what that context was before.
+    fn of_context(paths: &[PathBuf], wanted: Option<&str>, began: Option<&KubeContext>) -> Result<Self, AccessError> {
+        let names = shown(paths);
         let broken = |error: KubeconfigError| AccessError::Caused(format!("cannot use the kubeconfig {names}"), error.into());
         let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
         let files = if present.is_empty() { paths.iter().collect() } else { present };
@@ -119,8 +127,8 @@ impl Cluster {
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
         })?;
-        let context = kubeconfig::choose(&mut kubeconfig, began.map(|began| began.name.as_str()), &names)?;
-        let source = Source::Kubeconfig { files: names.clone(), context };
+        let context = kubeconfig::choose(&mut kubeconfig, wanted, began.is_some(), &names)?;
+        let source = Source::Kubeconfig { files: paths.into(), context };
         if let Some(cluster) = kubeconfig::cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
                 return Err(AccessError::Unusable(format!(
@@ -176,7 +184,7 @@ impl Cluster {
     #[cfg(test)]
     pub(crate) fn without_credentials(url: &str) -> Self {
         let config = kube::Config::new(url.parse().unwrap());
-        Self::new(config, Source::Kubeconfig { files: "of a test".into(), context: "test".into() }, None).unwrap()
+        Self::new(config, Source::Kubeconfig { files: vec!["of a test".into()], context: "test".into() }, None).unwrap()
     }
 
     fn new(mut config: kube::Config, source: Source, namespace: Option<Namespace>) -> Result<Self, AccessError> {
@@ -224,11 +232,17 @@ impl Cluster {
     /// The kubeconfig's context, and the cluster that it names; none: this is the pod's own cluster.
     #[must_use]
     pub fn context(&self) -> Option<KubeContext> {
-        let Source::Kubeconfig { context, .. } = &self.source else { return None };
+        let Source::Kubeconfig { files, context } = &self.source else { return None };
         let mut authority = DefaultHasher::new();
         let kube::Config { root_cert, accept_invalid_certs, tls_server_name, .. } = &self.config;
         (root_cert, accept_invalid_certs, tls_server_name).hash(&mut authority);
-        Some(KubeContext { name: context.clone(), server: self.url(), authority: authority.finish() })
+        Some(KubeContext { files: files.clone(), name: context.clone(), server: self.url(), authority: authority.finish() })
+    }
+
+    /// The user that is impersonated.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        self.config.auth_info.impersonate.clone()
     }
 
     /// Where the access comes from, for people.
@@ -266,7 +280,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pod => f.write_str("the pod's service account"),
-            Self::Kubeconfig { files, context } => write!(f, "the kubeconfig {files}, context {context}"),
+            Self::Kubeconfig { files, context } => write!(f, "the kubeconfig {}, context {context}", shown(files)),
         }
     }
 }
@@ -280,6 +294,11 @@ fn patiently(find: impl Fn() -> Result<Cluster, AccessError>) -> Result<Cluster,
             found => return found,
         }
     }
+}
+
+/// Files as KUBECONFIG names them.
+fn shown(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
 }
 
 /// The files that KUBECONFIG names.

@@ -17,12 +17,17 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
 }
 
 /// The name of the context to use, which exists, as do the cluster and the user that it names: `wanted`, which is made the current one
-/// again, or the current one.
-pub(super) fn choose(kubeconfig: &mut Kubeconfig, wanted: Option<&str>, files: &str) -> Result<String, AccessError> {
+/// again, or the current one. `is_again`: the Lease of this replica is in that context.
+pub(super) fn choose(
+    kubeconfig: &mut Kubeconfig,
+    wanted: Option<&str>,
+    is_again: bool,
+    files: &str,
+) -> Result<String, AccessError> {
     let chosen = wanted.map(str::to_owned).or_else(|| kubeconfig.current_context.take()).filter(|name| !name.is_empty());
     let is_known = |name: &&String| kubeconfig.contexts.iter().any(|context| context.name == **name);
     let Some(name) = chosen.as_ref().filter(is_known) else {
-        if let Some(context) = wanted {
+        if let Some(context) = wanted.filter(|_| is_again) {
             return Err(AccessError::Unusable(format!(
                 "the kubeconfig {files} no longer has the context {context}, where the Lease of this replica is: restore it, \
                  or restart"
@@ -36,7 +41,7 @@ pub(super) fn choose(kubeconfig: &mut Kubeconfig, wanted: Option<&str>, files: &
         let choice = chosen.map_or_else(|| "no context is chosen".into(), |name| format!("there is no context {name}"));
         let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
         return Err(AccessError::Unusable(format!(
-            "cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` chooses one of {contexts}"
+            "cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` or --context chooses one of {contexts}"
         )));
     };
     kubeconfig.current_context = Some(name.clone());

@@ -32,9 +32,10 @@ impl Place {
         Self { api_version, kind, resource, namespace: Some(namespace.into()), name: name.into() }
     }
 
-    /// A Lease; without a name, all Leases of the namespace.
+    /// A Lease; without a name, all Leases of the namespace; without a namespace, all of the cluster.
     pub(crate) fn lease(namespace: &str, name: impl Into<String>) -> LeasePlace {
-        LeasePlace(Self::new(API_VERSION, KIND, "leases", namespace, name))
+        let place = Self::new(API_VERSION, KIND, "leases", namespace, name);
+        LeasePlace(Self { namespace: place.namespace.filter(|namespace| !namespace.is_empty()), ..place })
     }
 
     /// A Secret.
@@ -99,8 +100,8 @@ impl Place {
     fn may_have(&self, object: &Value) -> bool {
         let may_be = |place, expected: &str| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
         let is_of_kind = may_be("/kind", &self.kind) && may_be("/apiVersion", &self.api_version);
-        let namespace = self.namespace.as_deref().unwrap_or_default();
-        object.is_object() && may_be("/metadata/namespace", namespace) && (self.kind.is_empty() || is_of_kind)
+        let is_there = self.namespace.as_deref().is_none_or(|namespace| may_be("/metadata/namespace", namespace));
+        object.is_object() && is_there && (self.kind.is_empty() || is_of_kind)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
 use super::{
     ConfigFlags, Lock, Output,
-    workload::{OF_A_REPLICA, without},
+    workload::{OF_A_LOOK, OF_A_REPLICA, without},
 };
 use crate::config::duration;
 
 /// Changes several objects.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(&["leader_election", "slots"])))]
+#[command(mut_args(without(&["leader_election", "slots", "request_timeout"])), mut_arg("user", changes_objects))]
 pub struct Apply {
     /// Name of the transaction; its Lease is txn-NAME, after lease.prefix [default: metadata.name of the Transaction]
     #[arg(value_name = "NAME", conflicts_with = "lease")]
@@ -34,7 +34,7 @@ pub struct Apply {
 
 /// Undoes a transaction.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(&["leader_election", "slots"])))]
+#[command(mut_args(without(&["leader_election", "slots", "request_timeout"])), mut_arg("user", changes_objects))]
 pub struct Recover {
     /// Action
     #[arg(value_enum, value_name = "ACTION")]
@@ -56,9 +56,6 @@ pub struct Recover {
 /// The flags of `apply` and of `recover`.
 #[derive(Args, Clone, Debug)]
 pub struct TransactionFlags {
-    /// The account that changes the objects, such as system:serviceaccount:shop:deploy [default: that of the transaction]
-    #[arg(long = "as", value_name = "USER")]
-    pub user: Option<String>,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
@@ -72,7 +69,7 @@ pub struct TransactionFlags {
 
 /// Changes several objects for as long as this replica leads.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(OF_A_REPLICA)))]
+#[command(mut_args(without(OF_A_REPLICA)), mut_args(without(OF_A_LOOK)))]
 pub struct Promote {
     /// A Transaction with changes of type Patch
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
@@ -90,7 +87,7 @@ pub struct Promote {
 
 /// Undoes a promotion.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(OF_A_REPLICA)))]
+#[command(mut_args(without(OF_A_REPLICA)), mut_args(without(OF_A_LOOK)))]
 pub struct Demote {
     /// Stop after this long
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
@@ -98,6 +95,13 @@ pub struct Demote {
     /// Configuration.
     #[command(flatten)]
     pub flags: ConfigFlags,
+}
+
+/// Says what `--as` means where only the objects are changed by that user: the Lease and the journal are tenure's own.
+fn changes_objects(user: Arg) -> Arg {
+    user.help(
+        "The account that changes the objects, such as system:serviceaccount:shop:deploy [default: that of the transaction]",
+    )
 }
 
 /// The actions of `recover`.
@@ -115,11 +119,20 @@ impl ConfigFlags {
     /// The arguments that say the same, for a process that takes this one's place.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
-        let Self { config, lease_argument: _, preset: _, leader_election, set, .. } = self;
+        let Self { config, lease_argument: _, preset: _, leader_election, set, cluster, .. } = self;
         let config = config.as_ref().map(|path| format!("--config={}", path.display()));
+        let kubeconfig = cluster.kubeconfig.as_ref().map(|path| format!("--kubeconfig={}", path.display()));
+        let context = cluster.context.as_ref().map(|name| format!("--context={name}"));
         let election = leader_election.as_ref().map(|value| format!("--leader-election={value}"));
         let keys = self.keys().into_iter().filter_map(|(flag, _, value)| Some(format!("{flag}={}", value.as_ref()?)));
-        config.into_iter().chain(keys).chain(election).chain(set.iter().map(|set| format!("--set={set}"))).collect()
+        config
+            .into_iter()
+            .chain(kubeconfig)
+            .chain(context)
+            .chain(keys)
+            .chain(election)
+            .chain(set.iter().map(|set| format!("--set={set}")))
+            .collect()
     }
 }
 

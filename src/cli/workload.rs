@@ -13,6 +13,7 @@ use crate::{
 
 /// Runs the workload; the face without a name.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(mut_args(without(OF_A_LOOK)))]
 pub struct Run {
     /// Configuration.
     #[command(flatten)]
@@ -20,6 +21,23 @@ pub struct Run {
     /// The workload: a program and its arguments, no shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Which cluster is meant, as kubectl has these flags.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterFlags {
+    /// Kubeconfig to use [default: $KUBECONFIG, else the pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// User to act as, such as system:serviceaccount:shop:deploy
+    #[arg(long = "as", value_name = "USER")]
+    pub user: Option<String>,
+    /// Give a request up after this long, such as 30s [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub request_timeout: Option<Duration>,
 }
 
 /// Flags that change the configuration; each value is judged there.
@@ -61,6 +79,9 @@ pub struct ConfigFlags {
     /// Any key, such as workload.stop.lossGrace=2s; lists and maps in YAML or JSON
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 impl ConfigFlags {
@@ -81,6 +102,9 @@ impl ConfigFlags {
 
 /// The flags of a configuration without effect on a command that only looks at Leases or edits them.
 pub(super) const OF_A_REPLICA: &[&str] = &["slots", "identity", "lease_duration", "log_level", "log_format", "leader_election"];
+
+/// The flags of a cluster without effect on a command that runs a workload.
+pub(super) const OF_A_LOOK: &[&str] = &["user", "request_timeout"];
 
 /// Withdraws from a command the flags that have no effect on it: its help does not show them, and its line may not have them.
 pub(super) fn without(flags: &'static [&'static str]) -> impl Fn(Arg) -> Arg {

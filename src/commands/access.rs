@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     api::{self, AccessError, Answered, Client, Cluster, Place, Request, Watch, Watching},
-    cli::ConfigFlags,
+    cli::{ClusterFlags, ConfigFlags},
     config::Config,
     console::complain,
     election::{record::LeaseRecord, writes::LeaseWrite},
@@ -56,7 +56,7 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     }
     super::warn(&notes);
     let looked = super::block_on(async {
-        let access = Access::open(TIMEOUT, TIMEOUT).await?;
+        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT), TIMEOUT).await?;
         let namespace = access.namespace(&config.lease.namespace)?;
         Ok(ask(&config, &access, namespace).await)
     });
@@ -92,8 +92,8 @@ pub(super) struct Access {
 impl Access {
     /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request, `patience`
     /// for a plugin that prompts nobody.
-    pub(super) async fn open(timeout: Duration, patience: Duration) -> Result<Self, AccessError> {
-        let cluster = Cluster::discover()?;
+    pub(super) async fn open(which: &ClusterFlags, timeout: Duration, patience: Duration) -> Result<Self, AccessError> {
+        let cluster = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref())?.acting_as(which.user.clone());
         let access = api::Access::of(&cluster, timeout, patience);
         access.dial(true).await?;
         Ok(Self { cluster, client: Client::new(access, timeout) })
@@ -112,6 +112,11 @@ impl Access {
     /// The cluster.
     pub(super) const fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Says which cluster is changed.
+    pub(super) fn announce(&self, what: &str) {
+        complain(&format!("{what} at {} ({})", self.cluster.url(), self.cluster.source()));
     }
 
     /// `wanted`, or the discovered namespace if that is empty.

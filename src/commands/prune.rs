@@ -31,6 +31,9 @@ const REFUSED: u8 = 1;
 
 pub(super) fn run(prune: &cli::Prune) -> u8 {
     access::look(&prune.flags, false, async |config, access, namespace| {
+        if !prune.dry_run {
+            access.announce(&format!("Leases of namespace {namespace}"));
+        }
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
         let leases = match access.leases(namespace, Which::Selected(&selector)).await {
             Ok((leases, _)) => leases,

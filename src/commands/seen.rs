@@ -7,12 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::table::Document;
+use super::table::{Document, Line};
 use crate::{
     config::duration,
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{CANDIDATE, FIRE, NEXT_FIRE, OBITUARY, STATUS},
+        writes::{CANDIDATE, FIRE, KIND_LABEL, NEXT_FIRE, OBITUARY, STATUS},
     },
     words::worded,
 };
@@ -35,6 +35,8 @@ worded! {
 pub(super) struct Seen {
     pub(super) namespace: String,
     pub(super) name: String,
+    /// Of a lock or a task.
+    pub(super) kind: Option<String>,
     pub(super) state: State,
     pub(super) holder: Option<String>,
     pub(super) paused: bool,
@@ -56,7 +58,8 @@ pub(super) struct Seen {
 }
 
 /// The head of a table of them.
-pub(super) const HEAD: [&str; 8] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS", "CANDIDATES"];
+pub(super) const HEAD: [&str; 10] =
+    ["NAMESPACE", "LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "DURATION", "STATUS", "CANDIDATES"];
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
@@ -79,6 +82,7 @@ impl Seen {
         Self {
             namespace: metadata("namespace"),
             name: metadata("name"),
+            kind: object["metadata"]["labels"][KIND_LABEL].as_str().map(str::to_owned),
             state,
             holder: if state == State::Nobody { None } else { record.and_then(LeaseRecord::holder).map(str::to_owned) },
             paused: record.is_some_and(LeaseRecord::is_paused),
@@ -118,6 +122,28 @@ impl Seen {
         ]
     }
 
+    /// Returns its line in a table; `namespaced` and `wide` fill columns that others leave out.
+    pub(super) fn line(&self, namespaced: bool, wide: bool) -> Line<10> {
+        let shown = |is_shown: bool, cell: &str| if is_shown { cell.to_owned() } else { String::new() };
+        let span = self.duration.map_or_else(|| "-".into(), duration::format);
+        let [name, state, holder, since, transitions, renewed, status, candidates] = self.row();
+        let (namespace, span) = (shown(namespaced || wide, &self.namespace), shown(wide, &span));
+        ([namespace, name, state, holder, since, transitions, renewed, span, status, candidates], self.document())
+    }
+
+    /// Returns how soon somebody should look at it: 0 first.
+    pub(super) fn rank(&self) -> u8 {
+        match self.state {
+            State::Expired => 0,
+            State::Nobody => 1,
+            State::Free if self.kind.is_none() => 2,
+            State::Held | State::Resting | State::Free if self.paused => 3,
+            State::Held => 4,
+            State::Resting => 5,
+            State::Free => 6,
+        }
+    }
+
     pub(super) fn document(&self) -> Document {
         let seconds = self.renewed.map(|renewed| ago(self.now, renewed) / 1_000_000).map(|millis| {
             #[expect(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
@@ -143,6 +169,13 @@ impl Seen {
             ("candidates", json!(self.candidates)),
         ])
     }
+}
+
+/// Returns true if tenure made this Lease, or wrote to it.
+pub(super) fn is_ours(lease: &Value) -> bool {
+    let annotations = lease.pointer("/metadata/annotations").and_then(Value::as_object);
+    let is_annotated = annotations.is_some_and(|all| all.keys().any(|name| name.starts_with("tenure.dev/")));
+    is_annotated || lease["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "tenure"
 }
 
 /// The annotations of candidates, without that of whoever leads.
@@ -214,7 +247,7 @@ mod tests {
     }
 
     fn said(output: Output, seen: &Seen, many: bool) -> String {
-        shown(output, many, HEAD, &[(seen.row(), seen.document())])
+        shown(output, many, HEAD, &[seen.line(false, false)])
     }
 
     fn seen(spec: Value) -> Seen {

@@ -194,6 +194,7 @@ fn absent(namespace: &str, name: &str) -> u8 {
 
 fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<u8, RequestError>) -> u8 {
     access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
+        access.announce(&format!("Lease {namespace}/{}", config.lease.name));
         act(access, namespace, config).await.unwrap_or_else(|error| access.complain(&error, false))
     })
 }

@@ -7,12 +7,24 @@ use serde_json::Value;
 
 use crate::{
     cli::Output,
+    election::writes::{API_VERSION, KIND},
     words::{bounded, is_unseen},
 };
 
 /// The fields for programs, in the order in which they are shown.
 #[derive(Debug)]
 pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
+
+impl Document {
+    /// `RESOURCE.GROUP/NAME`; what names no kind is a Lease.
+    pub(super) fn name(&self) -> String {
+        let text = |wanted| self.0.iter().find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str());
+        let version = text("apiVersion").unwrap_or(API_VERSION);
+        let group = version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
+        let kind = text("kind").unwrap_or(KIND).to_lowercase();
+        bounded(&format!("{kind}{group}/{}", text("name").unwrap_or_default())).into_owned()
+    }
+}
 
 impl Serialize for Document {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -26,8 +38,9 @@ pub(super) type Line<const N: usize> = ([String; N], Document);
 /// Returns the lines in this form. A line that is the only one and not one of `many` is an object, not a list.
 pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N], lines: &[Line<N>]) -> String {
     match output {
-        Output::Table if lines.is_empty() => String::new(),
-        Output::Table => table(head, lines),
+        Output::Table | Output::Wide if lines.is_empty() => String::new(),
+        Output::Table | Output::Wide => table(head, lines),
+        Output::Name => names(lines),
         Output::Json => json(lines, many),
         Output::Yaml => yaml(lines, many),
     }
@@ -64,10 +77,18 @@ fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
     }
     let mut text = String::new();
     for row in rows() {
-        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
+        let cells = row.iter().zip(widths).filter(|(_, width)| *width > 0);
+        let line: String = cells.map(|(cell, width)| format!("{cell:width$}   ")).collect();
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// A line for each object, as `kubectl get` takes it.
+fn names<const N: usize>(lines: &[Line<N>]) -> String {
+    let mut names: Vec<_> = lines.iter().map(|(_, document)| document.name() + "\n").collect();
+    names.dedup();
+    names.concat()
 }
 
 fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {

@@ -95,7 +95,7 @@ pub(super) fn run(asked: &cli::Witness) -> u8 {
 async fn serve(name: &str) -> Result<(), Failed> {
     let listener = register(listen_at(name)?)?;
     let mut interrupts = Interrupts::catch()?;
-    if let Err(error) = Cluster::discover() {
+    if let Err(error) = Cluster::discover(None, None) {
         tracing::warn!(
             "there is no access to a cluster yet; it is looked for again when a replica is dead: {}",
             one_line(&error)
@@ -198,7 +198,7 @@ impl Room {
                 let Some((_, connected)) = self.dead.get_mut(&replica.identity) else { return };
                 // The access is found only now: a token may have been rotated since the witness was started.
                 let client = connected.get_or_insert_with(|| {
-                    let access = Access::new(Arc::new(Cluster::discover), replica.attempt_timeout);
+                    let access = Access::new(Arc::new(|| Cluster::discover(None, None)), replica.attempt_timeout);
                     Lease::new(access, Keys::named(&replica.namespace, replica.leases.iter().cloned()), replica.attempt_timeout)
                 });
                 let (client, hand) = (client.clone(), self.hand.clone());

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 
 use crate::{
     api::Cluster,
-    cli::Run,
+    cli::{ClusterFlags, Run},
     clock,
     config::{Config, LogFormat, Preset, Signals},
     exit,
@@ -70,7 +70,7 @@ pub fn start(arguments: &Run) -> u8 {
             for note in &loaded.notes {
                 log.warn(note);
             }
-            run_with(loaded.config, loaded.preset, log)
+            run_with(loaded.config, loaded.preset, &arguments.flags.cluster, log)
         }
         Err(invalid) => {
             let words = format!("tenure: {invalid}\n");
@@ -85,11 +85,11 @@ pub fn start(arguments: &Run) -> u8 {
 #[must_use]
 pub fn run(config: Config) -> u8 {
     let log = Log::new(config.log.clone());
-    run_with(config, Preset::Run, log)
+    run_with(config, Preset::Run, &ClusterFlags::default(), log)
 }
 
-fn run_with(config: Config, preset: Preset, mut log: Log) -> u8 {
-    match prepare(config, preset, &mut log) {
+fn run_with(config: Config, preset: Preset, cluster: &ClusterFlags, mut log: Log) -> u8 {
+    match prepare(config, preset, cluster, &mut log) {
         Ok((prepared, config)) => {
             let event_loop = EventLoop::new(prepared, &config.config, config.pid1, log);
             if config.config.lease.enabled {
@@ -134,13 +134,19 @@ impl Unprepared {
     }
 }
 
-fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepared, AgentConfig), Unprepared> {
+fn prepare(
+    mut config: Config,
+    preset: Preset,
+    which: &ClusterFlags,
+    log: &mut Log,
+) -> Result<(Prepared, AgentConfig), Unprepared> {
     let began = clock::boot();
     let guards = config.lease.enabled;
     let mut context = None;
     if guards {
         memory::close_to_others();
-        let cluster = Cluster::discover().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        let cluster = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref());
+        let cluster = cluster.map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         context = cluster.context();
         if config.lease.namespace.is_empty() {
             // The workload is told the namespace too.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use support::Scratch;
 
-use crate::world::{Pod, kubeconfig, tenure, tenure_in_a_pod};
+use crate::world::{Cluster, Pod, TENURE, kubeconfig, tenure, tenure_in_a_pod};
 
 #[test]
 fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
@@ -71,6 +71,60 @@ fn a_pod_whose_access_is_broken_is_78_and_names_the_file_or_the_variable() {
     run(&pod.variables()).says(78, &["serviceaccount/ca.crt holds no PEM certificate"]);
     fs::remove_file(pod.account.join("ca.crt")).unwrap();
     run(&pod.variables()).says(78, &["serviceaccount/ca.crt cannot be read: No such file"]);
+}
+
+#[test]
+fn the_cluster_is_named_on_the_command_line_as_kubectl_has_it() {
+    let two = "[{name: c, context: {cluster: c, user: u}}, {name: nowhere, context: {cluster: d, user: u}}]";
+    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
+    let cluster = Cluster::scripted(&[("/leases/x ", 200, held)])
+        .with("[{name: c, context: {cluster: c, user: u}}]", two)
+        .with("clusters: [", "clusters: [{name: d, cluster: {server: 'http://127.0.0.1:1'}}, ")
+        .with("current-context: c", "current-context: nowhere");
+    let path = cluster.kubeconfig();
+
+    cluster.tenure(&["status", "x"]).says(69, &["http://127.0.0.1:1/"]);
+    cluster.tenure(&["status", "x", "--context", "c"]).says(1, &["expired   a"]);
+    tenure(&["--kubeconfig", path, "--context=c", "-n", "default", "status", "x"], &[]).says(1, &["expired   a"]);
+    tenure(&["--kubeconfig", path, "status", "x"], &[("KUBECONFIG", "/none")]).says(69, &["http://127.0.0.1:1/"]);
+    cluster
+        .tenure(&["status", "x", "--context", "d"])
+        .says(78, &["there is no context d", "--context chooses one of c, nowhere"]);
+}
+
+#[test]
+fn in_a_pod_a_context_is_one_of_the_home_kubeconfig() {
+    let pod = Pod::with_an_account_in("shop");
+    let status = |more: &[&str]| tenure_in_a_pod(&pod.account, &[&["status", "x"], more].concat(), &pod.variables());
+    status(&[]).says(2, &["no Lease x in namespace shop"]);
+    status(&["--context", "c"]).says(69, &["http://127.0.0.1:1/"]);
+}
+
+#[test]
+fn a_lock_holds_its_lease_in_the_context_that_its_line_names() {
+    let server = Cluster::embedded();
+    let there = fs::read_to_string(server.kubeconfig()).unwrap();
+    let current = there.lines().find_map(|line| line.strip_prefix("current-context: ")).unwrap();
+    let file = server.place().file("switched", there.replace(&format!("current-context: {current}"), "current-context: none"));
+    let held = ["held", "--for", "1s"];
+    let lock =
+        [&["--kubeconfig", &file, "--context", current, "lock", "x", "--set=lease.creationWait=0s", "--", TENURE], &held[..]];
+    tenure(&lock.concat(), &[]).says(0, &[]);
+}
+
+#[test]
+fn who_acts_as_another_user_is_that_one_in_each_request() {
+    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
+    let cluster = Cluster::scripted(&[("impersonate-user: ann", 200, held)]);
+    cluster.tenure(&["pause", "x", "--as", "ann"]).says(0, &["paused", "Lease default/x at http://127.0.0.1:"]);
+    cluster.tenure(&["pause", "x"]).says(69, &["no answer"]);
+}
+
+#[test]
+fn a_request_is_given_up_after_the_time_that_is_named() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let cluster = Cluster::at(&format!("server: 'http://{}'", silent.local_addr().unwrap()));
+    cluster.tenure(&["status", "x", "--request-timeout", "200ms"]).says(69, &["200ms"]);
 }
 
 #[test]

@@ -210,6 +210,38 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
 }
 
 #[test]
+fn the_whole_cluster_shows_tenures_leases_and_first_those_that_need_a_look() {
+    let of = |namespace: &str, name: &str, holder: &str, renewed: i64, annotations: Value| {
+        let mut lease = lease(name, holder, SignedDuration::from_secs(renewed));
+        (lease["metadata"]["namespace"], lease["metadata"]["annotations"]) = (json!(namespace), annotations);
+        lease
+    };
+    let named = |holder: &str| json!({ "tenure.dev/holder": holder });
+    let leases = [
+        of("kube-system", "node", "n", 0, json!({})),
+        of("shop", "billing", "a_1", 0, named("a_1")),
+        of("shop", "free", "", 0, named("")),
+        of("shop", "paused", "a_1", 0, json!({ "tenure.dev/holder": "a_1", "tenure.dev/paused": "true" })),
+        of("ware", "lost", "b_2", 900, named("b_2")),
+    ];
+    let cluster = server("/v1/leases?", &json!({ "items": leases }));
+
+    let ended = cluster.tenure(&["status", "-A"]);
+    let rows: Vec<_> = ended.out.lines().map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(rows, ["NAMESPACE LEASE STATE", "ware lost expired", "shop free free", "shop paused held,", "shop billing held"]);
+    assert_eq!(ended.code, Some(1));
+    let name = |name: &str| format!("lease.coordination.k8s.io/{name}\n");
+    assert_eq!(cluster.tenure(&["status", "-A", "-o", "name"]).out, ["lost", "free", "paused", "billing"].map(name).concat());
+    let wide = cluster.tenure(&["status", "-A", "-l", "team=x", "-o", "wide"]);
+    wide.says(1, &["RENEWED", "   DURATION", "10m", "kube-system   node"]);
+    let none = server("/v1/leases?", &json!({ "items": [] }));
+    none.tenure(&["status", "-A"]).says(2, &["there is no such Lease in the cluster"]);
+    for line in [["-A", "x"], ["-A", "--observe"], ["-A", "-nshop"]] {
+        none.tenure(&[&["status"], &line[..]].concat()).says(64, &["cannot be used with"]);
+    }
+}
+
+#[test]
 fn every_slot_is_shown_and_is_0_only_if_all_are_held() {
     let held = |name, holder| lease(name, holder, NOW).to_string();
     let cluster = Cluster::scripted(&[

@@ -156,7 +156,7 @@ impl Cluster {
         Self { place, kubeconfig: file.to_str().unwrap().to_owned(), _server: Some(server) }
     }
 
-    /// With a server that gives each request the first answer whose part occurs in its first line or body.
+    /// With a server that gives each request the first answer whose part occurs in its first line, its impersonated user or its body.
     pub(crate) fn scripted(answers: &[(&str, u16, &str)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = format!("server: 'http://{}'", listener.local_addr().unwrap());
@@ -223,7 +223,8 @@ fn answer(mut stream: TcpStream, answers: &[(String, u16, String)]) {
     let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
     let mut body = vec![0; length.unwrap_or_default()];
     drop(reader.read_exact(&mut body));
-    let request = format!("{}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
+    let user: String = head.iter().filter(|line| line.starts_with("impersonate-user: ")).map(String::as_str).collect();
+    let request = format!("{}{user}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
     let answer = answers.iter().find(|(part, ..)| request.contains(part));
     let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, text));
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");

@@ -51,7 +51,7 @@ fn the_context_gives_the_namespace() {
 fn a_replica_stays_in_its_context_whichever_becomes_the_current_one() {
     let text = kubeconfig("", "token: x");
     let file = File::new("again", &text);
-    let again = |began: &KubeContext| Cluster::of_context(std::slice::from_ref(&file.0), Some(began));
+    let again = |began: &KubeContext| Cluster::of_context(std::slice::from_ref(&file.0), Some(&began.name), Some(began));
     let began = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap().context().unwrap();
     let other = "contexts: [{name: there, context: {cluster: d, user: u, namespace: other}}, ";
     let switched = text.replace("current-context: here", "current-context: there").replace("contexts: [", other);
@@ -82,7 +82,7 @@ fn a_replica_stays_in_its_cluster_whatever_its_context_names() {
     ] {
         std::fs::write(&file.0, now).unwrap();
 
-        let error = Cluster::of_context(std::slice::from_ref(&file.0), Some(&began)).unwrap_err();
+        let error = Cluster::of_context(std::slice::from_ref(&file.0), Some(&began.name), Some(&began)).unwrap_err();
 
         assert_eq!(error.exit_code(), 78);
         assert!(one_line(&error).contains(said), "{}", one_line(&error));
@@ -152,7 +152,7 @@ fn a_kubeconfig_that_is_just_being_rewritten_is_looked_at_again_for_a_second_and
     let whole = kubeconfig("", "token: x");
     let file = File::new("rewritten", &whole);
     let began = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap().context().unwrap();
-    let find = || Cluster::of_context(std::slice::from_ref(&file.0), Some(&began));
+    let find = || Cluster::of_context(std::slice::from_ref(&file.0), Some(&began.name), Some(&began));
     for cut in [0, 40, whole.find("users:").unwrap()] {
         std::fs::write(&file.0, &whole[..cut]).unwrap();
         let looks = std::cell::Cell::new(0);

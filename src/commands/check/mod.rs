@@ -58,7 +58,7 @@ pub(super) fn run(check: &cli::Check) -> Ended {
     }
     law::check_witness(&loaded.config.lease, power.pid1, &mut report);
     if !check.offline
-        && let Err(error) = block_on(check_server(&loaded.config, &mut report))
+        && let Err(error) = block_on(check_server(&check.flags.cluster, &loaded.config, &mut report))
     {
         report.bad(exit::INTERNAL, &format!("the API server cannot be asked: {error}"));
     }
@@ -88,9 +88,9 @@ fn check_programs(config: &Config, report: &mut Report) {
     }
 }
 
-async fn check_server(config: &Config, report: &mut Report) {
+async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut Report) {
     report.section("API server");
-    let access = match Access::open(config.lease.attempt_timeout, PLUGIN_PATIENCE).await {
+    let access = match Access::open(which, which.request_timeout.unwrap_or(config.lease.attempt_timeout), PLUGIN_PATIENCE).await {
         Ok(access) => access,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };

@@ -6,10 +6,17 @@ use serde_json::Value;
 
 use super::{
     access::{self, Access, Which, on_lease},
-    seen::{HEAD, Seen, State},
+    seen::{HEAD, Seen, State, is_ours},
     table,
 };
-use crate::{cli, clock, config::Config, console, election::writes::SLOTS, request::RequestError};
+use crate::{
+    cli::{self, Output},
+    clock,
+    config::Config,
+    console,
+    election::writes::SLOTS,
+    request::RequestError,
+};
 
 mod observe;
 mod watch;
@@ -19,17 +26,16 @@ const FREE: u8 = 1;
 const ABSENT: u8 = 2;
 
 pub(super) fn run(status: &cli::Status) -> u8 {
-    let flags = match status.selector {
-        None => on_lease(status.name.clone(), &status.flags),
-        Some(_) => status.flags.clone(),
-    };
+    let is_selection = status.selector.is_some() || status.all_namespaces;
+    let flags = if is_selection { status.flags.clone() } else { on_lease(status.name.clone(), &status.flags) };
     // A name that is typed is that of one Lease, whatever the configuration says of another one.
     let is_typed = flags.lease.is_some() || flags.lease_argument.is_some() || status.holder.is_some() || status.observe;
-    let all_slots = status.selector.is_none() && (status.flags.slots.is_some() || !is_typed);
-    access::look(&flags, status.selector.is_none(), async |config, access, namespace| {
+    let all_slots = !is_selection && (status.flags.slots.is_some() || !is_typed);
+    access::look(&flags, !is_selection, async |config, access, namespace| {
+        let namespace = if status.all_namespaces { "" } else { namespace };
         let all_slots = all_slots && config.lease.slots > 1;
         if status.watch {
-            let selector = all_slots.then(|| format!("{SLOTS}={}", config.lease.name)).or_else(|| status.selector.clone());
+            let selector = all_slots.then(|| format!("{SLOTS}={}", config.lease.name)).or_else(|| selector(status));
             watch::run(status, selector.as_deref(), config, access, namespace).await
         } else {
             ask(status, all_slots, config, access, namespace).await
@@ -37,15 +43,27 @@ pub(super) fn run(status: &cli::Status) -> u8 {
     })
 }
 
+/// The labels that the Leases have which are meant; none: one Lease is meant by its name.
+fn selector(status: &cli::Status) -> Option<String> {
+    status.selector.clone().or_else(|| status.all_namespaces.then(String::new))
+}
+
+/// Returns true if a listed Lease is meant.
+fn is_meant(status: &cli::Status, lease: &Value) -> bool {
+    !status.all_namespaces || status.selector.is_some() || is_ours(lease)
+}
+
 async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Access, namespace: &str) -> u8 {
     let name = &config.lease.name;
-    let is_list = all_slots || status.selector.is_some();
+    let selector = selector(status);
+    let is_list = all_slots || selector.is_some();
     let seen = |lease| Seen::at(clock::timestamp(), &lease, config.lease.duration);
     let mut absent = 0;
-    let found = match &status.selector {
-        Some(selector) => {
-            access.leases(namespace, Which::Selected(selector)).await.map(|(leases, _)| leases.into_iter().map(seen).collect())
-        }
+    let found = match &selector {
+        Some(selector) => access
+            .leases(namespace, Which::Selected(selector))
+            .await
+            .map(|(leases, _)| leases.into_iter().filter(|lease| is_meant(status, lease)).map(seen).collect()),
         None if status.observe => observe::observe(status, config, access, namespace).await,
         None if all_slots => slots(config, access, namespace).await.map(|(leases, missing)| {
             absent = missing.len();
@@ -54,15 +72,21 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
         }),
         None => access.lease(namespace, name).await.map(|lease| lease.into_iter().map(seen).collect()),
     };
-    let leases: Vec<Seen> = match found {
+    let mut leases: Vec<Seen> = match found {
         Ok(leases) => leases,
         Err(error) => return access.complain(&error, status.selector.is_some()),
     };
+    if status.all_namespaces {
+        leases.sort_by_key(Seen::rank);
+    }
     let shown = || {
-        let lines: Vec<_> = leases.iter().map(|lease| (lease.row(), lease.document())).collect();
+        let line = |lease: &Seen| lease.line(status.all_namespaces, status.output == Output::Wide);
+        let lines: Vec<_> = leases.iter().map(line).collect();
         table::shown(status.output, is_list, HEAD, &lines)
     };
-    if leases.is_empty() && !all_slots {
+    if leases.is_empty() && status.all_namespaces {
+        console::complain("there is no such Lease in the cluster");
+    } else if leases.is_empty() && !all_slots {
         let which = status.selector.as_ref().map_or_else(|| name.clone(), |selector| format!("with {selector}"));
         console::complain(&match access.lacks_namespace(namespace).await {
             true => format!("there is no namespace {namespace}"),

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
+use super::is_meant;
 use crate::{
     api::Watching,
     cli::{Output, Status},
@@ -22,7 +23,7 @@ use crate::{
         access::{Access, Which, said},
         interrupts::Interrupts,
         seen::{HEAD, Seen, State, ago, to_the_second},
-        table::{Document, escaped, shown},
+        table::{Document, Line, escaped, shown},
     },
     config::{Config, duration},
     console::{heard, printed, tell},
@@ -41,8 +42,9 @@ const RECENT: usize = 12;
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
 pub(super) async fn run(status: &Status, selector: Option<&str>, config: &Config, access: &Access, namespace: &str) -> u8 {
     let which = selector.map_or(Which::Named(&config.lease.name), Which::Selected);
-    let is_screen =
-        status.output == Output::Table && io::stdout().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
+    let is_screen = matches!(status.output, Output::Table | Output::Wide)
+        && io::stdout().is_terminal()
+        && env::var_os("TERM").is_none_or(|it| it != "dumb");
     let screen = is_screen.then(|| Screen { recent: VecDeque::new(), next: clock::boot() });
     let mut board = Board { status, own: config.lease.duration, seen: BTreeMap::new(), is_known: false, screen };
     let ended = async {
@@ -76,7 +78,8 @@ fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
 struct Board<'a> {
     status: &'a Status,
     own: Duration,
-    seen: BTreeMap<String, Seen>,
+    /// By namespace and name.
+    seen: BTreeMap<(String, String), Seen>,
     /// True if the first list was shown.
     is_known: bool,
     screen: Option<Screen>,
@@ -116,8 +119,9 @@ impl Board<'_> {
     }
 
     fn replace(&mut self, leases: &[Value]) -> io::Result<()> {
-        let listed: Vec<_> = leases.iter().map(|lease| self.look(lease)).collect();
-        let is_gone = |name: &String, _: &mut Seen| !listed.iter().any(|lease| lease.name == *name);
+        let meant = leases.iter().filter(|lease| is_meant(self.status, lease));
+        let listed: Vec<_> = meant.map(|lease| self.look(lease)).collect();
+        let is_gone = |known: &(String, String), _: &mut Seen| !listed.iter().any(|lease| key(lease) == *known);
         let gone: Vec<_> = self.seen.extract_if(.., is_gone).collect();
         gone.iter().try_for_each(|(_, lease)| self.say("deleted", lease))?;
         listed.into_iter().try_for_each(|lease| self.put(lease))?;
@@ -130,13 +134,13 @@ impl Board<'_> {
             self.expire()?;
             self.draw()?;
             match timeout(PAUSE, watching.next()).await {
-                Ok(Watched::Changed(lease)) => self.put(self.look(&lease))?,
+                Ok(Watched::Changed(lease)) if is_meant(self.status, &lease) => self.put(self.look(&lease))?,
                 Ok(Watched::Deleted(lease)) => {
-                    let gone = self.seen.remove(&self.look(&lease).name);
+                    let gone = self.seen.remove(&key(&self.look(&lease)));
                     gone.map_or(Ok(()), |lease| self.say("deleted", &lease))?;
                 }
                 Ok(Watched::Ended(_)) => return Ok(()),
-                Err(_) | Ok(Watched::Bookmark(_)) => {}
+                Err(_) | Ok(Watched::Bookmark(_) | Watched::Changed(_)) => {}
             }
         }
     }
@@ -147,10 +151,10 @@ impl Board<'_> {
 
     fn put(&mut self, lease: Seen) -> io::Result<()> {
         // The first list shows what was there before.
-        let event = if self.is_known { event(self.seen.get(&lease.name), &lease) } else { Some("now") };
+        let event = if self.is_known { event(self.seen.get(&key(&lease)), &lease) } else { Some("now") };
         let event = event.filter(|event| *event != "renewed" || self.status.verbose);
         event.map_or(Ok(()), |event| self.say(event, &lease))?;
-        self.seen.insert(lease.name.clone(), lease);
+        self.seen.insert(key(&lease), lease);
         Ok(())
     }
 
@@ -160,7 +164,8 @@ impl Board<'_> {
         let rests =
             self.seen.values_mut().filter(|lease| lease.state == State::Resting && lease.until.is_some_and(|until| until < now));
         rests.for_each(|lease| lease.state = State::Free);
-        let is_over = |_: &String, lease: &mut Seen| lease.state == State::Held && lease.until.is_some_and(|until| until < now);
+        let is_over =
+            |_: &(String, String), lease: &mut Seen| lease.state == State::Held && lease.until.is_some_and(|until| until < now);
         let over: Vec<_> = self.seen.extract_if(.., is_over).collect();
         over.into_iter().try_for_each(|(_, lease)| self.put(Seen { state: State::Expired, now, ..lease }))
     }
@@ -170,7 +175,11 @@ impl Board<'_> {
         let (instant, now) = (clock::boot(), clock::timestamp());
         let Some(screen) = self.screen.as_mut().filter(|screen| screen.next <= instant) else { return Ok(()) };
         screen.next = instant + REDRAW;
-        let lines: Vec<_> = self.seen.values_mut().map(|lease| (current(lease, now), Document(vec![]))).collect();
+        let mut leases: Vec<_> = self.seen.values_mut().collect();
+        if self.status.all_namespaces {
+            leases.sort_by_key(|lease| lease.rank());
+        }
+        let lines: Vec<_> = leases.into_iter().map(|lease| current(lease, now, self.status)).collect();
         let leases = shown(Output::Table, true, HEAD, &lines);
         let recent: String = screen.recent.iter().map(|line| line.to_owned() + "\n").collect();
         let text = format!("{}\n\n{leases}\n{recent}", to_the_second(now));
@@ -183,31 +192,38 @@ impl Board<'_> {
         let mut document = Document(vec![("event", json!(event)), ("at", json!(now.to_string()))]);
         document.0.extend(lease.document().0);
         let json = escaped(&serde_json::to_string(&document).unwrap_or_default());
-        let line = format!(
-            "{}   {event:8}   {}\n",
-            to_the_second(now),
-            lease.row().map(|cell| bounded(&cell).into_owned()).join("   ").trim_end()
-        );
+        let (cells, _) = line(lease, self.status);
+        let cells: Vec<_> = cells.iter().filter(|cell| !cell.is_empty()).map(|cell| bounded(cell)).collect();
+        let line = format!("{}   {event:8}   {}\n", to_the_second(now), cells.join("   "));
         if let Some(screen) = &mut self.screen {
             screen.recent.push_front(line.trim_end().to_owned());
             screen.recent.truncate(RECENT);
             return Ok(());
         }
         tell(&match self.status.output {
-            Output::Table => line,
+            Output::Table | Output::Wide => line,
+            Output::Name => lease.document().name() + "\n",
             Output::Json => format!("{json}\n"),
             Output::Yaml => format!("--- {json}\n"),
         })
     }
 }
 
-/// Its row at this moment, with what is left of it.
-fn current(lease: &mut Seen, now: Timestamp) -> [String; 8] {
+fn key(lease: &Seen) -> (String, String) {
+    (lease.namespace.clone(), lease.name.clone())
+}
+
+fn line(lease: &Seen, status: &Status) -> Line<10> {
+    lease.line(status.all_namespaces, status.output == Output::Wide)
+}
+
+/// Its line at this moment, with what is left of it.
+fn current(lease: &mut Seen, now: Timestamp, status: &Status) -> Line<10> {
     lease.now = now;
-    let mut row = lease.row();
+    let (mut row, document) = line(lease, status);
     if let (State::Held, Some(until)) = (lease.state, lease.until) {
         let left = u64::try_from(ago(until, now) / 1_000_000_000).unwrap_or(0);
-        row[1] += &format!(", {} left", duration::format(Duration::from_secs(left)));
+        row[2] += &format!(", {} left", duration::format(Duration::from_secs(left)));
     }
-    row
+    (row, document)
 }

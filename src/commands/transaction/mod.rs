@@ -11,7 +11,7 @@ use super::{
     access::{self, Access},
 };
 use crate::{
-    cli::{self, ConfigFlags, Lock, Recovery},
+    cli::{self, ClusterFlags, ConfigFlags, Lock, Recovery},
     clock,
     config::{Config, Release},
     console::complain,
@@ -57,7 +57,7 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
     let limit = asked.limit.or(files.limit).unwrap_or(LIMIT);
     under_lease(&flags, &common.how, !asked.dry_run, &files.notes, limit, async |mut desk| {
         let changes = desk.changes(&files).await?;
-        if let Some(user) = &common.user {
+        if let Some(user) = &common.flags.cluster.user {
             desk.settings.acting_as = Some(user.clone());
         }
         if asked.dry_run {
@@ -72,7 +72,7 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
     let common = &asked.common;
     let flags = of_transaction(asked.name.as_ref(), &common.flags);
     under_lease(&flags, &common.how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
-        let settings = Settings { acting_as: common.user.clone(), ..desk.settings.clone() };
+        let settings = Settings { acting_as: common.flags.cluster.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
             Recovery::Plan => {
                 let entries = transaction::survey(&desk.server, settings).await;
@@ -204,7 +204,10 @@ fn under_lease(
         return Err(refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}")));
     }
     let term = lock::term().map_err(|why| refuse(exit::INVALID, &why))?;
-    Ok(at_desk(flags, Some(term), limit, act))
+    Ok(at_desk(flags, Some(term), limit, async |desk| {
+        desk.server.access.announce(&format!("transaction of Lease {}", desk.settings.lease));
+        act(desk).await
+    }))
 }
 
 fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> u8 {
@@ -221,7 +224,9 @@ fn refuse_files(reasons: Vec<String>) -> u8 {
 /// The flags for the Lease of the transaction of this name, unless they name it.
 fn of_transaction(name: Option<&String>, flags: &ConfigFlags) -> ConfigFlags {
     let lease = flags.lease.clone().or_else(|| name.map(|name| format!("txn-{name}")));
-    ConfigFlags { lease, ..flags.clone() }
+    // The Lease and the journal are tenure's own.
+    let cluster = ClusterFlags { user: None, ..flags.cluster.clone() };
+    ConfigFlags { lease, cluster, ..flags.clone() }
 }
 
 fn refuse(code: u8, why: &str) -> u8 {
