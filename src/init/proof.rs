@@ -7,6 +7,7 @@ use nix::unistd::getpgrp;
 use crate::{
     process::{
         Pid,
+        fuse::INIT_GROUP,
         kill::{self, KillSweep, Verdict},
         scan::{Found, Process, Scanner, Scope, Spare},
     },
@@ -57,14 +58,16 @@ impl Prover {
         self.scan(electors, KillSweep::look)
     }
 
-    /// Finds the process groups of everything that a sweep would kill, and `main`'s. None if /proc cannot tell.
+    /// Finds the process groups of everything that a sweep would kill, `main`'s, and PID 1's own, which any process of its session
+    /// may join. None if /proc cannot tell.
     pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Groups> {
         let (scope, own) = (self.scope(), getpgrp());
+        let joined = if self.pid1 && own == INIT_GROUP { Some(own) } else { None };
         let Found { targets, strange, .. } = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?;
         // A dead leader may have living threads.
         let living = targets.iter().filter(|process| process.state != b'Z' || process.threads > 1).map(|process| process.group);
         let is_ours = |group: &Pid| group.as_raw() > 1 && *group != own && !strange.contains(group);
-        let mut ours: Vec<Pid> = living.filter(is_ours).chain(main).collect();
+        let mut ours: Vec<Pid> = living.filter(is_ours).chain(main).chain(joined).collect();
         ours.sort_unstable();
         ours.dedup();
         let strange = strange.iter().copied().filter(|group| Some(*group) != main).collect();

@@ -11,7 +11,7 @@
 //! one a second, unless it is dropped before ([`Fuse::is_unanswered`]). Its clock in the kernel stops while the machine is
 //! suspended, unlike init's own timer; a fuse that was suspended is replaced when it is set.
 //!
-//! Limits: a fuse kills only processes that are in the group when it fires. It does not kill those of another user (unless init
+//! Limits: a fuse kills only processes that are in the group when it fires. It kills the others of PID 1's group, but not PID 1. It does not kill those of another user (unless init
 //! is root of the host's user namespace), nor the init of another PID namespace. The kernel holds a reference to the group
 //! itself, so a recycled number is never hit.
 //!
@@ -123,9 +123,12 @@ impl Fuse {
     /// Returns true if the fuse kills this group, and the group exists.
     #[must_use]
     pub fn kills(&self, group: Pid) -> bool {
-        // The kernel tells its reference by number only while it lives (since Linux 5.15): another group may have the number.
-        let owner = || control(self.as_fd(), libc::F_GETOWN, 0);
-        self.group == Some(group) && owner() == Ok(-group.as_raw()) && !kill::is_group_gone(group)
+        // PID 1 is in its group for ever, whose number as an owner is also the sign of an error.
+        let is_there = group == INIT_GROUP || {
+            // The kernel tells its reference by number only while it lives (since Linux 5.15): another group may have the number.
+            control(self.as_fd(), libc::F_GETOWN, 0) == Ok(-group.as_raw()) && !kill::is_group_gone(group)
+        };
+        self.group == Some(group) && is_there
     }
 
     /// The time at which it fires.
@@ -212,6 +215,9 @@ impl Drop for Fuse {
 pub(crate) fn own(fuse: BorrowedFd<'_>, group: Pid) -> nix::Result<()> {
     control(fuse, libc::F_SETOWN, -group.as_raw()).map(drop)
 }
+
+/// The process group that PID 1 leads. The kernel does not deliver the SIGKILL of a fuse to PID 1 itself.
+pub(crate) const INIT_GROUP: Pid = Pid::from_raw(1);
 
 /// The kernel's shortest wait before it probes a window of zero; it counts the timeout from the first probe.
 const FIRST_PROBE: Duration = Duration::from_millis(200);

@@ -21,6 +21,7 @@ use nix::{
         signalfd::{SfdFlags, SignalFd},
         socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket},
     },
+    unistd::Pid,
 };
 use support::wait_until;
 use tenure::{config::Config, link::MAX_MESSAGE};
@@ -41,6 +42,9 @@ pub(crate) const WORKLOAD: &str = "workload";
 /// First argument of a workload whose main thread ends, while another one lives.
 pub(crate) const HEADLESS: &str = "headless";
 
+/// First argument of a workload that joins the process group of PID 1.
+pub(crate) const JOINER: &str = "joiner";
+
 /// First argument of a workload that says what it may do to the page of its term, and then what is there, whenever that changes
 /// and, after a word, when USR1, USR2 or TERM comes.
 pub(crate) const READER: &str = "reader";
@@ -56,6 +60,7 @@ pub(crate) fn worn() -> Option<ExitCode> {
         }
         Some(WORKLOAD) => workload(arguments.get(2).unwrap()),
         Some(HEADLESS) => headless(),
+        Some(JOINER) => joiner(),
         Some(READER) => reader(),
         _ => return None,
     }
@@ -202,6 +207,12 @@ fn headless() {
     });
     // SAFETY: ends this thread alone, which owns nothing.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+fn joiner() {
+    nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(1)).unwrap();
+    say("ready");
+    std::thread::sleep(Duration::from_secs(1000));
 }
 
 /// Sends a message to NOTIFY_SOCKET.

@@ -13,7 +13,7 @@ use tenure::{
 
 use super::{
     always::{always, notifying, promoted},
-    faces::HEADLESS,
+    faces::{HEADLESS, JOINER},
     world::{World, config, sleep_until, timing, within},
 };
 
@@ -100,6 +100,14 @@ pub(crate) fn what_left_the_group_dies_although_its_main_thread_has_ended() {
     let this = std::env::current_exe().unwrap();
     let command = format!("setsid '{}' {HEADLESS} & exec sleep 1000", this.display());
     renewed_once(World::contained(&within(timing(), config(&command))).0);
+}
+
+pub(crate) fn what_joined_the_process_group_of_init_dies_too_and_init_does_not() {
+    let this = std::env::current_exe().unwrap();
+    // A child of init. As one of the main process, the end of that would have the kernel continue init.
+    let command = format!("('{}' {JOINER} &); exec sleep 1000", this.display());
+    // As in a container, init leads a session.
+    renewed_once(World::beginning(&within(timing(), config(&command)), &["setsid"]).0);
 }
 
 pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() {

@@ -71,6 +71,7 @@ fn main() -> ExitCode {
             the_same_holds_where_init_is_not_pid_1,
             it_also_holds_of_a_group_without_its_leader,
             what_left_the_group_dies_although_its_main_thread_has_ended,
+            what_joined_the_process_group_of_init_dies_too_and_init_does_not,
             what_left_the_group_soon_after_the_start_dies_without_a_renewal,
             what_left_the_group_soon_after_a_promotion_does_too,
             an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h,
