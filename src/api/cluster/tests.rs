@@ -108,7 +108,7 @@ async fn what_is_wrong_with_a_kubeconfig_is_named() {
             78,
             "there is no context there; `kubectl config use-context",
         ),
-        (unchosen, 78, "no context is chosen; `kubectl config use-context NAME` chooses one of also, here"),
+        (unchosen, 78, "no context is chosen; `kubectl config use-context NAME` or --context chooses one of also, here"),
         (good.replace("cluster: c, user: u", "cluster: c, user: v"), 78, "the context here names the user v, which is not in"),
         (good.replace("cluster: c, user: u", "cluster: d, user: u"), 78, "the context here names the cluster d, which is not in"),
         (server("localhost:8080"), 78, no_url),
