@@ -32,7 +32,8 @@
 //! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
 //!
-//! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A follower
+//! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A kernel whose
+//! fuses may be late sets them before H, by D / 16 + 0.1 s - killMargin, so that they fire before E too. A follower
 //! takes a Lease earlier than o + D * (1 + rho) only if its holder gave it back, which it does only once everything is proved
 //! dead, and with its name removed. A Lease that is free in any other way has a holder too: nobody, who is waited for.
 //!
@@ -251,6 +252,12 @@ impl Timing {
         self.renew_period + self.renew_period / 10 + RETRY_PAUSE
     }
 
+    /// By how much a fuse is set before H where the kernel may let it fire late: by a sixteenth of D and 0.1 s. It fires before E.
+    #[must_use]
+    pub fn fuse_advance(self) -> Duration {
+        (self.duration / 16 + Duration::from_millis(100)).saturating_sub(self.kill_margin)
+    }
+
     /// When a follower that saw a record of this `duration` at `o` may take it.
     #[must_use]
     pub fn takeable(self, o: Instant, duration: Duration) -> Instant {
@@ -322,6 +329,16 @@ mod tests {
         assert_eq!(deadlines.soft.since(Instant::BOOT), Duration::from_millis(9_850));
         assert_eq!(TIMING.takeable(Instant::BOOT, TIMING.duration).since(Instant::BOOT), Duration::from_millis(15_150));
         assert_eq!(TIMING.attempts(), 3);
+    }
+
+    #[test]
+    fn a_fuse_that_the_kernel_lets_fire_late_fires_before_e_all_the_same() {
+        let advance = |seconds, kill_margin| {
+            let kill_margin = Duration::from_secs(kill_margin);
+            Timing { kill_margin, ..TIMING }.with_duration(Duration::from_secs(seconds)).fuse_advance().as_micros()
+        };
+
+        assert_eq!([advance(15, 1), advance(60, 1), advance(60, 4)], [37_500, 2_850_000, 0]);
     }
 
     #[test]

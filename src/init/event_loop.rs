@@ -1,6 +1,6 @@
 //! The loop around [`Turn`]: the events that wake init, and the work after each turn.
 
-use std::os::fd::AsFd;
+use std::{os::fd::AsFd, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -12,7 +12,10 @@ use crate::{
     clock,
     config::{Config, Runs},
     link::ToElector,
-    process::{fuse::FuseError, signals::Signals},
+    process::{
+        fuse::{Fuse, FuseError},
+        signals::Signals,
+    },
     supervision::Turn,
     term_page::TermPage,
     time::Instant,
@@ -44,7 +47,7 @@ impl EventLoop {
             notifications: Notifications::new(notify),
             foreground: Foreground::new(terminal, !config.lease.enabled),
             prover: Prover::new(pid1),
-            fuses: Fuses::new(),
+            fuses: Fuses::new(fuse_advance(config)),
             page,
             log,
             signals,
@@ -120,4 +123,10 @@ impl EventLoop {
         // After an interruption, or a lack of kernel memory, the loop looks again.
         let _ = poll(&mut fds, timeout);
     }
+}
+
+/// Returns by how much the fuses are set before H. A kernel that does not answer yet counts as one whose fuses may be late.
+fn fuse_advance(config: &Config) -> Duration {
+    let is_exact = !config.lease.enabled || Fuse::arm(Instant::NEVER).is_ok_and(|fuse| fuse.is_steady());
+    if is_exact { Duration::ZERO } else { config.timing().fuse_advance() }
 }

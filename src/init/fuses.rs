@@ -53,8 +53,9 @@ const PASS: Duration = Duration::from_millis(300);
 /// The fuses that are armed.
 #[derive(Debug)]
 pub(super) struct Fuses {
-    /// H; none while nothing of a leader may run.
+    /// When they fire: H, or `advance` before it; none while nothing of a leader may run.
     hard: Option<Instant>,
+    advance: Duration,
     armed: Vec<Fuse>,
     /// Limit on the fuses by the descriptors of this process, [`MOST`] at most.
     most: usize,
@@ -71,10 +72,12 @@ pub(super) struct Fuses {
 }
 
 impl Fuses {
-    pub(super) fn new() -> Self {
+    /// Without any yet. They are set by `advance` before H.
+    pub(super) fn new(advance: Duration) -> Self {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self {
             hard: None,
+            advance,
             armed: Vec::new(),
             most: most(descriptors.saturating_sub(open_descriptors())),
             started: None,
@@ -87,6 +90,7 @@ impl Fuses {
 
     /// Moves all fuses to H, or removes them. Returns true if H has changed.
     pub(super) fn follow(&mut self, hard: Option<Instant>) -> Result<bool, FuseError> {
+        let hard = hard.map(|hard| hard.before(self.advance));
         if self.hard == hard {
             return Ok(false);
         }
@@ -256,7 +260,7 @@ mod tests {
 
     /// In a term, with a fuse for each of the groups.
     fn armed(groups: &[&Group]) -> Fuses {
-        let mut fuses = Fuses::new();
+        let mut fuses = Fuses::new(Duration::ZERO);
         fuses.follow(Some(clock::boot() + FAR)).unwrap();
         groups.iter().for_each(|group| fuses.cover(group.id()).unwrap());
         fuses
@@ -274,7 +278,7 @@ mod tests {
     fn it_is_searched_soon_after_a_start_more_and_more_rarely_and_less_where_that_is_costly() {
         let start = Instant::from_nanos(7_000_000_000);
         let searches = |cost| {
-            let (mut fuses, mut at) = (Fuses { started: Some(start), ..Fuses::new() }, Vec::new());
+            let (mut fuses, mut at) = (Fuses { started: Some(start), ..Fuses::new(Duration::ZERO) }, Vec::new());
             while let Some(due) = fuses.search_due() {
                 at.push(due.since(start).as_millis());
                 fuses.searched = (due + cost, cost);
@@ -286,7 +290,7 @@ mod tests {
         assert_eq!(searches(Duration::from_millis(200)), [10]);
 
         let late = (start + Duration::from_millis(500), Duration::ZERO);
-        let stopped = Fuses { started: Some(start), searched: late, ..Fuses::new() };
+        let stopped = Fuses { started: Some(start), searched: late, ..Fuses::new(Duration::ZERO) };
         assert_eq!(stopped.search_due(), Some(start + Duration::from_secs(1)), "it makes up for none that it missed");
     }
 
@@ -318,8 +322,21 @@ mod tests {
         assert_eq!(covered(&fuses), [second.id()]);
         assert!(matches!(Fuses { most: MOST, ..armed(&[]) }.spare(), Ok(Some(_))));
         assert!(matches!(Fuses { most: 0, ..armed(&[]) }.spare(), Err(FuseError::Descriptors(0))));
-        assert!(matches!(Fuses { most: 0, ..Fuses::new() }.spare(), Ok(None)), "nothing of a leader may run");
+        assert!(matches!(Fuses { most: 0, ..Fuses::new(Duration::ZERO) }.spare(), Ok(None)), "nothing of a leader may run");
         assert_eq!([16, 32, 64, DESCRIPTORS, u64::MAX].map(most), [0, 0, 16, MOST, MOST]);
+    }
+
+    #[test]
+    fn where_they_may_be_late_they_are_set_before_h() {
+        let (group, hard) = (Group::new(), clock::boot() + FAR);
+        let mut fuses = Fuses::new(Duration::from_secs(3));
+
+        fuses.follow(Some(hard)).unwrap();
+        fuses.cover(group.id()).unwrap();
+        fuses.follow(Some(hard + FAR)).unwrap();
+
+        let at: Vec<_> = fuses.armed.iter().map(Fuse::at).collect();
+        assert_eq!(at, [(hard + FAR).before(Duration::from_secs(3))]);
     }
 
     #[test]
@@ -372,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_search_says_whether_it_was_one() {
-        let mut fuses = Fuses::new();
+        let mut fuses = Fuses::new(Duration::ZERO);
         assert!(matches!(fuses.search(|| ours(&[])), Ok(true)));
         fuses.search_from = Instant::NEVER;
         assert!(matches!(fuses.search(|| ours(&[])), Ok(false)));
@@ -380,7 +397,7 @@ mod tests {
 
     #[test]
     fn nothing_is_searched_for_where_nothing_of_a_leader_runs() {
-        let mut fuses = Fuses::new();
+        let mut fuses = Fuses::new(Duration::ZERO);
         fuses.started();
         assert_eq!(fuses.due(), None);
         fuses.follow(Some(clock::boot())).unwrap();

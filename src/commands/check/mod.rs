@@ -46,7 +46,7 @@ pub(super) fn run(check: &cli::Check) -> Ended {
         law::check_plain(&loaded.config, &mut report);
     }
     report.section("kill power of this container");
-    let power = Power::probe(loaded.config.workload.oom_score_adjust);
+    let power = Power::probe(&loaded.config);
     for Finding { strong, text } in power.findings() {
         if strong { report.good(&text) } else { report.note(&text) }
     }

@@ -12,6 +12,8 @@ use nix::{
 };
 
 use crate::{
+    config::Config,
+    law::Timing,
     process::{
         PID1,
         fuse::Fuse,
@@ -45,6 +47,8 @@ pub(super) struct Power {
     pub(super) proc: Proc,
     /// The state of the kernel's fuse: steady or not, or why there is none.
     pub(super) fuse: Result<bool, String>,
+    /// The timing that the fuse serves.
+    pub(super) timing: Timing,
     /// True if a shorter time slice is granted.
     pub(super) slice: bool,
     /// The oom_score_adj of tenure and of its workload; none if it cannot be written.
@@ -90,9 +94,10 @@ pub(super) struct Finding {
 }
 
 impl Power {
-    /// Asks the kernel. `oom_score_adjust` is the configured one.
+    /// Asks the kernel about a replica with this configuration.
     #[must_use]
-    pub(super) fn probe(oom_score_adjust: i16) -> Self {
+    pub(super) fn probe(config: &Config) -> Self {
+        let oom_score_adjust = config.workload.oom_score_adjust;
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
@@ -109,6 +114,7 @@ impl Power {
                 Err(ScanError::Open(_)) => Proc::Absent,
             },
             fuse: Fuse::arm(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
+            timing: config.timing(),
             slice: slice::shorten().is_ok(),
             oom_scores: if writable("/proc/self/oom_score_adj") { spawn::oom_scores(oom_score_adjust) } else { None },
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
@@ -200,10 +206,18 @@ impl Power {
             Ok(true) => strong(
                 "the kernel has a fuse: the workload's process groups die at the kill deadline even if tenure gets no processor",
             ),
-            Ok(false) => weak(
-                "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration: with init and elector \
-                 both stopped the workload may outlive its deadline by that",
-            ),
+            Ok(false) => {
+                let (advance, margin) = (self.timing.fuse_advance(), self.timing.kill_margin);
+                let late = "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration";
+                if advance.is_zero() {
+                    return strong(format!("{late}: workload.stop.killMargin has room for that"));
+                }
+                weak(format!(
+                    "{late}: it is set {advance:?} before the kill deadline, and workload.stop.lossGrace is shorter by that; \
+                     a workload.stop.killMargin of {:?} has room for it",
+                    margin + advance
+                ))
+            }
             Err(why) => weak(format!(
                 "there is no fuse in the kernel ({why}): with init and elector both stopped the workload outlives its deadline"
             )),
@@ -319,6 +333,8 @@ fn root_is_nosuid(mounts: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const CONFINED: Power = Power {
@@ -330,6 +346,14 @@ mod tests {
         nosuid: false,
         proc: Proc::Whole,
         fuse: Ok(true),
+        timing: Timing {
+            duration: Duration::from_secs(60),
+            renew_period: Duration::from_secs(3),
+            attempt_timeout: Duration::from_secs(2),
+            drift: 10_000,
+            loss_grace: Duration::from_secs(4),
+            kill_margin: Duration::from_secs(1),
+        },
         slice: true,
         oom_scores: Some((0, 100)),
         oom_group: false,
@@ -355,6 +379,18 @@ mod tests {
         };
         let strong = weak.findings().into_iter().map(|finding| finding.strong).collect::<Vec<_>>();
         assert_eq!(strong, [false, false, false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_fuse_that_may_be_late_costs_grace_unless_the_kill_margin_has_room() {
+        let timing = Timing { kill_margin: Duration::from_secs(4), ..CONFINED.timing };
+
+        let late = Power { fuse: Ok(false), ..CONFINED }.fuse();
+        let roomy = Power { fuse: Ok(false), timing, ..CONFINED }.fuse();
+
+        assert!(!late.strong && roomy.strong, "{late:?} {roomy:?}");
+        assert!(late.text.contains("it is set 2.85s before the kill deadline"), "{late:?}");
+        assert!(late.text.ends_with("a workload.stop.killMargin of 3.85s has room for it"), "{late:?}");
     }
 
     #[test]
@@ -429,7 +465,7 @@ mod tests {
 
     #[test]
     fn this_machine_answers_every_probe() {
-        let power = Power::probe(0);
+        let power = Power::probe(&Config::default());
         assert_eq!(power.uid, nix::unistd::geteuid().as_raw());
         assert_eq!(power.proc, Proc::Whole, "the tests need a /proc of their own");
     }
