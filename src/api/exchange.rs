@@ -1,6 +1,14 @@
 //! Sends one request and reads one reply.
 
-use std::{env, time::Duration};
+use std::{
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -10,6 +18,7 @@ use http::{
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde_json::Value;
+use tokio::{sync::Notify, task::coop};
 use tower::BoxError;
 
 use super::proxies;
@@ -17,6 +26,14 @@ use crate::words;
 
 /// Largest body of a reply in bytes; the API server accepts no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
+
+/// How often tokio looks at timers and sockets: at least after so many steps of tasks, each of which may read a full buffer.
+pub(crate) const EVENT_INTERVAL: u32 = 4;
+
+/// A server may send so many heads (1xx) before that of its answer.
+const INTERIM_HEADS: u32 = 16;
+/// More steps than tokio grants a task in a row.
+const STEPS: u32 = 1024;
 
 /// The server's answer.
 #[derive(Clone, Debug)]
@@ -37,7 +54,7 @@ pub enum ExchangeError {
     /// The connection was refused or reset, or TLS failed. Whether the server saw the request is unknown.
     #[error("cannot reach the API server{}", proxies::remark(|name| env::var(name).ok()))]
     Transport(#[source] BoxError),
-    /// The reply broke off, or is longer than [`MAX_BODY`].
+    /// The reply broke off, or is longer than [`MAX_BODY`], or does not begin.
     #[error("the API server's reply cannot be read")]
     Body(#[source] BoxError),
     /// The reply was not complete, to the last byte of its body, in time.
@@ -119,10 +136,37 @@ impl Reply {
 /// # Errors
 /// No head of a reply arrives.
 pub(super) async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
-    client.send(request).await.map_err(|error| {
+    let sent = few_heads(request, |request| client.send(request)).await.map_err(|why| ExchangeError::Body(why.into()))?;
+    sent.map_err(|error| {
         // The service's own error says more without its wrapper.
         ExchangeError::Transport(if let kube::Error::Service(error) = error { error } else { error.into() })
     })
+}
+
+/// Sends a request by `send`, and gives it up after too many heads that begin no answer. hyper reads on for as long as such heads
+/// come, and nothing else of the runtime would run meanwhile.
+///
+/// # Errors
+/// [`INTERIM_HEADS`] came without an answer.
+pub(crate) async fn few_heads<B, F: Future>(
+    mut request: Request<B>,
+    send: impl FnOnce(Request<B>) -> F,
+) -> Result<F::Output, String> {
+    let (enough, heads) = (Arc::new(Notify::new()), AtomicU32::new(0));
+    let reached = Arc::clone(&enough);
+    hyper::ext::on_informational(&mut request, move |_| {
+        if heads.fetch_add(1, Ordering::Relaxed) >= INTERIM_HEADS {
+            reached.notify_one();
+            // Takes all that is left to the task that reads. Before it runs again, the request is given up, and the connection ends.
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = (0..STEPS).all(|_| coop::poll_proceed(&mut context).map(|step| step.made_progress()).is_ready());
+        }
+    });
+    tokio::select! {
+        biased;
+        () = enough.notified() => Err(format!("more than {INTERIM_HEADS} heads with 1xx, and no answer")),
+        answer = send(request) => Ok(answer),
+    }
 }
 
 /// The quoted texts of Warning headers.
@@ -229,6 +273,20 @@ mod tests {
         let error = exchange(&stub.dialer().client(), get(), LONG).await.unwrap_err();
 
         assert!(matches!(error, ExchangeError::Body(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn heads_without_end_are_no_answer() {
+        let few = "HTTP/1.1 102 x\r\n\r\n".repeat(16) + "HTTP/1.1 200 x\r\ncontent-length: 0\r\n\r\n";
+        let stub = Stub::start([Say::Bytes(few), Say::Endless("HTTP/1.1 100 Continue\r\n\r\n".into())]).await;
+        let client = stub.dialer().client();
+
+        let answered = exchange(&client, get(), LONG).await;
+        let error = exchange(&client, get(), LONG).await.unwrap_err();
+
+        assert!(answered.is_ok(), "{answered:?}");
+        assert!(matches!(error, ExchangeError::Body(_)), "{error:?}");
+        assert!(words::one_line(&error).ends_with("more than 16 heads with 1xx, and no answer"), "{error:?}");
     }
 
     #[tokio::test]

@@ -42,7 +42,7 @@ use self::{
     link::Link,
 };
 use crate::{
-    api::{Access, AccessError, Client, Cluster},
+    api::{Access, AccessError, Client, Cluster, EVENT_INTERVAL},
     clock,
     config::{Config, LogFormat, Preset},
     election::turn::Turn,
@@ -170,6 +170,7 @@ pub(crate) fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
 fn elect(socket: OwnedFd) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .event_interval(EVENT_INTERVAL)
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(FOR_EVER)
         .build()

@@ -12,6 +12,7 @@ use kube::client::ConfigExt as _;
 use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::{
+    api::few_heads,
     clock,
     config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind},
     time::{Instant, Now},
@@ -70,7 +71,7 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     (config.accept_invalid_certs, config.root_cert) = (true, Some(Vec::new()));
     let client =
         Client::builder(TokioExecutor::new()).http1_max_headers(FIELDS).build(config.rustls_https_connector().map_err(words)?);
-    let status = client.request(request).await.map_err(words)?.status();
+    let status = few_heads(request, |request| client.request(request)).await?.map_err(words)?.status();
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
 }
 

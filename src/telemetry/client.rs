@@ -33,7 +33,7 @@ use super::{
     export::{OtlpConfig, Protocol, Signal},
     grpc,
 };
-use crate::words::one_line;
+use crate::{api::few_heads, words::one_line};
 
 /// How much of a collector's answer is read, in bytes.
 const ANSWER: usize = 64 * 1024;
@@ -151,7 +151,7 @@ impl Connections {
             Protocol::HttpProtobuf => request,
             Protocol::Grpc => grpc::call(self.signal, request)?,
         };
-        let (mut head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
+        let (mut head, body) = few_heads(request.map(Full::new), |request| self.client.request(request)).await??.into_parts();
         let mut refusal = (!head.status.is_success()).then(|| format!("HTTP {}", head.status));
         if refusal.is_none() {
             // The spans are taken, whatever else is said: sent again, they would be there twice.

@@ -18,6 +18,8 @@ pub(crate) enum Say {
     Bytes(String),
     /// These bytes, then the connection is closed.
     Last(String),
+    /// These bytes again and again.
+    Endless(String),
     /// Nothing at all.
     Silence,
 }
@@ -106,6 +108,7 @@ async fn serve(mut stream: TcpStream, connection: usize, answer: Answering, tell
                 stream.write_all(bytes.as_bytes()).await.unwrap();
                 return;
             }
+            Say::Endless(bytes) => while stream.write_all(bytes.repeat(1000).as_bytes()).await.is_ok() {},
             Say::Silence => std::future::pending().await,
         }
     }
