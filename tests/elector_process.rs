@@ -225,7 +225,7 @@ fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
 
 #[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: clock::boot() };
     for gone in [
         ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow },
         ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: clock::boot() },

@@ -195,7 +195,7 @@ mod tests {
     fn only_this_terms_proof_disarms() {
         let (mut guard, rounds) = guard();
         let proof = |term| {
-            let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+            let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: Instant::BOOT };
             ToElector::Stopped { term, request: 1, stop, then: Then::Follow }
         };
         guard.telling(&extend(Instant::BOOT));

@@ -209,7 +209,7 @@ mod tests {
         (bench, stub)
     }
 
-    const STOP: Stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+    const STOP: Stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: Instant::BOOT };
 
     fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Fact {
         use crate::{
@@ -230,6 +230,7 @@ mod tests {
             margin: None,
             phases: Vec::new(),
             exit: None,
+            fused: None,
             release: None,
             outcome,
         })))

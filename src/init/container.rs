@@ -14,7 +14,7 @@ use crate::{
     process::{
         Pid, kill,
         reap::{self, Childless},
-        scan::{is_any_stopped, is_stopped},
+        scan::{Scanner, children, is_any_stopped, is_stopped},
         signals::is_ignored,
         spawn::{Command, Input as Stdin, ProcessGroup, Setup, SpawnError, Spawning},
     },
@@ -33,6 +33,13 @@ impl Container for EventLoop {
 
     fn fuse_fired(&mut self) -> bool {
         self.fuses.take_fired()
+    }
+
+    fn lives(&mut self) -> bool {
+        let electors = self.electors.pids();
+        let is_gone = |scanner: &mut Scanner, pid| scanner.look(pid).is_none_or(|process| process.is_gone());
+        let (Some(children), Some(scanner)) = (children(Pid::this()), self.prover.scanner()) else { return true };
+        !children.into_iter().all(|pid| electors.contains(&pid) || is_gone(scanner, pid))
     }
 
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {

@@ -228,6 +228,8 @@ pub struct Stop {
     pub exited: Option<Instant>,
     /// How the main process ended; `None` if it did not run, or lives on demoted.
     pub exit: Option<Exit>,
+    /// When the kernel's fuse fired, if init noticed it after E: it had not run since.
+    pub fused: Option<Instant>,
     /// When the proof was complete for the first time; nothing of the term has run since.
     pub proved: Instant,
 }
@@ -236,7 +238,7 @@ impl Stop {
     /// Returns the same stop as of `then`, when nothing was running any more: it was proved before the stop was asked for.
     #[must_use]
     pub const fn of_nothing(self, then: Instant) -> Self {
-        Self { began: None, killed: None, exited: None, proved: then, ..self }
+        Self { began: None, killed: None, exited: None, fused: None, proved: then, ..self }
     }
 }
 

@@ -180,7 +180,7 @@ impl Agent {
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),
-            Input::FuseFired => self.burnt(now),
+            Input::FuseFired { left } => self.burnt(left, now),
         }
         self.settle(now);
     }

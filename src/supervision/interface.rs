@@ -58,7 +58,10 @@ pub enum Input {
     Scanned(Scan),
     /// A kernel fuse has killed a process group of the leader: at H, while init did not run, or earlier, where the loopback
     /// interface does not answer.
-    FuseFired,
+    FuseFired {
+        /// Something of the workload may live on.
+        left: bool,
+    },
 }
 
 /// The outcome of telling a workload its role, and its answer.

@@ -304,7 +304,7 @@ impl Turn {
     fn check_fuse(&mut self, c: &mut impl Container) -> bool {
         let has_fired = c.fuse_fired();
         if has_fired {
-            self.handle(Input::FuseFired, c);
+            self.handle(Input::FuseFired { left: c.lives() }, c);
         }
         has_fired
     }

@@ -48,6 +48,8 @@ pub(super) struct EventLog {
     confirmed: Option<Instant>,
     /// A line has said that another has the Lease, or nobody.
     waits: bool,
+    /// The stop had begun before this elector.
+    ends: bool,
 }
 
 /// The words for the workload and its Lease.
@@ -83,13 +85,15 @@ struct Failing {
 
 impl EventLog {
     pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
-        Self { lease, identity, nouns: Nouns::of(preset), failing: BTreeMap::new(), confirmed: None, waits: false }
+        Self { lease, identity, nouns: Nouns::of(preset), failing: BTreeMap::new(), confirmed: None, waits: false, ends: false }
     }
 
     /// An elector continues the term of the one before it.
-    pub(super) fn resumed(&self, resume: &Resume) {
-        let Resume { info, main, .. } = resume;
-        info!(lease = self.lease, term = info.transitions, token = info.token, pid = main, "a new elector continues the term");
+    pub(super) fn resumed(&mut self, resume: &Resume) {
+        let Resume { info, main, stopping, .. } = resume;
+        self.ends = stopping.is_some();
+        let goes_on = if self.ends { "ends" } else { "continues" };
+        info!(lease = self.lease, term = info.transitions, token = info.token, pid = main, "a new elector {goes_on} the term");
     }
 
     fn event(&mut self, event: &Event, before: &Status, now: Instant) {
@@ -118,7 +122,7 @@ impl EventLog {
             }
             Event::Failed { operation, message, .. } => self.failed(*operation, message, before, now),
             Event::Recovered { operation } => self.recovered(*operation),
-            Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
+            Event::Stopping { reason, context } => self.stopping(*reason, *context, before, now),
             Event::BacksOff(backoff) => warn!(
                 lease,
                 failures = backoff.failures,
@@ -165,14 +169,14 @@ impl EventLog {
                 debug!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
             }
             Recorded::Transitioned(transition) => {
-                (self.confirmed, self.waits) = (Some(now), false);
+                (self.confirmed, self.waits, self.ends) = (Some(now), false, false);
                 self.transitioned(transition);
             }
             Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => {}
         }
     }
 
-    fn stopping(&self, reason: Reason, context: TraceContext, now: Instant) {
+    fn stopping(&self, reason: Reason, context: TraceContext, before: &Status, now: Instant) {
         let ((trace_id, span_id), lease) = (ids(context), self.lease.as_str());
         let why = match (reason, self.confirmed) {
             (Reason::Expired, Some(confirmed)) => {
@@ -180,9 +184,19 @@ impl EventLog {
             }
             _ => self.nouns.because(reason),
         };
-        let program = self.nouns.program;
+        let (program, held) = (self.nouns.program, self.nouns.lease);
         let reason_word = reason.as_str();
-        if matches!(reason, Reason::Exited | Reason::SpawnFailed) {
+        let end = before.election.leading.map(|led| led.deadlines.end).filter(|end| *end <= now);
+        if let Some(end) = end {
+            let late = now.since(end).as_secs_f64();
+            warn!(
+                lease,
+                reason = reason_word,
+                trace_id,
+                span_id,
+                "{why}: {held} expired {late:.1} s ago, while this replica did not run"
+            );
+        } else if self.ends || matches!(reason, Reason::Exited | Reason::SpawnFailed) {
             // The line about the end says it.
             debug!(lease, reason = reason_word, trace_id, span_id, "{why}");
         } else if reason.is_asked_for() {
@@ -193,7 +207,8 @@ impl EventLog {
     }
 
     fn transitioned(&self, transition: &Transition) {
-        let Transition { to, reason, slot, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
+        let Transition { to, reason, slot, term, token, context, from, until, margin, exit, fused, release, outcome, .. } =
+            transition;
         let Nouns { program, lease: held, is_run, .. } = self.nouns;
         let (trace_id, span_id) = ids(*context);
         let (role, lease) = (to.as_str(), self.lease.as_str());
@@ -225,6 +240,10 @@ impl EventLog {
         };
         let grace = transition.grace_before_kill();
         let end = match (outcome, exit) {
+            (_, Some(_)) if let Some((dead, noticed)) = *fused => {
+                let (at, late) = (transition.anchor.shown(dead), noticed.since(dead).as_secs_f64());
+                format!("{program} was dead at {at}, by the kernel's fuse; noticed {late:.1} s later")
+            }
             (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
             (_, Some(_)) if let (Some(hook), Some(_)) = (failed_hook(transition), grace) => {
                 format!("hook {} failed ({hook}): {program} was killed", HookKind::BeforeFollow.as_str())

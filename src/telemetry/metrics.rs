@@ -109,14 +109,14 @@ impl Metrics {
     }
 
     fn transitioned(&self, transition: &Transition) {
-        let Transition { to, reason, phases, exit, outcome, .. } = transition;
+        let Transition { to, reason, phases, exit, fused, outcome, .. } = transition;
         self.leads(*to == Role::Leader && *outcome != Outcome::NeverLed);
         self.turned(*to, *reason, 1);
-        for phase in phases {
-            self.took(*to, phase);
-            if matches!(phase.kind, PhaseKind::WorkloadKill) {
-                self.killed(*reason, 1);
-            }
+        phases.iter().for_each(|phase| self.took(*to, phase));
+        if fused.is_some() {
+            self.killed(TransitionReason::Ended(Reason::Fuse), 1);
+        } else if phases.iter().any(|phase| matches!(phase.kind, PhaseKind::WorkloadKill)) {
+            self.killed(*reason, 1);
         }
         if let Some(exit) = exit {
             self.exited(*exit);
@@ -342,6 +342,18 @@ mod tests {
     #[test]
     fn nothing_is_counted_where_nobody_reads_it() {
         assert!(Metrics::start(None, None, &initial(), status(&initial()).subscribe()).is_none());
+    }
+
+    #[test]
+    fn what_the_fuse_killed_unnoticed_is_counted_as_killed_by_the_fuse() {
+        let (mut metrics, page) = start(&initial());
+        let Recorded::Transitioned(mut end) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
+        end.fused = Some((ms(0), ms(3)));
+        let (status, fact) = (Status::new(&initial(), ms(0)), Fact::Recorded(Recorded::Transitioned(end)));
+
+        metrics.changed(&Change { before: &status, after: &status, fact: &fact, at: Now { boot: ms(3), wall: 0 } });
+
+        assert_shows(&page, &["tenure_kills_total{why=\"fuse\"} 1", "tenure_kills_total{why=\"signal\"} 0"]);
     }
 
     #[test]

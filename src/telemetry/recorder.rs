@@ -278,7 +278,7 @@ impl Recorder {
             let awaited_restart = self.restart.take().is_some() && stop.proved < demotion.from;
             let stop = if awaited_restart { stop.of_nothing(demotion.from) } else { stop };
             demotion.from = demotion.from.min(stop.began.unwrap_or(demotion.from));
-            demotion.proved = Some((stop, self.now.boot, Margin::until(term.end, stop.proved)));
+            demotion.proved = Some((stop, self.now.boot, Margin::until(term.end, stop.fused.unwrap_or(stop.proved))));
         }
     }
 
@@ -324,6 +324,7 @@ impl Recorder {
             margin: ran.map(|(_, at)| Margin::until(term.end, at)),
             phases,
             exit: None,
+            fused: None,
             release: None,
             outcome: if ran.is_some() { Outcome::Complete } else { Outcome::NeverLed },
         })))
@@ -368,6 +369,7 @@ impl Recorder {
             margin: proved.map(|(_, _, margin)| margin),
             phases,
             exit: proved.and_then(|(stop, ..)| stop.exit),
+            fused: proved.and_then(|(stop, ..)| Some((stop.fused?, stop.proved))),
             release: release.map(|(_, how)| how),
             outcome,
         }))

@@ -101,6 +101,8 @@ pub struct Transition {
     pub phases: Vec<Phase>,
     /// How the workload's main process ended, if it did.
     pub exit: Option<Exit>,
+    /// When the kernel's fuse had killed the workload, and when that was noticed, where that was after E.
+    pub fused: Option<(Instant, Instant)>,
     /// How the Lease was given back, if it came to that.
     pub release: Option<ReleaseResult>,
     /// How far the transition came.
@@ -311,6 +313,12 @@ impl Margin {
 pub struct Anchor(pub Now);
 
 impl Anchor {
+    /// Returns a time for people, with milliseconds.
+    #[must_use]
+    pub fn shown(self, at: Instant) -> String {
+        jiff::Timestamp::from_nanosecond(self.wall(at)).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+    }
+
     /// Returns nanoseconds since 1970.
     #[must_use]
     pub fn wall(self, at: Instant) -> i128 {

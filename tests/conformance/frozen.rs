@@ -23,6 +23,7 @@ pub fn all() -> Vec<Case> {
         case_38_init_killed_among_others_takes_everything_along,
         case_39_a_frozen_init_is_replaced_by_the_second_guard,
         case_55_after_a_gap_it_kills_before_it_speaks,
+        case_55_after_a_gap_the_log_says_when_the_program_died,
     ]
 }
 
@@ -140,4 +141,25 @@ async fn case_55_after_a_gap_it_kills_before_it_speaks(stage: Stage) {
     assert!(life.last > last_confirmed(&me, woken).request.at + timing::DURATION, "only waking kills the daemon");
     assert!(next.request.at > life.last, "{next:?}");
     assert!(again.at() > next.request.at);
+}
+
+/// Both logs, merged by time, never look like two leaders at once.
+async fn case_55_after_a_gap_the_log_says_when_the_program_died(stage: Stage) {
+    let (me, _) = stage.lead(stage.prepare("me").await.workload(&Behaviour::stubborn())).await;
+    let x = stage.start("x").await;
+    let both = [me.elector().await, me.init().await];
+    both.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it lives"));
+    stage.witness.start("x", 0).await;
+    let woken = clock::boot();
+
+    both.iter().for_each(|pid| kill(*pid, Signal::SIGCONT).expect("it lives"));
+
+    let line = |replica: &Replica, part: &'static str| replica.lines().into_iter().find(|line| line.contains(part));
+    me.proxy.log.first("a request", |e| e.request.at > woken).await;
+    let dead = line(&me, "was dead at ").expect("a line about the end");
+    let led = line(&x, "leading: ").expect("x leads");
+    let (at, _) = dead.split_once("was dead at ").and_then(|(_, rest)| rest.split_once(',')).expect("a time");
+    assert!(at < &*led, "{dead}\n{led}");
+    let after = me.lines().into_iter().filter(|line| **line > *led && line.contains("stopping the program"));
+    assert_eq!(after.collect::<Vec<_>>(), Vec::<String>::new());
 }

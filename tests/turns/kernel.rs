@@ -116,6 +116,9 @@ impl Container for Kernel {
     fn fuse_fired(&mut self) -> bool {
         std::mem::take(&mut self.has_fired)
     }
+    fn lives(&mut self) -> bool {
+        !self.workload().is_empty()
+    }
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
         let message = self.to_init.pop_front()?;
         if let Ok(message) = &message {

@@ -395,6 +395,11 @@ impl Tree {
         self.find(pid).is_some_and(Process::is_alive)
     }
 
+    /// Returns whether any process is there and not dead.
+    pub fn is_any_alive(&self) -> bool {
+        self.processes.iter().any(Process::is_alive)
+    }
+
     /// Returns whether no SIGKILL to this process is pending.
     pub fn lives(&self, pid: i32) -> bool {
         self.find(pid).is_some_and(|process| !process.killed)

@@ -231,7 +231,7 @@ impl Bench {
     /// The same, with the exit of its main process.
     pub(super) fn prove_ended(&mut self, exit: Option<Exit>, then: Then) {
         let (term, request) = self.step_down().expect("a StepDown was told");
-        let stop = Stop { began: None, killed: None, exited: None, exit, proved: self.now.boot };
+        let stop = Stop { began: None, killed: None, exited: None, exit, fused: None, proved: self.now.boot };
         self.tell(ToElector::Stopped { term, request, stop, then });
     }
 

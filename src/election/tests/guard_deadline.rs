@@ -19,7 +19,7 @@ fn hard(bench: &Bench) -> Instant {
 }
 
 fn stopped(term: Term) -> ToElector {
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: Instant::BOOT };
     ToElector::Stopped { term, request: 1, stop, then: Then::Follow }
 }
 

@@ -313,7 +313,7 @@ impl Room {
             }
             Action::Tell(ToInit::StepDown { term, request, reason, .. }) => {
                 let exit = Some(Exit::Code(u8::from(reason == Reason::Exited)));
-                let stop = Stop { began: None, killed: None, exited: None, exit, proved: self.now.boot };
+                let stop = Stop { began: None, killed: None, exited: None, exit, fused: None, proved: self.now.boot };
                 member.ends = None;
                 member.inputs.push_back(Input::Told(ToElector::Stopped { term, request, stop, then: Then::Follow }));
             }

@@ -112,7 +112,7 @@ fn nothing_is_released_without_a_proof_of_this_request() {
     let mut bench = Bench::leading();
     bench.stopping(Reason::Signal);
     let (term, request) = bench.step_down().unwrap();
-    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
 
     bench.tell(ToElector::Stopped { term, request: request + 1, stop, then: Then::Exit });
 

@@ -324,7 +324,7 @@ fn a_loss_during_a_planned_stop_asks_init_again_with_the_new_reason() {
     assert_eq!(bench.step_down_reason(), Some(Reason::LostToHolder));
     let (term, request) = first.unwrap();
     assert_ne!(bench.step_down(), first);
-    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
     bench.tell(ToElector::Stopped { term, request, stop, then: Then::Follow });
     assert!(
         !bench.told.iter().any(|told| matches!(told, ToInit::Ended { .. })),
@@ -479,7 +479,7 @@ fn the_very_bytes_of_an_own_write_that_met_a_conflict_may_be_a_copys() {
 #[test]
 fn messages_of_another_term_are_ignored() {
     let mut bench = Bench::leading();
-    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+    let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
     let term = crate::link::Term(99);
 
     bench.tell(ToElector::Stopping { term, reason: Reason::Signal, at: bench.now.boot });

@@ -59,7 +59,7 @@ fn a_proof_that_waits_in_the_link_behind_other_messages_disarms_s_and_h() {
         bench.answers = false;
         bench.stopping(Reason::Signal);
         let (term, request) = bench.step_down().expect("a StepDown was told");
-        let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+        let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
         bench.pass(bench.now.boot + late);
 
         bench.tell_all([ToElector::Heartbeat, ToElector::Stopped { term, request, stop, then: Then::Exit }]);
@@ -85,7 +85,7 @@ fn the_proof_of_another_term_is_none_although_it_answers_the_request() {
     let mut bench = Bench::leading();
     bench.stopping(Reason::Signal);
     let (_, request) = bench.step_down().expect("a StepDown");
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
 
     bench.tell(ToElector::Stopped { term: Term(99), request, stop, then: Then::Exit });
 

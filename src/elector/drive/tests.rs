@@ -146,7 +146,7 @@ impl Replica {
 }
 
 fn proof(request: u64) -> ToElector {
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: clock::boot() };
     ToElector::Stopped { term: Term(1), request, stop, then: Then::Exit }
 }
 

@@ -34,6 +34,7 @@ fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Recorde
         margin: Some(Margin(8.5)),
         phases: Vec::new(),
         exit,
+        fused: None,
         release: None,
         outcome: Outcome::Complete,
     }))
@@ -226,7 +227,7 @@ fn a_leader_of_one_slot_is_the_holder_whoever_took_another_since() {
 fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says() {
     let started = ToElector::Started { term: Term(1), pid: 7, at: START };
     let unready = ToElector::Health { unready: Some("HTTP 503".into()), status: "loading".into() };
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: START };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: START };
     let stopped = ToElector::Stopped { term: Term(1), request: 1, stop, then: Then::Follow };
     let after = |runs, messages: &[&ToElector]| {
         let mut status = Status::new(&initial(runs), START);

@@ -52,13 +52,19 @@ impl Agent {
     }
 
     /// Takes what a kernel fuse has killed. The Lease is still held before H, so it can be released.
-    pub(super) fn burnt(&mut self, now: Instant) {
+    pub(super) fn burnt(&mut self, left: bool, now: Instant) {
         match self.hard() {
             Some(hard) if now < hard => {
                 self.begin_stop(Reason::Fuse, now);
                 self.stop_or_demote(now);
             }
-            Some(_) => self.expire(now),
+            Some(hard) => {
+                // Until E nobody else leads, so it does not matter when it died.
+                if !left && self.term.as_ref().is_some_and(|term| now >= term.deadlines().end) {
+                    self.workload.fused(hard);
+                }
+                self.expire(now);
+            }
             None => {}
         }
     }

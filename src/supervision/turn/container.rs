@@ -17,6 +17,8 @@ pub trait Container {
     fn now(&self) -> Instant;
     /// Returns true if a kernel fuse has fired since the last call.
     fn fuse_fired(&mut self) -> bool;
+    /// Returns true if a child of init lives that is no elector.
+    fn lives(&mut self) -> bool;
     /// The next message from the elector, if one waits.
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>>;
     /// The next signal to init, if one is pending.

@@ -38,6 +38,9 @@ impl Container for World {
     fn fuse_fired(&mut self) -> bool {
         false
     }
+    fn lives(&mut self) -> bool {
+        true
+    }
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
         let message = self.messages.pop_front()?;
         self.does(if message.is_ok() { "a message" } else { "the end of the link" });

@@ -19,6 +19,7 @@ pub(super) struct StopReport {
     pub(super) began: Option<Instant>,
     killed: Option<Instant>,
     pub(super) end: Option<(Instant, Exit)>,
+    fused: Option<Instant>,
     /// The workload was frozen when it was killed.
     pub(super) frozen: bool,
 }
@@ -26,7 +27,7 @@ pub(super) struct StopReport {
 impl StopReport {
     fn proved(self, proved: Instant) -> Stop {
         let (exited, exit) = self.end.unzip();
-        Stop { began: self.began, killed: self.killed, exited, exit, proved }
+        Stop { began: self.began, killed: self.killed, exited, exit, fused: self.fused, proved }
     }
 }
 
@@ -99,6 +100,11 @@ impl Workload {
         if let State::Stopping { again_at, .. } = &mut self.state {
             *again_at = Some(next);
         }
+    }
+
+    /// Notes that the kernel's fuse had killed it by `at`.
+    pub(crate) fn fused(&mut self, at: Instant) {
+        self.report.fused = Some(at);
     }
 
     /// Takes the passing of H, which was at `hard`: kills everything.

@@ -93,6 +93,15 @@ const fn nobodys(wait: Duration) -> Recorded {
     Recorded::HolderChanged { slot: Slot(0), holder: None, term: 0, at: 0, before: None, nobody: Some(wait) }
 }
 
+fn info() -> TermInfo {
+    let empty = String::new;
+    TermInfo { slot: Slot(0), token: empty(), uid: empty(), transitions: 7, acquired_at: empty(), traceparent: empty() }
+}
+
+const fn confirmed() -> Confirmed {
+    Confirmed { resource_version: String::new(), preferred_holder: None, deadlines: Deadlines::NEVER }
+}
+
 fn stood_by() -> Transition {
     Transition {
         to: Role::Standby,
@@ -111,9 +120,60 @@ fn stood_by() -> Transition {
             Phase { kind: PhaseKind::Release(ReleaseResult::Clear), from: ms(25), until: ms(30) },
         ],
         exit: Some(Exit::Code(3)),
+        fused: None,
         release: Some(ReleaseResult::Clear),
         outcome: Outcome::Complete,
     }
+}
+
+#[test]
+fn a_program_that_was_dead_before_anybody_noticed_is_said_to_have_been_dead_then() {
+    let end = Transition {
+        reason: TransitionReason::Ended(Reason::Expired),
+        exit: Some(Exit::Signal(libc::SIGKILL)),
+        fused: Some((ms(19_607), ms(23_500))),
+        release: None,
+        ..stood_by()
+    };
+    let line = &logged(|log| log.recorded(&Recorded::Transitioned(Box::new(end)), ms(23_500)))[0];
+    let said = "the program was dead at 1970-01-01T00:00:19.607Z, by the kernel's fuse; noticed 3.9 s later; the Lease is left to expire";
+    assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
+}
+
+#[test]
+fn who_wakes_after_the_lease_expired_says_so_and_not_that_it_stops_the_program() {
+    let stopping = Event::Stopping { reason: Reason::Expired, context: CONTEXT };
+    let line = &logged(|log| {
+        let deadlines = Deadlines { soft: ms(10_000), end: ms(15_000), ..Deadlines::NEVER };
+        let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
+        log.take(&Fact::Elects(View { leading: Some(led), ..log.status.election }), ms(0));
+        reported(log, 19_000, &stopping);
+    })[0];
+    let said = "no renewal was confirmed in time: the Lease expired 4.0 s ago, while this replica did not run";
+    assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
+}
+
+#[test]
+fn a_new_elector_that_only_ends_a_term_says_so() {
+    let resume = |stopping| Resume {
+        term: Term(1),
+        info: info(),
+        confirmed: confirmed(),
+        stopping,
+        traceparent: String::new(),
+        released: false,
+        main: None,
+        told: true,
+    };
+    let said = |stopping| {
+        let lines = logged(|log| {
+            log.log.resumed(&resume(stopping));
+            reported(log, 0, &Event::Stopping { reason: Reason::Expired, context: CONTEXT });
+        });
+        lines.iter().map(|line| line["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(said(Some(Reason::Expired)), ["a new elector ends the term"]);
+    assert_eq!(said(None)[0], "a new elector continues the term");
 }
 
 #[test]
@@ -460,15 +520,11 @@ fn a_program_that_runs_on_leaders_only_is_neither_ready_nor_unready_on_standbys(
     let health = |unready: Option<&str>| ToElector::Health { unready: unready.map(Into::into), status: String::new() };
     let config = Log { level: LogLevel::Info, format: LogFormat::Json };
     let started = ToElector::Started { term: Term(1), pid: 7, at: ms(0) };
-    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(0) };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: ms(0) };
     let stopped = ToElector::Stopped { term: Term(1), request: 1, stop, then: Then::Follow };
     let said = captured(&config, || {
         let lines = &mut Lines::of(Preset::Run, Runs::Leading);
-        let empty = String::new;
-        let info =
-            TermInfo { slot: Slot(0), token: empty(), uid: empty(), transitions: 7, acquired_at: empty(), traceparent: empty() };
-        let confirmed = Confirmed { resource_version: empty(), preferred_holder: None, deadlines: Deadlines::NEVER };
-        lines.take(&Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed }), ms(0));
+        lines.take(&Fact::Telling(ToInit::Lead { term: Term(1), info: info(), confirmed: confirmed() }), ms(0));
         for message in [health(None), health(Some("it does not run")), started, health(None), stopped, health(None)] {
             lines.heard(&message);
         }

@@ -19,7 +19,7 @@ const STOP_CONTEXT: TraceContext = TraceContext { trace_id: 0xc, span_id: 0xd };
 const OTHER: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xe };
 const TERM: Term = Term(1);
 const SLOT: Slot = Slot(0);
-const NOTHING: Stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+const NOTHING: Stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: Instant::BOOT };
 
 fn ms(millis: u64) -> Instant {
     Instant::from_nanos(1_000_000_000_000) + Duration::from_millis(millis)
@@ -250,7 +250,7 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
     let (killed, exited, exit) = (Some(ms(1_300)), Some(ms(1_302)), Some(Exit::Signal(9)));
     recorder.at(1_001).heard(&began);
     recorder.stopping(Reason::Signal, STOP_CONTEXT);
-    recorder.at(1_306).proved(Stop { began: Some(ms(1_000)), killed, exited, exit, proved: ms(1_305) });
+    recorder.at(1_306).proved(Stop { began: Some(ms(1_000)), killed, exited, exit, fused: None, proved: ms(1_305) });
     recorder.at(1_309).released(ReleaseResult::Clear);
 
     let stopped = transition(recorder.ended());
@@ -283,7 +283,14 @@ fn a_lease_that_is_kept_has_no_release_among_its_parts() {
 fn processes_that_outlive_the_main_one_are_killed_until_the_proof() {
     let mut recorder = stopping(Reason::StepDown);
     let exit = Some(Exit::Code(0));
-    recorder.proved(Stop { began: Some(ms(100)), killed: Some(ms(140)), exited: Some(ms(130)), exit, proved: ms(150) });
+    recorder.proved(Stop {
+        began: Some(ms(100)),
+        killed: Some(ms(140)),
+        exited: Some(ms(130)),
+        exit,
+        fused: None,
+        proved: ms(150),
+    });
     let expected =
         [("workload.stop", ms(100), ms(130)), ("workload.kill", ms(140), ms(150)), ("workload.proof", ms(130), ms(150))];
     assert_eq!(parts(&transition(recorder.ended())), expected);
@@ -292,7 +299,7 @@ fn processes_that_outlive_the_main_one_are_killed_until_the_proof() {
 #[test]
 fn a_demotion_that_was_acknowledged_has_no_proof_of_death() {
     let mut recorder = stopping(Reason::StepDown);
-    recorder.proved(Stop { began: Some(ms(100)), proved: ms(110), ..NOTHING });
+    recorder.proved(Stop { began: Some(ms(100)), fused: None, proved: ms(110), ..NOTHING });
     let stopped = transition(recorder.ended());
     assert_eq!((parts(&stopped), stopped.outcome), (vec![("workload.stop", ms(100), ms(110))], Outcome::Demoted));
 }
@@ -332,7 +339,7 @@ fn a_stop_while_a_restart_is_awaited_tells_of_no_earlier_end() {
     recorder.extended(ms(75_000));
     recorder.at(61_000).stopping(Reason::StepDown, STOP_CONTEXT);
     let exit = Some(Exit::Code(1));
-    recorder.proved(Stop { began: Some(ms(1_000)), killed: None, exited: Some(ms(1_000)), exit, proved: ms(1_000) });
+    recorder.proved(Stop { began: Some(ms(1_000)), killed: None, exited: Some(ms(1_000)), exit, fused: None, proved: ms(1_000) });
     let stopped = transition(recorder.ended());
     assert_eq!((stopped.from, stopped.margin), (ms(61_000), Some(Margin(14.0))));
 }
@@ -374,7 +381,7 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
     recorder.at(30).stopping(Reason::StepDown, STOP_CONTEXT);
     assert_eq!(within(recorder.heard(&hooked(HookKind::AfterLead, 8, 40))).phase.until, ms(40));
     assert_eq!(recorder.heard(&hooked(HookKind::BeforeFollow, 35, 50)), None);
-    recorder.proved(Stop { began: Some(ms(30)), proved: ms(51), ..NOTHING });
+    recorder.proved(Stop { began: Some(ms(30)), fused: None, proved: ms(51), ..NOTHING });
     assert_eq!(parts(&transition(recorder.ended()))[0], ("hook", ms(35), ms(50)));
 }
 

@@ -45,6 +45,7 @@ pub(in crate::telemetry) fn stood_by(origin: Origin) -> Recorded {
         margin: Some(Margin(13.5)),
         phases: vec![phase(PhaseKind::WorkloadStop, 0, 20), phase(PhaseKind::Release(ReleaseResult::Unknown), 25, 30)],
         exit: Some(Exit::Code(3)),
+        fused: None,
         release: Some(ReleaseResult::Unknown),
         outcome: Outcome::Complete,
     }))

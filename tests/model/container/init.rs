@@ -38,6 +38,10 @@ impl supervision::Container for Init<'_, '_> {
         std::mem::take(&mut self.container.fired)
     }
 
+    fn lives(&mut self) -> bool {
+        self.container.tree.is_any_alive()
+    }
+
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
         let elector = self.container.elector.as_mut()?;
         let Some(message) = elector.to_init.pop_front() else { return elector.is_dead.then_some(Err(LinkBroken)) };

@@ -66,6 +66,10 @@ impl supervision::Container for Init<'_> {
         self.container.fuse.take_fired()
     }
 
+    fn lives(&mut self) -> bool {
+        self.container.tree.is_any_alive()
+    }
+
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
         let elector = self.container.elector.as_mut()?;
         let Some(message) = elector.to_init.pop_front() else { return elector.is_dead.then_some(Err(LinkBroken)) };

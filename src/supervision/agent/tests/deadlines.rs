@@ -138,7 +138,7 @@ fn an_extension_that_waited_in_the_link_past_s_or_h_is_taken_before_the_stop() {
 fn what_the_kernel_killed_at_h_no_extension_revives() {
     let mut world = World::leading(config());
     world.sleep_until(deadlines(A).hard + tick());
-    world.feed(Input::FuseFired);
+    world.feed(Input::FuseFired { left: false });
     world.extend(1, 1, ms(14_000));
     let at = world.now;
     assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Expired, at }]);
@@ -149,10 +149,31 @@ fn what_the_kernel_killed_at_h_no_extension_revives() {
 }
 
 #[test]
+fn what_the_kernel_killed_while_init_did_not_run_is_told_with_its_time_if_nothing_was_left() {
+    for (noticed, left, told) in [
+        (deadlines(A).end, false, Some(deadlines(A).hard)),
+        (deadlines(A).end, true, None),
+        (deadlines(A).hard + tick(), false, None),
+    ] {
+        let mut world = World::leading(config());
+        world.sleep_until(noticed);
+        world.feed(Input::FuseFired { left });
+        world.exit(Exit::Signal(libc::SIGKILL));
+        world.step_down(9, Reason::Expired);
+        world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+        let fused = world.tells().into_iter().find_map(|told| match told {
+            ToElector::Stopped { stop, .. } => Some(stop.fused),
+            _ => None,
+        });
+        assert_eq!(fused, Some(told), "{noticed:?} {left}");
+    }
+}
+
+#[test]
 fn what_the_kernel_killed_before_h_ends_the_term_with_a_reason_of_its_own_and_the_lease_is_released() {
     let mut world = World::leading(config());
     world.sleep_until(ms(4000));
-    world.feed(Input::FuseFired);
+    world.feed(Input::FuseFired { left: false });
     let at = world.now;
     assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Fuse, at }]);
     world.exit(Exit::Signal(libc::SIGKILL));
@@ -177,7 +198,7 @@ fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
     world.prove();
     assert_eq!(world.agent.hard(), None);
     world.take();
-    world.feed(Input::FuseFired);
+    world.feed(Input::FuseFired { left: false });
     assert_eq!(world.take(), [], "what it fires at then leads no more");
 }
 

@@ -45,7 +45,7 @@ fn the_proof_of_a_term_tells_of_its_own_stop() {
     world.exit_proved(Exit::Code(0));
 
     let at = world.now;
-    let stop = Stop { began: Some(at), killed: None, exited: Some(at), exit: Some(Exit::Code(0)), proved: at };
+    let stop = Stop { began: Some(at), killed: None, exited: Some(at), exit: Some(Exit::Code(0)), fused: None, proved: at };
     let stopped = ToElector::Stopped { term: Term(2), request: 1, stop, then: Then::Follow };
     assert!(world.tells().contains(&stopped));
 }
