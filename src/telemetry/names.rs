@@ -67,7 +67,11 @@ pub(super) const WORKLOAD_RESTARTS: Metric =
     Metric::counter("tenure.workload.restarts", &[], "Restarts of the workload within a term");
 pub(super) const WORKLOAD_EXITS: Metric =
     Metric::counter("tenure.workload.exits", &["how"], "Ends of the leader's main process, by exit code or signal");
-pub(super) const KILLS: Metric = Metric::counter("tenure.kills", &["why"], "Terms that SIGKILL ended, by the reason of the end; fuse: the kernel's fuse did, also where nobody ran to notice");
+pub(super) const KILLS: Metric = Metric::counter(
+    "tenure.kills",
+    &["why"],
+    "Terms that SIGKILL ended, by the reason of the end; fuse: the kernel's fuse did, also where nobody ran to notice",
+);
 pub(super) const ELECTOR_RESTARTS: Metric =
     Metric::counter("tenure.elector.restarts", &[], "Electors that init started after the first");
 pub(super) const DROPPED: Metric = Metric::counter(

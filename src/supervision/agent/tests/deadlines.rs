@@ -161,9 +161,9 @@ fn what_the_kernel_killed_while_init_did_not_run_is_told_with_its_time_if_nothin
         world.exit(Exit::Signal(libc::SIGKILL));
         world.step_down(9, Reason::Expired);
         world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
-        let fused = world.tells().into_iter().find_map(|told| match told {
-            ToElector::Stopped { stop, .. } => Some(stop.fused),
-            _ => None,
+        let fused = world.tells().into_iter().find_map(|told| {
+            let ToElector::Stopped { stop, .. } = told else { return None };
+            Some(stop.fused)
         });
         assert_eq!(fused, Some(told), "{noticed:?} {left}");
     }
