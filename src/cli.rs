@@ -11,6 +11,7 @@ use workload::{NamedRun, OF_A_LOOK, without};
 pub use commands::{
     Check, Command, ConfigCommand, ConfirmDead, Demo, DevServer, Held, Install, Output, Prune, Status, Steered, StepDown, Witness,
 };
+pub use inject::{Inject, InjectOutput};
 pub use refused::Refused;
 pub use transaction::{Apply, Demote, Promote, Recover, Recovery, TransactionFlags};
 pub use workload::{ClusterFlags, ConfigFlags, Lock, Preset, Run, Task};
@@ -18,6 +19,7 @@ pub use workload::{ClusterFlags, ConfigFlags, Lock, Preset, Run, Task};
 pub(crate) use commands::is_full_identity;
 
 mod commands;
+mod inject;
 pub mod manual;
 mod refused;
 mod transaction;

@@ -82,6 +82,7 @@
 //! | [`api`] | finds the cluster, knows where objects are, sends single requests, reads their replies, watches |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the one status of a replica, with what the EndpointSlice should show, the record of each term, traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
+//! | `inject` | puts tenure into a manifest that knows nothing of it, as the policy in `deploy/inject` does on the API server |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
 //! | [`request`] | the operations of the API server; what became of a request or a watch |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
@@ -108,6 +109,7 @@ pub mod exit;
 pub mod fuzz;
 pub mod http;
 pub mod init;
+mod inject;
 pub mod law;
 pub mod link;
 pub mod loading;

@@ -114,6 +114,9 @@ fn reference() -> String {
     ];
     let names = names.into_iter().flat_map(quoted).filter(|[name, _]| name.contains("tenure.dev/"));
     table(&mut page, ["name", "meaning"], names.map(|[name, says]| [name.replace("/`", "/…`"), says]));
+    page.push_str("\n## Names on a pod\n\n[Existing charts](existing-charts.md) shows their use.\n");
+    let names = quoted(include_str!("../../src/inject/names.rs"));
+    table(&mut page, ["name", "meaning"], names);
     page.push_str(REASONS);
     let reasons = [(ELECTION, "AcquireReason"), (TRANSITION, "TransitionReason")];
     table(&mut page, ["it began", "meaning"], reasons.into_iter().flat_map(|(source, name)| words(source, name)));

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use clap_complete::Shell;
 
 use super::{
-    Apply, ConfigFlags, Demote, Promote, Recover, Run,
+    Apply, ConfigFlags, Demote, Inject, Promote, Recover, Run,
     workload::{OF_A_REPLICA, without},
 };
 use crate::config::{duration, is_socket};
@@ -103,6 +103,15 @@ pub enum Command {
     /// Prints nothing but errors, unless --token is given. A workload that may be stopped between this answer and its act needs the fencing token.
     #[command(verbatim_doc_comment)]
     Held(Held),
+    /// Put tenure into manifests that know nothing of it: a filter for kubectl, Helm, kustomize and GitOps
+    ///
+    /// Wraps the pods of each Deployment, StatefulSet, ReplicaSet, DaemonSet, Pod, Job and CronJob that has the label tenure.dev/lease, or is
+    /// named by --of. A Job runs under a lock. All else is passed on in its order; comments are lost. Adds the Lease and the rights.
+    /// Asks no API server. A ResourceList on standard input is answered with a ResourceList, as kustomize wants it.
+    ///
+    /// Exit codes: 0 done; 78 a workload cannot be wrapped: the field and the remedy are said, and nothing is printed.
+    #[command(verbatim_doc_comment)]
+    Inject(Inject),
     /// Copy this program to a file, for a container whose image does not have it
     ///
     /// Replaces the file as a whole.

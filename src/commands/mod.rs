@@ -20,6 +20,7 @@ mod config;
 mod demo;
 mod dev_server;
 mod held;
+mod inject;
 mod install;
 mod interrupts;
 mod manual;
@@ -52,6 +53,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Pause(asked) => Ok(steer::pause(asked, true)),
         Command::Resume(asked) => Ok(steer::pause(asked, false)),
         Command::Held(arguments) => held::run(arguments),
+        Command::Inject(asked) => inject::run(asked),
         Command::Install(arguments) => Ok(install::run(arguments)),
         Command::DevServer(about) => Ok(dev_server::run(about)),
         Command::Demo { picture, part } => Ok(demo::run(picture.as_deref(), part.as_ref())),

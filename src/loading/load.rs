@@ -52,6 +52,20 @@ pub(super) fn load_from(
     merge(layers, flags, purpose, variables)
 }
 
+/// Judges the configuration of a process somewhere else, of which only these variables and flags are known.
+///
+/// # Errors
+/// All reasons to refuse it, at once.
+pub(crate) fn load_elsewhere(
+    flags: &ConfigFlags,
+    command: &[String],
+    variables: &[(OsString, OsString)],
+) -> Result<Loaded, Invalid> {
+    let mut layers = [Layer::default(), sources::environment(variables), sources::flags(flags, command)];
+    preset::narrow(&flags.preset, &mut layers);
+    merge(layers, flags, Purpose::Run, variables)
+}
+
 /// Does the same with a file of this text, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {

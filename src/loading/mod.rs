@@ -22,6 +22,8 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use effective::written;
+pub(crate) use load::load_elsewhere;
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{Loaded, load};

@@ -7,6 +7,7 @@ mod bad_input;
 mod check;
 mod config;
 mod held;
+mod inject;
 mod install;
 mod lock;
 mod manual;

@@ -88,7 +88,7 @@ pub(super) fn check_plain(config: &Config, report: &mut Report) {
 }
 
 /// The time that the pod needs from SIGTERM to SIGKILL, in whole seconds.
-fn grace_period(config: &Config) -> Duration {
+pub(crate) fn grace_period(config: &Config) -> Duration {
     let stop = &config.workload.stop;
     let withdrawal = config.service.endpoint_slice.as_ref().map_or(Duration::ZERO, |_| WITHDRAWAL);
     whole(withdrawal + stop.grace + stop.kill_margin + config.release_limit() + FLUSH)

@@ -27,6 +27,8 @@ mod law;
 mod permissions;
 mod power;
 
+pub(super) use law::grace_period;
+
 pub(super) fn run(check: &cli::Check) -> Ended {
     let loaded = super::load(&check.flags, &check.command, Purpose::Inspect)?;
     let mut report = Report::default();

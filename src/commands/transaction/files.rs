@@ -397,7 +397,7 @@ pub(super) fn limited(source: impl Read) -> io::Result<String> {
 
 /// The documents of a file, as kubectl reads them: YAML with 0644 in octal. What kubectl reads as a boolean, and others as a text, is
 /// refused.
-fn documents(text: &str) -> Result<Vec<Value>, String> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let documents = read(text, true)?;
     if documents.iter().zip(&read(text, false)?).any(|(text, boolean)| is_ambiguous(text, boolean)) {
         return Err("an unquoted yes, no, on or off is ambiguous: quote it, or write true or false".into());

@@ -28,6 +28,7 @@ mod lock;
 mod output;
 mod server;
 
+pub(super) use files::documents;
 pub(super) use server::discard;
 
 /// How long a transaction may take, unless somebody says so.

@@ -1,0 +1,260 @@
+//! `tenure inject`: what it makes of manifests, offline. That the policy of `deploy/inject` makes the same is tested on a real server.
+
+use std::slice::from_ref;
+
+use serde_json::{Value, json};
+use support::Scratch;
+
+use crate::world::{Ended, tenure};
+
+/// A Deployment whose pods have the label, this metadata and this container.
+fn deployment(metadata: &Value, container: &Value) -> Value {
+    let mut container = container.clone();
+    container["name"] = json!("billing");
+    let mut template = json!({ "metadata": { "labels": { "app": "billing", "tenure.dev/lease": "billing" } } });
+    for (key, value) in metadata.as_object().unwrap() {
+        template["metadata"][key] = value.clone();
+    }
+    template["spec"] = json!({ "containers": [container, { "name": "other", "image": "other" }] });
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "shop" }, "spec": { "template": template } })
+}
+
+fn ours() -> Value {
+    deployment(&json!({}), &json!({ "command": ["/billing"] }))
+}
+
+fn inject(objects: &[Value], arguments: &[&str]) -> Ended {
+    let place = Scratch::new();
+    let text: Vec<_> = objects.iter().map(Value::to_string).collect();
+    let file = place.file("all.yaml", text.join("\n---\n"));
+    tenure(&[&["inject", "-f", &file], arguments].concat(), &[])
+}
+
+#[track_caller]
+fn injected(objects: &[Value], arguments: &[&str]) -> Vec<Value> {
+    let ended = inject(objects, arguments);
+    ended.says(0, &[]);
+    serde_saphyr::from_multiple(&ended.out).unwrap()
+}
+
+/// A container's own variables, by name.
+fn variable(container: &Value, name: &str) -> Value {
+    let all = container["env"].as_array().unwrap();
+    all.iter().find(|variable| variable["name"] == name).map_or(Value::Null, |variable| variable["value"].clone())
+}
+
+#[track_caller]
+fn is_refused(object: Value, why: &str) {
+    let ended = inject(&[object], &[]);
+    ended.says(78, &["Deployment/shop: ", why]);
+    assert_eq!(ended.out, "", "nothing is printed");
+}
+
+#[test]
+fn a_program_gets_all_parts_and_keeps_its_own_variables_and_its_grace() {
+    let mut before = ours();
+    let container = &mut before["spec"]["template"]["spec"]["containers"][0];
+    container["args"] = json!(["--port", "$(PORT)"]);
+    container["env"] = json!([
+        { "name": "PORT", "value": "1" }, { "name": "POD_NAME", "value": "mine" }, { "name": "TENURE_HTTP__LISTEN", "value": "[::]:9000" }
+    ]);
+    before["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(50);
+    before["spec"]["template"]["spec"]["initContainers"] = json!([{ "name": "first", "image": "first" }]);
+
+    let all = injected(&[before], &["--image", "registry/tenure:1", "--env", "TENURE_LEASE__DURATION=60s"]);
+
+    let pod = &all[0]["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["command"], json!(["/opt/tenure/tenure", "--", "/billing", "--port", "$(PORT)"]));
+    assert_eq!(container["args"], Value::Null);
+    assert_eq!(container["livenessProbe"]["httpGet"], json!({ "path": "/livez", "port": 9000 }));
+    assert_eq!(container["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": 9000 }));
+    for (name, value) in [
+        ("POD_NAME", "mine"),
+        ("TENURE_LEASE__NAME", "billing"),
+        ("TENURE_LEASE__WITNESS", "/run/tenure/witness"),
+        ("TENURE_HTTP__LISTEN", "[::]:9000"),
+        ("TENURE_LEASE__DURATION", "60s"),
+        ("TENURE_WORKLOAD__STOP__GRACE", "50s"),
+    ] {
+        assert_eq!(variable(container, name), value, "{name}");
+    }
+    let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| **name == "POD_NAME").count(), 1, "{names:?}");
+    assert_eq!(names[..3], ["PORT", "POD_NAME", "TENURE_HTTP__LISTEN"], "what others may name comes first");
+    assert_eq!(pod["terminationGracePeriodSeconds"], 60);
+    let first = pod["initContainers"].as_array().unwrap().iter().map(|one| (&one["name"], &one["image"])).collect::<Vec<_>>();
+    let ours = json!("registry/tenure:1");
+    assert_eq!(first, [(&json!("tenure"), &ours), (&json!("tenure-witness"), &ours), (&json!("first"), &json!("first"))]);
+    assert_eq!(pod["containers"][1], json!({ "name": "other", "image": "other" }));
+}
+
+#[test]
+fn what_tenure_refuses_in_its_configuration_is_refused_here() {
+    let env = json!([{ "name": "TENURE_LEASE__RELEASE", "value": "keep" }]);
+
+    is_refused(
+        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
+        "with lease.release: keep no Lease is given back",
+    );
+
+    let env = json!([{ "name": "TENURE_WORKLOAD__STOP__GRACE", "value": "2m" }]);
+    is_refused(
+        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
+        "its configuration needs terminationGracePeriodSeconds: 127, and the pod has 40",
+    );
+}
+
+#[test]
+fn what_is_no_workload_passes_unchanged_and_in_order() {
+    let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "a": "yes", "b": "0644" } });
+    let mut unlabelled = deployment(&json!({ "labels": {} }), &json!({}));
+    unlabelled["metadata"]["name"] = json!("unlabelled");
+    let objects =
+        [map("z"), unlabelled.clone(), json!({ "apiVersion": "v1", "kind": "List", "items": [ours(), map("a")] }), map("b")];
+
+    let all = injected(&objects, &["--access=false"]);
+
+    assert_eq!([&all[0], &all[1], &all[3], &all[4]], [&map("z"), &unlabelled, &map("a"), &map("b")]);
+    assert_eq!((all.len(), &all[2]["metadata"]["name"]), (5, &json!("shop")));
+    let again: Vec<Value> = serde_saphyr::from_multiple(&inject(&all, &["--access=false"]).out).unwrap();
+    assert_eq!(again, all, "what is wrapped already is left alone");
+}
+
+#[test]
+fn a_workload_without_the_label_is_wrapped_if_it_is_named() {
+    let bare = deployment(&json!({ "labels": {} }), &json!({ "command": ["/billing"] }));
+
+    let all = injected(from_ref(&bare), &["--lease", "other", "--of", "deployment/shop", "--namespace", "shops"]);
+
+    assert_eq!(all[0]["spec"]["template"]["metadata"]["labels"], json!({ "tenure.dev/lease": "other" }));
+    let kinds =
+        all[1..].iter().map(|object| (object["kind"].as_str().unwrap(), object["metadata"]["namespace"].as_str().unwrap()));
+    assert_eq!(kinds.collect::<Vec<_>>(), [("Lease", "shops"), ("Role", "shops"), ("RoleBinding", "shops")]);
+    assert_eq!(all[2]["rules"][0]["resourceNames"], json!(["other"]));
+    assert_eq!(all[3]["subjects"], json!([{ "kind": "ServiceAccount", "name": "default" }]));
+    inject(&[bare], &["--lease", "other", "--of", "deployment/shops"])
+        .says(78, &["deployment/shops is no workload of this stream"]);
+}
+
+#[test]
+fn workloads_of_one_lease_share_the_rights() {
+    let mut second = ours();
+    second["metadata"]["name"] = json!("second");
+    second["spec"]["template"]["spec"]["serviceAccountName"] = json!("second");
+
+    let all = injected(&[ours(), second], &[]);
+
+    let kinds: Vec<_> = all.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Deployment", "Deployment", "Lease", "Role", "RoleBinding"]);
+    let subject = |name| json!({ "kind": "ServiceAccount", "name": name });
+    assert_eq!(all[4]["subjects"], json!([subject("default"), subject("second")]));
+}
+
+#[test]
+fn a_job_runs_under_a_lock_without_probes() {
+    let mut job = deployment(&json!({}), &json!({ "command": ["/import"], "livenessProbe": { "tcpSocket": { "port": 1 } } }));
+    job["apiVersion"] = json!("batch/v1");
+    job["kind"] = json!("Job");
+    let cron = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "cron" }, "spec": { "jobTemplate": { "spec": job["spec"] } } });
+
+    let all = injected(&[job, cron], &[]);
+
+    for template in [&all[0]["spec"]["template"], &all[1]["spec"]["jobTemplate"]["spec"]["template"]] {
+        let container = &template["spec"]["containers"][0];
+        assert_eq!(container["command"], json!(["/opt/tenure/tenure", "lock", "billing", "--", "/import"]));
+        assert_eq!((&container["livenessProbe"], &container["readinessProbe"]), (&Value::Null, &Value::Null));
+        assert_eq!(variable(container, "TENURE_HTTP__LISTEN"), Value::Null);
+        assert_eq!(variable(container, "TENURE_LEASE__WITNESS"), "/run/tenure/witness");
+    }
+    assert_eq!((&all[2]["kind"], &all[2]["metadata"]["name"]), (&json!("Lease"), &json!("lock-billing")));
+}
+
+#[test]
+fn what_was_put_in_can_be_taken_out_again() {
+    let annotations = json!({ "annotations": { "tenure.dev/container": "billing" } });
+    let probe = json!({ "httpGet": { "path": "/ready", "port": "http" }, "periodSeconds": 3 });
+    let container = json!({
+        "command": ["/billing"], "args": ["\n"], "ports": [{ "name": "http", "containerPort": 80 }], "startupProbe": probe,
+        "env": [{ "name": "POD_IP", "value": "x" }], "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+    });
+    let mut full = deployment(&annotations, &container);
+    full["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "data", "emptyDir": {} }]);
+    full["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    full["metadata"]["annotations"] = json!({ "mine": "x" });
+    let mut bare = deployment(&json!({ "labels": { "app": "billing" } }), &json!({ "command": ["/billing"] }));
+    bare["metadata"]["name"] = json!("bare");
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "bare" },
+        "spec": { "selector": { "app": "billing" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
+    });
+    full["spec"]["template"]["metadata"]["labels"]["app"] = json!("full");
+    let objects = [full, bare, service];
+
+    let there = injected(&objects, &["--lease", "bare", "--of", "deployment/bare", "--service"]);
+    let back = injected(&there, &["--uninject"]);
+
+    assert_eq!(back, objects);
+}
+
+#[test]
+fn a_service_is_named_and_on_request_reaches_the_leader_only() {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "shop" },
+        "spec": { "selector": { "app": "billing" }, "ports": [{ "name": "http", "port": 80, "targetPort": "web" }] },
+    });
+    let ours = deployment(&json!({}), &json!({ "command": ["/billing"], "ports": [{ "name": "web", "containerPort": 8080 }] }));
+    inject(&[ours.clone(), service.clone()], &[]).says(0, &["Service/shop sends traffic to the standbys of Deployment/shop too"]);
+
+    let all = injected(&[ours.clone(), service.clone()], &["--service"]);
+
+    let container = &all[0]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(variable(container, "TENURE_SERVICE__ENDPOINT_SLICE"), "shop-leader");
+    assert_eq!(variable(container, "TENURE_SERVICE__PORTS"), r#"[{"name":"http","port":8080,"protocol":"TCP"}]"#);
+    assert_eq!(all[1]["spec"]["selector"], Value::Null);
+    let slice = all.iter().find(|object| object["kind"] == "EndpointSlice").unwrap();
+    assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "shop");
+    let role = all.iter().find(|object| object["kind"] == "Role").unwrap();
+    assert_eq!(
+        (&role["rules"][1]["resourceNames"], &role["rules"][1]["verbs"]),
+        (&json!(["shop-leader"]), &json!(["get", "update"]))
+    );
+    let mut second = service.clone();
+    second["metadata"]["name"] = json!("second");
+    inject(&[ours, service, second], &["--service"]).says(78, &["several Services select its pods"]);
+}
+
+#[test]
+fn a_list_of_resources_is_answered_with_one() {
+    let list = json!({ "apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList", "functionConfig": { "a": 1 }, "items": [ours()] });
+
+    let all = injected(&[list], &[]);
+
+    let [list] = &*all else { panic!("{all:?}") };
+    assert_eq!((&list["kind"], &list["functionConfig"]), (&json!("ResourceList"), &json!({ "a": 1 })));
+    let kinds: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Deployment", "Lease", "Role", "RoleBinding"]);
+}
+
+#[test]
+fn what_is_printed_is_read_alike_by_all_readers_of_yaml() {
+    let texts = json!({ "no": "yes", "0x1": "0644", "a: b": "- c", "empty": "", "lines": "a\n b\n", "date": "2026-01-01", "list": [[], {}, [1]] });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": texts });
+
+    let ended = inject(from_ref(&map), &[]);
+
+    assert_eq!(serde_saphyr::from_multiple::<Value>(&ended.out).unwrap(), from_ref(&map));
+    for quoted in ["\"no\": \"yes\"", "\"0x1\": \"0644\"", "date: \"2026-01-01\""] {
+        assert!(ended.out.contains(quoted), "{quoted} in {}", ended.out);
+    }
+    let json: Value = serde_json::from_str(&inject(from_ref(&map), &["-o", "json"]).out).unwrap();
+    assert_eq!(json["items"], json!([map]));
+}
+
+#[test]
+fn a_pod_that_cannot_be_wrapped_is_refused() {
+    is_refused(deployment(&json!({}), &json!({})), "the container \"billing\" has no command");
+    let mut garbage = ours();
+    garbage["spec"]["template"]["spec"]["containers"] = json!(["billing"]);
+    is_refused(garbage, "there is no container");
+}
