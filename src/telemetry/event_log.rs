@@ -50,6 +50,8 @@ pub(super) struct EventLog {
     waits: bool,
     /// The stop had begun before this elector.
     ends: bool,
+    /// The last term ended before its program led.
+    never_led: bool,
 }
 
 /// The words for the workload and its Lease.
@@ -85,7 +87,16 @@ struct Failing {
 
 impl EventLog {
     pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
-        Self { lease, identity, nouns: Nouns::of(preset), failing: BTreeMap::new(), confirmed: None, waits: false, ends: false }
+        Self {
+            lease,
+            identity,
+            nouns: Nouns::of(preset),
+            failing: BTreeMap::new(),
+            confirmed: None,
+            waits: false,
+            ends: false,
+            never_led: false,
+        }
     }
 
     /// An elector continues the term of the one before it.
@@ -171,6 +182,7 @@ impl EventLog {
             Recorded::Transitioned(transition) => {
                 (self.confirmed, self.waits, self.ends) = (Some(now), false, false);
                 self.transitioned(transition);
+                self.never_led = transition.outcome == Outcome::NeverLed;
             }
             Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => {}
         }
@@ -243,6 +255,9 @@ impl EventLog {
             (_, Some(_)) if let Some((dead, noticed)) = *fused => {
                 let (at, late) = (transition.anchor.shown(dead), noticed.since(dead).as_secs_f64());
                 format!("{program} was dead at {at}, by the kernel's fuse; noticed {late:.1} s later")
+            }
+            (Outcome::Demoted, _) if self.never_led => {
+                format!("{}: {program} did not lead, and keeps running", self.nouns.because(*reason))
             }
             (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
             (_, Some(_)) if let (Some(hook), Some(_)) = (failed_hook(transition), grace) => {

@@ -49,7 +49,6 @@ impl Workload {
                 return self.yielded(now);
             }
             if self.main.is_some() && (self.policy.frozen || self.policy.standby) {
-                self.report.began.get_or_insert(now);
                 self.yielded(now);
                 self.report = StopReport::default();
                 return;

@@ -141,6 +141,19 @@ fn a_program_that_was_dead_before_anybody_noticed_is_said_to_have_been_dead_then
 }
 
 #[test]
+fn a_standby_that_never_led_is_not_said_to_be_demoted() {
+    let of = |to, outcome| {
+        let reason = TransitionReason::Ended(Reason::HookFailed);
+        Recorded::Transitioned(Box::new(Transition { to, reason, exit: None, outcome, ..stood_by() }))
+    };
+    let lines = logged(|log| {
+        log.recorded(&of(Role::Leader, Outcome::NeverLed), ms(0));
+        log.recorded(&of(Role::Standby, Outcome::Demoted), ms(1));
+    });
+    assert_eq!(lines[1]["message"], "a hook failed: the program did not lead, and keeps running; the Lease is given back");
+}
+
+#[test]
 fn who_wakes_after_the_lease_expired_says_so_and_not_that_it_stops_the_program() {
     let stopping = Event::Stopping { reason: Reason::Expired, context: CONTEXT };
     let line = &logged(|log| {

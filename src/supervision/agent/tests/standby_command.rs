@@ -91,6 +91,20 @@ fn a_term_that_ends_while_the_standby_stops_starts_no_leader_and_another_standby
 }
 
 #[test]
+fn where_only_the_standby_has_run_no_stop_of_the_program_is_told() {
+    let mut world = standby(following());
+    world.lead_too_late(1);
+
+    world.step_down(9, Reason::HookFailed);
+
+    let stop = world.tells().into_iter().find_map(|told| match told {
+        ToElector::Stopped { stop, .. } => Some(stop),
+        _ => None,
+    });
+    assert_eq!(stop.map(|stop| (stop.began, stop.exit)), Some((None, None)));
+}
+
+#[test]
 fn a_standby_that_no_sigkill_removes_gives_the_lease_to_another_replica() {
     let mut world = standby(following());
     world.lead(1);
