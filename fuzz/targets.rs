@@ -242,7 +242,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             | Action::Continue { .. }
             | Action::KillHook { .. }
             | Action::Warn(_)
-            | Action::TerminationMessage(_) => {}
+            | Action::TerminationMessage(..) => {}
         }
     }
     panic!("init never rests");

@@ -172,6 +172,18 @@ pub enum ProbeHandler {
 }
 
 impl Probe {
+    /// Returns what it asks, for people; empty where the workload says so itself.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match self.handler() {
+            Some(ProbeHandler::Exec) => self.exec.command.join(" "),
+            Some(ProbeHandler::Http) => self.http.request().map_or_else(|_| String::new(), |get| format!("GET {}", get.uri())),
+            Some(ProbeHandler::Tcp) => format!("connect to {}", self.tcp.address()),
+            Some(ProbeHandler::File) => self.file.path.clone(),
+            Some(ProbeHandler::Notify) | None => String::new(),
+        }
+    }
+
     /// How it is asked; none: not at all.
     #[must_use]
     pub fn handler(&self) -> Option<ProbeHandler> {

@@ -51,6 +51,15 @@ pub struct Schedule {
     pub zone: Zone,
 }
 
+impl Zone {
+    /// Returns a time, in microseconds, by the clocks of the zone.
+    #[must_use]
+    pub fn shown(&self, micros: i64) -> Option<String> {
+        let at = Timestamp::from_microsecond(micros).ok()?.to_zoned(self.0.clone());
+        Some(at.strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
+    }
+}
+
 impl Schedule {
     /// Returns the first fire after this time. None if there is none in four years.
     #[must_use]

@@ -71,8 +71,8 @@ impl One<'_> {
                 if now.boot < *due && from.ahead(now.wall) <= due.since(now.boot) =>
             {
                 let left = Duration::from_secs(due.since(now.boot).as_secs());
-                let due = format!("the next run is due in {}", duration::format(left));
-                return Some((wait_limit.code, self.not_acquired(Some(due), now)));
+                let message = format!("not due: {}; the next run is due in {}", last_run(from), duration::format(left));
+                return Some((wait_limit.code, message));
             }
             // Only its own stagger and priority delay the run.
             Eligibility::Open { at, due, why: AcquireReason::Due, .. } if *due <= now.boot && now.boot < *at => return None,
@@ -118,7 +118,7 @@ impl One<'_> {
     fn not_acquired(&self, why: Option<String>, now: Now) -> String {
         let record = self.lease.observation.record();
         let held = record.and_then(|record| {
-            let (holder, since) = (record.holder()?, record.acquire_time().unwrap_or("a time unknown"));
+            let (holder, since) = (record.holder()?, began(record));
             let age = record.age(now.wall).map_or_else(
                 || "never".into(),
                 |age| {
@@ -127,11 +127,18 @@ impl One<'_> {
                 },
             );
             let rests = record.state() == LeaseState::Resting;
-            let last_run = || format!("the last run began at {since}, by {holder}");
-            Some(if rests { last_run() } else { format!("it is held by {holder} since {since}, renewed {age}") })
+            Some(if rests { last_run(record) } else { format!("it is held by {holder} since {since}, renewed {age}") })
         });
         let odd = record.and_then(|record| record.warning(Some(&self.common.writer.identity))).map(str::to_owned);
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();
         format!("the Lease {} was not acquired: {}", self.common.config.lease.name_of(self.lease.slot), parts.join("; "))
     }
+}
+
+fn began(record: &LeaseRecord) -> &str {
+    record.acquire_time().unwrap_or("a time unknown")
+}
+
+fn last_run(record: &LeaseRecord) -> String {
+    format!("the last run began at {}, by {}", began(record), record.holder().unwrap_or_default())
 }

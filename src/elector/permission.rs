@@ -19,6 +19,8 @@ use crate::{
 };
 
 const UPDATE: &str = "update";
+/// What a replica needs on its Lease.
+const ALL: &str = "get, list, watch, update";
 
 /// From one question to the next, while the answer is no, or there is none.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -28,7 +30,7 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
     let place = Place::lease(&lease.namespace, &*lease.name);
     drop(tokio::spawn(async move {
-        let mut refused = Once::NEW;
+        let (mut refused, mut refusals) = (Once::NEW, 0_u32);
         loop {
             match ask(&client, &place).await {
                 Some(Ok(())) => {
@@ -40,13 +42,15 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
                 }
                 Some(Err(why)) => {
                     health.apply(&Fact::Permitted(false), clock::boot());
-                    if refused.say() {
+                    refusals = refusals.saturating_add(1);
+                    // A server that has just started refuses everybody before it has read its rules.
+                    if refusals > 1 && refused.say() {
                         tracing::error!(
                             "not ready: this replica may not update its Lease{}; add this to the rules of the Role of its service \
                              account in namespace {}: {}",
                             in_brackets(&why),
                             place.namespace.as_deref().unwrap_or_default(),
-                            Right::new(&place, UPDATE).rule()
+                            Right::new(&place, ALL).rule()
                         );
                     }
                 }

@@ -220,8 +220,8 @@ impl Container for EventLoop {
         self.warn(line);
     }
 
-    fn last_words(&mut self, words: &str) {
-        self.log.termination_message(words);
+    fn last_words(&mut self, words: &str, code: u8) {
+        self.log.termination_message(words, code);
     }
 
     #[expect(unsafe_code, reason = "exit would run what may wait")]

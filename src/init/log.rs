@@ -28,9 +28,9 @@ impl Log {
         self.write(LogLevel::Warn, text);
     }
 
-    /// Says why there is nothing to run, also where kubelet looks for it.
-    pub(super) fn termination_message(&mut self, text: &str) {
-        self.write(LogLevel::Error, text);
+    /// Says why there is nothing to run, also where kubelet looks for it. An exit code of 0 is no error.
+    pub(super) fn termination_message(&mut self, text: &str, code: u8) {
+        self.write(if code == 0 { LogLevel::Info } else { LogLevel::Error }, text);
         write_termination_message(&format!("tenure: {text}\n"));
     }
 

@@ -99,7 +99,7 @@ fn run_with(config: Config, preset: Preset, cluster: &ClusterFlags, mut log: Log
             event_loop.run(Turn::new(config, fastrand::u64(..)))
         }
         Err(Unprepared { code, why }) => {
-            log.termination_message(&why);
+            log.termination_message(&why, code);
             code
         }
     }
@@ -169,7 +169,7 @@ fn prepare(
     let pid1 = Pid::this().as_raw() == 1;
     act()?;
     if !pid1 {
-        adopt(guards, log)?;
+        adopt(guards, is_for_a_pod(&preset), log)?;
     }
     if guards {
         see(pid1)?;
@@ -239,7 +239,7 @@ fn act() -> Result<(), Unprepared> {
 }
 
 /// Makes init the parent of the workload's orphans, if it is not PID 1.
-fn adopt(guards: bool, log: &mut Log) -> Result<(), Unprepared> {
+fn adopt(guards: bool, warns: bool, log: &mut Log) -> Result<(), Unprepared> {
     let adopted = nix::sys::prctl::set_child_subreaper(true);
     if !guards {
         return Ok(());
@@ -248,6 +248,13 @@ fn adopt(guards: bool, log: &mut Log) -> Result<(), Unprepared> {
     adopted.map_err(|errno| Unprepared::system("orphans of the workload cannot be adopted, so make tenure PID 1", &errno))?;
     let weaker = "not PID 1: the workload's processes are found and killed one by one, not by the kernel as a whole, so that the \
                   guarantee is weaker; make tenure the entrypoint of the container";
-    log.warn(weaker);
+    if warns {
+        log.warn(weaker);
+    }
     Ok(())
+}
+
+/// Returns true if tenure should be the entrypoint of a container: a person or cron on a machine of their own runs no container.
+fn is_for_a_pod(preset: &Preset) -> bool {
+    *preset == Preset::Run || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }

@@ -10,7 +10,7 @@ use super::{
     policy::Policy,
 };
 use crate::{
-    config::{Probe, ProbeHandler, ProbeKind},
+    config::{Probe, ProbeHandler, ProbeKind, duration},
     link::{Reason, ToElector},
     notification::Notification,
     time::Instant,
@@ -152,7 +152,7 @@ impl HealthChecks {
     /// The reason to stop the workload because of its notifications or results, if there is one, and a line for the log.
     pub(crate) fn fault(&self) -> Option<(Reason, String)> {
         let is_live = self.liveness.good || self.ends_by.is_some();
-        (!is_live).then(|| (Reason::NotLive, format!("the liveness probe failed: {}", self.liveness.failure)))
+        (!is_live).then(|| (Reason::NotLive, self.liveness.fault()))
     }
 
     /// The same because of a limit that has passed. Called after all notifications are read (law 9).
@@ -164,7 +164,11 @@ impl HealthChecks {
         self.ready_by.take_if(|at| *at <= now)?;
         Some((
             Reason::NotReady,
-            format!("the readiness probe did not succeed within workload.startTimeout: {}", self.readiness.failure),
+            format!(
+                "the readiness probe did not succeed within workload.startTimeout ({}): {}",
+                self.policy.config.workload.start_timeout.map(duration::format).unwrap_or_default(),
+                self.readiness.failure
+            ),
         ))
     }
 
@@ -294,6 +298,15 @@ impl Check {
         }
     }
 
+    /// Why the workload is not live.
+    fn fault(&self) -> String {
+        let Self { failure, probe, handler, .. } = self;
+        match (handler, probe.failure_threshold) {
+            (Some(ProbeHandler::Notify) | None, _) | (Some(_), 1) => format!("the liveness probe failed: {failure}"),
+            (Some(_), times) => format!("the liveness probe failed {times} times in a row: {failure}"),
+        }
+    }
+
     fn asks_by_process(&self) -> bool {
         self.handler == Some(ProbeHandler::Exec)
     }
@@ -341,6 +354,7 @@ impl Check {
     /// Counts a result against the thresholds; `failure` is the reason of a failure.
     fn count(&mut self, failure: Option<String>) {
         let is_good = failure.is_none();
+        let failure = failure.map(|why| format!("{}: {why}", self.probe.target()));
         self.failure = failure.unwrap_or_else(|| "it has not succeeded successThreshold times in a row yet".into());
         self.result_run = if is_good == self.good { 0 } else { self.result_run + 1 };
         if self.result_run >= if is_good { self.probe.success_threshold } else { self.probe.failure_threshold } {

@@ -265,7 +265,7 @@ pub enum Action {
     /// Log this as a warning.
     Warn(String),
     /// Log why init ends, and write it to /dev/termination-log.
-    TerminationMessage(String),
+    TerminationMessage(String, u8),
     /// End init with this exit code, after its log is flushed.
     Exit(u8),
 }

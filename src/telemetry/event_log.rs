@@ -16,9 +16,9 @@ use super::{
     transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
-    config::{HookKind, Preset},
+    config::{HookKind, Preset, Zone},
     election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
-    link::{Exit, Reason, Resume, ToElector},
+    link::{Exit, InitialState, Reason, Resume, ToElector},
     request::{Operation, RequestError},
     role::Role,
     slot::Slot,
@@ -27,7 +27,12 @@ use crate::{
 };
 
 /// Time after which the same failure is logged again.
-const AGAIN: Duration = Duration::from_secs(600);
+const AGAIN: Duration = Duration::from_secs(60);
+/// The same of what a replica can do without.
+const SELDOM: Duration = Duration::from_secs(600);
+
+/// A server that has just started may refuse for this long what it allows afterwards.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// A grace below this is none that the program could have used.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -46,6 +51,10 @@ pub(super) struct EventLog {
     failing: BTreeMap<Operation, Failing>,
     /// The last confirmed write of the term.
     confirmed: Option<Instant>,
+    /// The last holder that was seen.
+    holder: Option<String>,
+    /// Of the task's schedule.
+    zone: Zone,
     /// A line has said that another has the Lease, or nobody.
     waits: bool,
     /// The stop had begun before this elector.
@@ -78,16 +87,22 @@ impl Nouns {
 }
 
 /// Since the operation last succeeded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Failing {
-    /// The latest failures, as [`state`] tells them apart, with the time of their log line. Several, because two may alternate.
+    /// The latest failures, as [`state`] tells them apart, with the time at which each is logged again. Several, because two may
+    /// alternate.
     told: VecDeque<((Option<u16>, String), Instant)>,
     failures: u64,
+    since: Instant,
 }
 
 impl EventLog {
-    pub(super) fn new(lease: String, identity: String, preset: &Preset) -> Self {
+    pub(super) fn new(initial: &InitialState) -> Self {
+        let InitialState { config, identity, preset, .. } = initial;
+        let (lease, identity, zone) = (config.lease.name.clone(), identity.clone(), config.task.time_zone.clone());
         Self {
+            holder: None,
+            zone,
             lease,
             identity,
             nouns: Nouns::of(preset),
@@ -108,6 +123,9 @@ impl EventLog {
     }
 
     fn event(&mut self, event: &Event, before: &Status, now: Instant) {
+        if let Event::NewLeader { holder, .. } = event {
+            self.holder = Some(bounded(holder).into_owned());
+        }
         let Self { lease, identity, nouns, .. } = &*self;
         match event {
             Event::Ready if nouns.is_run => info!(lease, identity, "ready: the Lease was read"),
@@ -246,7 +264,7 @@ impl EventLog {
                 (_, Outcome::NeverLed) => line!(warn, "held {held}, but the term ended before {program} led"),
                 _ => {
                     let has = if is_run { "leading" } else { "has the lock" };
-                    line!(info, "{has}: {program} runs{}", after(*reason, held))
+                    line!(info, "{has}: {program} runs{}", self.after(*reason))
                 }
             };
         };
@@ -324,39 +342,69 @@ impl EventLog {
     }
 
     fn failed(&mut self, operation: Operation, complaint: &RequestError, before: &Status, now: Instant) {
-        let (state, message) = (state(complaint), complaint.to_string());
-        let message = bounded(&message);
-        let failing = self.failing.entry(operation).or_default();
+        let state = state(complaint);
+        let failing = self.failing.entry(operation).or_insert(Failing { told: VecDeque::new(), failures: 0, since: now });
         failing.failures += 1;
-        if failing.told.iter().any(|(told, at)| *told == state && now.since(*at) < AGAIN) {
-            debug!(operation = operation.as_str(), "{message}");
+        let (operation_name, message) = (operation.as_str(), complaint.to_string());
+        if failing.told.iter().any(|(told, again)| *told == state && now < *again) {
+            debug!(operation = operation_name, "{}", bounded(&message));
             return;
         }
-        failing.told.retain(|(told, _)| *told != state);
-        failing.told.truncate(STATES - 1);
-        failing.told.push_front((state, now));
-        let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
-        let led = if operation == Operation::Update { before.election.leading } else { None };
-        let left = led.map(|led| led.deadlines.soft.since(now).as_secs_f64());
+        let span = now.since(failing.since);
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
             Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,
         };
-        if is_needed && complaint.is_forbidden() {
-            error!(
-                lease,
-                operation = operation_name,
-                "a request to the API server failed: {message} (`tenure check` tells which permissions are missing)"
-            );
-        } else if let Some(left) = left {
-            let program = self.nouns.program;
-            warn!(
-                lease,
-                operation = operation_name,
-                "a renewal failed: {message}; {program} is stopped in {left:.1} s if none succeeds"
-            );
+        let lacks_right = is_needed && complaint.is_forbidden();
+        // A server that has just started answers so before it has read its rules.
+        let may_pass = lacks_right && span < STARTING;
+        let again = match (may_pass, is_needed) {
+            (true, _) => STARTING,
+            (false, true) => AGAIN,
+            (false, false) => SELDOM,
+        };
+        let known = failing.told.len();
+        failing.told.retain(|(told, _)| *told != state);
+        let lasts = failing.told.len() < known;
+        failing.told.truncate(STATES - 1);
+        failing.told.push_front((state, now + again));
+        let mut words = bounded(&message).into_owned();
+        if lasts {
+            words += &format!("; {} failures in {} s", failing.failures, span.as_secs());
+        }
+        let (lease, program) = (self.lease.as_str(), self.nouns.program);
+        let led = if operation == Operation::Update { before.election.leading } else { None };
+        let what = if led.is_some() { "a renewal" } else { "a request to the API server" };
+        let left = led.map(|led| led.deadlines.soft.since(now).as_secs_f64());
+        let left = left.map_or_else(String::new, |left| format!("; {program} is stopped in {left:.1} s if none succeeds"));
+        if lacks_right && !may_pass {
+            let remedy = "`tenure check` tells which permissions are missing";
+            error!(lease, operation = operation_name, "{what} failed: {words}{left} ({remedy})");
         } else {
-            warn!(lease, operation = operation_name, "a request to the API server failed: {message}");
+            warn!(lease, operation = operation_name, "{what} failed: {words}{left}");
+        }
+    }
+
+    /// Returns why the Lease, or the lock, could be taken, as the end of a sentence.
+    fn after(&self, reason: TransitionReason) -> String {
+        let held = self.nouns.lease;
+        let last = self.holder.as_ref().map_or_else(|| "the last holder".into(), |holder| format!("the last holder, {holder},"));
+        match reason {
+            TransitionReason::Acquired(AcquireReason::Released) => format!("; {last} gave {held} back"),
+            TransitionReason::Acquired(AcquireReason::Died) => format!("; {last} is dead"),
+            TransitionReason::Acquired(AcquireReason::Expired) => format!("; {last} did not renew {held} in time"),
+            TransitionReason::Acquired(AcquireReason::Nobody) => "; the wait for an earlier holder is over".into(),
+            TransitionReason::Acquired(AcquireReason::Due) => "; the run is due".into(),
+            TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for".into(),
+            TransitionReason::Resumed | TransitionReason::Ended(_) => String::new(),
+        }
+    }
+
+    /// Says when the next run of a task is due.
+    fn fires(&self, before: &Status, after: &Status) {
+        let fire = after.election.next_fire.filter(|fire| Some(*fire) != before.election.next_fire);
+        if let Some(at) = fire.and_then(|fire| self.zone.shown(fire)) {
+            info!(lease = self.lease, "the next run is due at {at}");
         }
     }
 
@@ -370,17 +418,13 @@ impl EventLog {
 impl Edge for EventLog {
     /// Writes the line for a change, if it is worth one.
     fn changed(&mut self, change: &Change<'_>) {
-        let Change { before, fact, at, .. } = *change;
+        let Change { before, after, fact, at } = *change;
         match fact {
             Fact::Told(message) => self.told(message, before),
             Fact::Event(event) => self.event(event, before, at.boot),
             Fact::Recorded(recorded) => self.recorded(recorded, at.boot),
-            Fact::Telling(_)
-            | Fact::Elects(_)
-            | Fact::Requested(_)
-            | Fact::WatchesAgain
-            | Fact::Permitted(_)
-            | Fact::Witnessed(_) => {}
+            Fact::Elects(_) => self.fires(before, after),
+            Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain | Fact::Permitted(_) | Fact::Witnessed(_) => {}
         }
     }
 }
@@ -408,19 +452,6 @@ impl Nouns {
             Reason::LostRecreated => format!("{lease} was deleted and made anew"),
             Reason::LostToCopy => format!("a copy of this replica renews {lease} too"),
         }
-    }
-}
-
-/// Returns why the Lease, or the lock, could be taken, as the end of a sentence.
-fn after(reason: TransitionReason, held: &str) -> String {
-    match reason {
-        TransitionReason::Acquired(AcquireReason::Released) => format!("; the last holder gave {held} back"),
-        TransitionReason::Acquired(AcquireReason::Died) => "; the last holder is dead".into(),
-        TransitionReason::Acquired(AcquireReason::Expired) => format!("; the last holder did not renew {held} in time"),
-        TransitionReason::Acquired(AcquireReason::Nobody) => "; the wait for an earlier holder is over".into(),
-        TransitionReason::Acquired(AcquireReason::Due) => "; the run is due".into(),
-        TransitionReason::Acquired(AcquireReason::Cleared) => "; no earlier holder was waited for".into(),
-        TransitionReason::Resumed | TransitionReason::Ended(_) => String::new(),
     }
 }
 

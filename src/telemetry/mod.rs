@@ -78,7 +78,7 @@ impl Telemetry {
             None
         });
         let metrics = Metrics::start(page, otlp, initial, status);
-        let mut log = EventLog::new(lease.name.clone(), initial.identity.clone(), &initial.preset);
+        let mut log = EventLog::new(initial);
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
         }

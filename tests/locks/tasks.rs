@@ -89,7 +89,7 @@ async fn a_single_run_leaves_a_rest_and_until_that_is_over_the_next_is_75(stage:
     for (name, options, code) in [("early", &[][..], 75), ("coded", &["-E", "9"], 9)] {
         let me = running(task(&stage, name, &once(options)).await, &["true"]).start();
         assert_eq!((me.exit().await, me.proxy.log.writes().len()), (code, 0));
-        me.said("was not acquired: the next run is due in").await;
+        me.said("not due: the last run began at ").await;
     }
 
     let past = time(-90);
@@ -191,7 +191,7 @@ async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_fir
     assert_eq!(late.exit().await, 0);
     let next = running(task(&stage, "next", &yearly).await, &["true"]).start();
     assert_eq!((next.exit().await, next.proxy.log.writes().len()), (75, 0));
-    next.said("was not acquired: the next run is due in").await;
+    next.said("not due: the last run began at ").await;
 
     let annotations = stage.lease.read().await.expect("the Lease")["metadata"]["annotations"].clone();
     let year: i64 = time(0)[..4].parse().expect("a year");

@@ -215,7 +215,7 @@ impl Container {
         if is_first && !has_stepped {
             around.judge.fail(Wrong::Spins, format!("init of {} does nothing at its time", self.who));
         }
-        let says = |turn: &Turn| matches!(turn.next_action(), Some(Action::Warn(_) | Action::TerminationMessage(_)));
+        let says = |turn: &Turn| matches!(turn.next_action(), Some(Action::Warn(_) | Action::TerminationMessage(..)));
         while (says(turn) || !self.waits(turn, around.boot())) && turn.step(&mut Init { container: self, around }) {}
     }
 

@@ -259,7 +259,7 @@ impl Container for Kernel {
         self.judge.publishes(status, self.now);
     }
     fn say(&mut self, _: String) {}
-    fn last_words(&mut self, _: &str) {}
+    fn last_words(&mut self, _: &str, _: u8) {}
     fn die(&mut self) {
         self.judge.dies(self.now);
     }

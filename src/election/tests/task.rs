@@ -359,8 +359,8 @@ fn a_single_run_that_is_not_due_or_another_replicas_is_not_waited_for() {
     let mut running = crashed("2027-01-15T07:00:00.000000Z");
     running.edit(|object| object["spec"]["renewTime"] = "2027-01-15T07:59:58.000000Z".into());
     for (register, words) in [
-        (resting(40), "not acquired: the next run is due in 40s; the last run began at 2026"),
-        (crashed("2027-01-15T07:59:50.000000Z"), "not acquired: the next run is due in 50s"),
+        (resting(40), "not due: the last run began at 2026-01-01T00:00:00.000000Z, by other_1; the next run is due in 40s"),
+        (crashed("2027-01-15T07:59:50.000000Z"), "the next run is due in 50s"),
         (running, "not acquired: it is held by other_1"),
     ] {
         let Some((75, said)) = given_up(register, TICK) else { panic!("it waits for {words}") };

@@ -46,7 +46,7 @@ impl Agent {
             WorkloadEvent::SpawnFailed { code, message } => {
                 self.begin_shutdown(Some(code));
                 self.begin_stop(Reason::SpawnFailed, now);
-                self.words.push_back(Action::TerminationMessage(message));
+                self.words.push_back(Action::TerminationMessage(message, code));
             }
             WorkloadEvent::NotPromoted(reason) => {
                 self.begin_stop(reason, now);

@@ -176,7 +176,7 @@ impl Agent {
             self.warn(UNFINISHED.into());
         }
         if let Some(why) = self.shutdown.as_mut().and_then(|shutdown| shutdown.why.take()) {
-            self.actions.push_back(Action::TerminationMessage(why));
+            self.actions.push_back(Action::TerminationMessage(why, code));
         }
         self.exit(code);
     }

@@ -57,7 +57,7 @@ impl Agent {
                 }
             }
             ToInit::Failed { code, message } => {
-                self.actions.push_back(Action::TerminationMessage(message));
+                self.actions.push_back(Action::TerminationMessage(message, code));
                 self.failed = Some(code);
             }
         }

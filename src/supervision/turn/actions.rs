@@ -73,7 +73,7 @@ impl Turn {
                 self.over = Some(exit::INTERNAL);
             }
             Action::Warn(line) => c.say(line),
-            Action::TerminationMessage(words) => c.last_words(&words),
+            Action::TerminationMessage(words, code) => c.last_words(&words, code),
             Action::Exit(code) => self.over = Some(code),
         }
     }

@@ -71,7 +71,7 @@ pub trait Container {
     /// Logs this as a warning.
     fn say(&mut self, line: String);
     /// Logs why init ends, and writes it to /dev/termination-log.
-    fn last_words(&mut self, words: &str);
+    fn last_words(&mut self, words: &str, code: u8);
     /// Ends init at once, without cleaning up.
     fn die(&mut self);
 }

@@ -102,7 +102,7 @@ impl Container for World {
     fn follow_hard(&mut self, _: Option<Instant>) {}
     fn publish(&mut self, _: TermStatus) {}
     fn say(&mut self, _: String) {}
-    fn last_words(&mut self, _: &str) {}
+    fn last_words(&mut self, _: &str, _: u8) {}
     fn die(&mut self) {}
 }
 

@@ -27,9 +27,9 @@ impl Lines {
         let mut config = Config::default();
         config.workload.runs = runs;
         config.workload.readiness.notify = true;
+        config.lease.name = "billing".into();
         let initial = InitialState { preset, ..InitialState::first(config, "pod-1_ab".into()) };
-        let log = EventLog::new("billing".into(), "pod-1_ab".into(), &initial.preset);
-        Self { log, status: Status::new(&initial, ms(0)) }
+        Self { log: EventLog::new(&initial), status: Status::new(&initial, ms(0)) }
     }
 
     fn take(&mut self, fact: &Fact, at: Instant) {
@@ -391,24 +391,49 @@ fn a_failure_that_says_the_time_is_one_state() {
 fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_it() {
     let forbidden = || RequestError { status: Some(403), words: "leases is forbidden".into() };
     let lines = logged(|lines| {
-        for operation in [Operation::Update, Operation::Watch] {
-            reported(lines, 0, &failure(operation, forbidden()));
+        for (millis, operation) in
+            [(0, Operation::Update), (1, Operation::Watch), (4_999, Operation::Update), (5_000, Operation::Update)]
+        {
+            reported(lines, millis, &failure(operation, forbidden()));
         }
+        lines.holds(ms(16_000));
+        reported(lines, 65_000, &failure(Operation::Update, forbidden()));
     });
     let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
     let failure = "a request to the API server failed: the API server answered 403: leases is forbidden";
-    let remedy = format!("{failure} (`tenure check` tells which permissions are missing)");
-    assert_eq!(told, [("ERROR", remedy.as_str()), ("WARN", failure)]);
+    let remedy = "(`tenure check` tells which permissions are missing)";
+    let lasts = format!("{failure}; 3 failures in 5 s {remedy}");
+    let renewal = "a renewal failed: the API server answered 403: leases is forbidden";
+    let led = format!("{renewal}; 4 failures in 65 s; the program is stopped in 0.0 s if none succeeds {remedy}");
+    // A server that has just started refuses everybody.
+    assert_eq!(told, [("WARN", failure), ("WARN", failure), ("ERROR", &*lasts), ("ERROR", &*led)]);
 }
 
 #[test]
-fn a_failure_that_lasts_is_told_again_after_a_while() {
+fn an_outage_is_told_again_each_minute_with_its_length() {
     let lines = logged(|lines| {
-        reported(lines, 0, &failed("timed out"));
-        reported(lines, 599_999, &failed("timed out"));
-        reported(lines, 600_000, &failed("timed out"));
+        for millis in [0, 59_999, 60_000, 119_999] {
+            reported(lines, millis, &failed("timed out"));
+        }
     });
-    assert_eq!(lines.len(), 2);
+    let said: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let failure = "a request to the API server failed: timed out";
+    assert_eq!(said, [failure, &format!("{failure}; 3 failures in 60 s")]);
+}
+
+#[test]
+fn the_last_holder_is_named_and_the_next_run_of_a_task() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "b_2".into() });
+        let reason = TransitionReason::Acquired(AcquireReason::Expired);
+        lines.recorded(&Recorded::Transitioned(Box::new(Transition { to: Role::Leader, reason, ..stood_by() })), ms(1));
+        let due = View { next_fire: Some(1_800_000_000_000_000), ..lines.status.election };
+        lines.take(&Fact::Elects(due), ms(2));
+        lines.take(&Fact::Elects(due), ms(3));
+    });
+    let said: Vec<_> = lines.iter().skip(1).map(|line| line["message"].as_str().unwrap()).collect();
+    let led = "leading: the program runs; the last holder, b_2, did not renew the Lease in time";
+    assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC"]);
 }
 
 #[test]

@@ -202,7 +202,7 @@ impl supervision::Container for Init<'_, '_> {
 
     fn say(&mut self, _: String) {}
 
-    fn last_words(&mut self, _: &str) {}
+    fn last_words(&mut self, _: &str, _: u8) {}
 
     fn die(&mut self) {
         self.container.end(self.around);

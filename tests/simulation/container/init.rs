@@ -348,7 +348,7 @@ impl supervision::Container for Init<'_> {
         self.note(|| format!("init warns: {line}"));
     }
 
-    fn last_words(&mut self, words: &str) {
+    fn last_words(&mut self, words: &str, _: u8) {
         self.note(|| format!("init's last words: {words}"));
     }
 

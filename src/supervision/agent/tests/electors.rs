@@ -114,7 +114,7 @@ fn no_elector_is_started_into_a_repeated_kill_of_everything() {
 fn an_elector_that_cannot_work_ends_init_with_its_code_if_nothing_leads() {
     let mut world = World::new(config());
     world.told(ToInit::Failed { code: 78, message: "no kubeconfig".into() });
-    assert!(world.wants(&Action::TerminationMessage("no kubeconfig".into())));
+    assert!(world.wants(&Action::TerminationMessage("no kubeconfig".into(), 78)));
     world.feed(Input::ElectorEnded);
     assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
 }

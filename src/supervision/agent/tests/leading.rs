@@ -193,7 +193,7 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
     let stopping = ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now };
     assert_eq!(
         world.take(),
-        [Action::Tell(stopping), Action::TerminationMessage("work: no".into())],
+        [Action::Tell(stopping), Action::TerminationMessage("work: no".into(), 126)],
         "the words may have to wait for a disk"
     );
     world.step_down(9, Reason::SpawnFailed);

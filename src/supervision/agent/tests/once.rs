@@ -76,7 +76,7 @@ fn what_is_given_up_ends_init_with_the_code_and_the_words_and_nothing_runs() {
     let mut settling = world.clone();
     world.told(ToInit::Done);
     let ends =
-        |world: &mut World| world.take().ends_with(&[Action::TerminationMessage("held by another".into()), Action::Exit(75)]);
+        |world: &mut World| world.take().ends_with(&[Action::TerminationMessage("held by another".into(), 75), Action::Exit(75)]);
     assert!(ends(&mut world));
 
     settling.lead(1);
@@ -101,7 +101,7 @@ fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
     world.ended_ends_with(76);
     let words = "the Lease  was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
-    assert!(world.wants(&Action::TerminationMessage(words.into())), "{:?}", world.take());
+    assert!(world.wants(&Action::TerminationMessage(words.into(), 76)), "{:?}", world.take());
 }
 
 #[test]

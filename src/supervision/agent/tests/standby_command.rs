@@ -97,10 +97,8 @@ fn where_only_the_standby_has_run_no_stop_of_the_program_is_told() {
 
     world.step_down(9, Reason::HookFailed);
 
-    let stop = world.tells().into_iter().find_map(|told| match told {
-        ToElector::Stopped { stop, .. } => Some(stop),
-        _ => None,
-    });
+    let stop =
+        world.tells().into_iter().find_map(|told| if let ToElector::Stopped { stop, .. } = told { Some(stop) } else { None });
     assert_eq!(stop.map(|stop| (stop.began, stop.exit)), Some((None, None)));
 }
 
@@ -167,7 +165,7 @@ fn a_standby_that_fails_is_started_again_after_its_delay_and_ends_nothing() {
         assert!(world.spawns().is_none());
         world.wake_until(ms(2000));
         assert_eq!(world.spawns(), STANDBY, "{at}");
-        assert!(!world.actions.iter().any(|action| matches!(action, Action::TerminationMessage(_) | Action::Exit(_))));
+        assert!(!world.actions.iter().any(|action| matches!(action, Action::TerminationMessage(..) | Action::Exit(_))));
         world.run();
         world.take();
         world.lead(1);
