@@ -4,7 +4,7 @@
 //! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::guard_deadline`]).
 
 use super::{
-    Event,
+    Event, ONLY_READS,
     core::{One, WatchEvent},
     pace::Paced,
     reader::Reader,
@@ -74,6 +74,8 @@ struct Renewal {
     conflicts: u32,
     /// Consecutive writes without an answer.
     unanswered: u32,
+    /// After such writes, a read was answered.
+    is_only_read: bool,
 }
 
 /// How far the term is on the way to its end.
@@ -107,7 +109,7 @@ struct Proof {
 
 impl Renewal {
     const fn at(due: Instant) -> Self {
-        Self { due, is_read_wanted: false, is_gone: false, conflicts: 0, unanswered: 0 }
+        Self { due, is_read_wanted: false, is_gone: false, conflicts: 0, unanswered: 0, is_only_read: false }
     }
 }
 
@@ -189,6 +191,9 @@ impl Leading {
         one.reader.tick_watch(one.common, now);
         // Ends the term as S passes (law 2). At H the second guard acts by itself (law 3).
         if now.boot >= self.deadlines.soft {
+            if std::mem::take(&mut self.renewal.is_only_read) && self.may_renew() {
+                one.common.report(Event::Odd { message: ONLY_READS.into() });
+            }
             self.lose(one, Reason::Expired);
         }
         if one.common.shutdown {

@@ -51,6 +51,9 @@ pub mod turn;
 mod wait_limit;
 pub mod writes;
 
+/// What a server that answers reads and no writes most likely means.
+pub const ONLY_READS: &str = "reads are answered, writes are not: a webhook on Leases?";
+
 /// Matches an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);

@@ -150,6 +150,19 @@ fn a_server_without_access_reviews_is_a_note() {
 }
 
 #[test]
+fn a_server_that_answers_reads_and_no_writes_fails_the_check() {
+    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
+    let check = |status| {
+        let answers = [("GET ", 200, lease), ("dryRun=All", status, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)];
+        Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--", "sh"])
+    };
+
+    check(200).says(0, &["ok    a dry run of a write is answered in "]);
+    check(403).says(0, &["ok    Lease default/x is there"]);
+    check(0).says(69, &["FAIL  a dry run of a write: ", "reads are answered, writes are not: a webhook on Leases?"]);
+}
+
+#[test]
 fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
     let cluster = Cluster::scripted(&[
         (

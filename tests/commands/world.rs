@@ -156,7 +156,7 @@ impl Cluster {
         Self { place, kubeconfig: file.to_str().unwrap().to_owned(), _server: Some(server) }
     }
 
-    /// With a server that gives each request the first answer whose part occurs in its first line, its impersonated user or its body.
+    /// With a server that gives each request the first answer (status 0: none, ever) whose part occurs in its first line, its impersonated user or its body.
     pub(crate) fn scripted(answers: &[(&str, u16, &str)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = format!("server: 'http://{}'", listener.local_addr().unwrap());
@@ -227,6 +227,10 @@ fn answer(mut stream: TcpStream, answers: &[(String, u16, String)]) {
     let request = format!("{}{user}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
     let answer = answers.iter().find(|(part, ..)| request.contains(part));
     let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, text));
+    if status == 0 {
+        std::mem::forget(stream);
+        return;
+    }
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");
     let _ = write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len());
 }

@@ -11,11 +11,11 @@ use super::{
     block_on,
 };
 use crate::{
-    api::PLUGIN_PATIENCE,
+    api::{PLUGIN_PATIENCE, Place, Request},
     cli,
     config::{Config, HookKind, ProbeKind},
     console,
-    election::record::LeaseRecord,
+    election::{ONLY_READS, record::LeaseRecord, writes::operator::rehearsal},
     elector, exit,
     loading::Purpose,
     process::resolve::resolve,
@@ -108,9 +108,11 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
     match read {
         Ok(Some(lease)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
-            let record = LeaseRecord::read(lease.into());
-            if let Some(odd) = record.as_ref().and_then(|record| record.warning(None)) {
-                report.note(odd);
+            if let Some(record) = LeaseRecord::read(lease.into()) {
+                if let Some(odd) = record.warning(None) {
+                    report.note(odd);
+                }
+                rehearse(&access, namespace, name, &record, report).await;
             }
         }
         Ok(None) if access.lacks_namespace(namespace).await => {
@@ -125,6 +127,19 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
         }
     }
     permissions::check(&access, namespace, config, report).await;
+}
+
+/// Times a write that changes nothing. One that is refused is a matter of the permissions.
+async fn rehearse(access: &Access, namespace: &str, name: &str, record: &LeaseRecord, report: &mut Report) {
+    let write = Request::lease(&Place::lease(namespace, name), &rehearsal(record)).with(&[("dryRun", "All")]);
+    let before = crate::clock::boot();
+    match access.send(&write).await.object() {
+        Ok(_) => report.good(&format!("a dry run of a write is answered in {:.1?}", crate::clock::boot().since(before))),
+        Err(error) if error.status.is_none() => {
+            report.bad(exit::UNAVAILABLE, &format!("a dry run of a write: {}; {ONLY_READS}", said(&error)));
+        }
+        Err(_) => {}
+    }
 }
 
 /// The findings, as they will be printed.

@@ -108,6 +108,7 @@ impl Leading {
 
     /// Takes in a quorum read. It may prove a write of this term, or show that the term is lost (law 4, 6).
     fn read(&mut self, one: &mut One<'_>, record: LeaseRecord, now: Now) {
+        self.renewal.is_only_read |= self.renewal.unanswered > 0;
         (self.renewal.is_read_wanted, self.renewal.is_gone, self.renewal.unanswered) = (false, false, 0);
         let rose = later(record.resource_version(), &self.confirmed.resource_version);
         let proved = one.lease.unanswered.proved_by(&record).map(|attempt| attempt.sent);

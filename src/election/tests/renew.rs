@@ -7,7 +7,7 @@ use serde_json::json;
 use super::bench::{Bench, ME, START, TICK, held, lost, plus, rose, seconds};
 use crate::{
     election::{
-        Event, Request,
+        Event, ONLY_READS, Request,
         writes::{HOLDER, STEP_DOWN},
     },
     law::Deadlines,
@@ -499,4 +499,25 @@ fn a_spec_that_somebody_has_filled_does_not_break_the_link() {
     assert_eq!(bench.body()["spec"]["futureField"].as_str().map(str::len), Some(200_000), "it is kept");
     assert!(matches!(bench.told[..], [ToInit::Extend { .. }]), "{:?}", bench.told);
     encode(&bench.told[0]).unwrap();
+}
+
+#[test]
+fn a_term_that_ends_although_reads_are_answered_says_what_that_may_be() {
+    let says = |answers_reads| {
+        let mut bench = Bench::leading();
+        bench.answers = false;
+        while bench.step_down().is_none() {
+            match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+                Some(Request::Get) if answers_reads => bench.serve(),
+                Some(_) => {
+                    bench.run(seconds(2));
+                    bench.answer(lost());
+                }
+                None => bench.run(Duration::from_millis(10)),
+            }
+        }
+        bench.events.contains(&Event::Odd { message: ONLY_READS.into() })
+    };
+
+    assert!(says(true) && !says(false));
 }
