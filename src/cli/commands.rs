@@ -244,7 +244,7 @@ pub struct StepDown {
     /// The Lease and its namespace.
     #[command(flatten)]
     pub lease: Steered,
-    /// The replica to which the others leave the Lease for one lease.duration: its full identity or, with lease.announce, its base
+    /// The replica to which the others leave the Lease for as long as it needs: its full identity or, with lease.announce, its base
     #[arg(long, value_name = "CANDIDATE", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
     /// Wait this long for the next term to begin [default: 1m]

@@ -34,6 +34,8 @@ mod turns;
 /// The longest pause before a forbidden creation is tried again. The first pause is about R, each next one twice as long;
 /// meanwhile the Lease is only read.
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
+/// A standby that ends tries so often to take its request to hand over back.
+const TAKES_BACK: u8 = 2;
 const CONFLICTING: &str = "a read was answered with a conflict";
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -44,12 +46,21 @@ pub(crate) struct Following {
     plan: Option<(Slot, Instant)>,
     /// Creations that were forbidden since all Leases were there.
     creations: Paced,
+    /// Attempts to take its request to hand over back, at the end.
+    taken_back: u8,
 }
 
 impl Following {
     /// Does what is due. Returns true if nothing is left to do.
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> bool {
         if core.common.shutdown && self.busy(core).is_none() {
+            if let Some(slot) = self.own_request(core) {
+                if !core.reader.is_awaiting() {
+                    self.taken_back += 1;
+                    take_back(&mut core.one(slot), now);
+                }
+                return false;
+            }
             let context = core.common.next_context(None);
             core.common.report(Event::WaitedInVain { context });
             return true;
@@ -167,6 +178,14 @@ impl Following {
         let at = lease.observation.preempts_at(common.config.lease.priority, after)?;
         // Somebody may undo each request.
         Some(at.max(common.ready_since.max(lease.asked) + after).max(common.lease_backoff.until).max(lease.writes.not_before))
+    }
+
+    /// Returns the Lease with a request by which this replica still asks the holder to hand over, or did.
+    fn own_request(&self, core: &Core) -> Option<Slot> {
+        let me = core.common.writer.identity.as_str();
+        let names_me = |lease: &&Lease| lease.observation.record().and_then(|seen| seen.annotation(STEP_DOWN_TO)) == Some(me);
+        let own = core.leases.iter().filter(|lease| lease.asked != Instant::BOOT).find(names_me)?;
+        (self.taken_back < TAKES_BACK).then_some(own.slot)
     }
 
     /// Returns the next preemption.
@@ -288,6 +307,13 @@ fn preempt(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
     let (object, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
     one.common.report(Event::Preempts { holder });
+    put(one, object, None, now);
+}
+
+/// Takes the request back, so that nobody hands over to a replica that ends, nor waits for it.
+fn take_back(one: &mut One<'_>, now: Now) {
+    let Some(record) = one.lease.observation.record() else { return };
+    let object = one.common.writer.take_back(record);
     put(one, object, None, now);
 }
 

@@ -7,7 +7,7 @@ pub(super) const LAST_TIME: i64 = 253_402_128_000_000_000;
 
 /// Annotation: the full identity of the holder that is asked to step down. The next acquisition removes it (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
-/// Annotation: the full identity of the replica to which the others leave the Lease for one D.
+/// Annotation: the full identity of the replica to which the others leave the Lease for as long as it needs.
 pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
 /// Annotation: the `lease.priority` of the holder, if it is below 0. Standbys with `lease.preempt` compare it with their own.
 pub const PRIORITY: &str = "tenure.dev/priority";

@@ -316,10 +316,10 @@ impl Observation {
         let (due, why) = fires.filter(|fires| *fires > at).map_or((at, why), |fires| (fires, AcquireReason::Due));
         let moment = if why == AcquireReason::Due { self.runs.moment(record) } else { Duration::ZERO };
         let at = due.max(fires.unwrap_or(due) + moment);
-        // A named candidate goes first for one D (law 17).
+        // A named candidate goes first for as long as it needs (law 17).
         let at = match candidate {
             Some(candidate) if candidate == self.me => at,
-            Some(_) => self.timing.takeable(at, self.timing.duration),
+            Some(_) => at + self.timing.candidate_wait().max(self.priority_delay),
             None => at + self.priority_delay,
         };
         Eligibility::Open { at: at.max(self.not_before), due, why, from: record.clone() }

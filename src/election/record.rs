@@ -226,7 +226,7 @@ impl LeaseRecord {
             Some("the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder")
         } else if promised {
             Some(
-                "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.duration",
+                "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.renewPeriod and lease.attemptTimeout",
             )
         } else if asked {
             Some("the annotation tenure.dev/step-down of the Lease does not name its holder in full, so nobody steps down")

@@ -167,6 +167,14 @@ impl LeaseWriter {
         object
     }
 
+    /// Takes back what [`Self::preempt`] asks for.
+    #[must_use]
+    pub fn take_back(&self, from: &LeaseRecord) -> Value {
+        let mut object = from.object().clone();
+        annotations_of(&mut object).retain(|name, _| name != STEP_DOWN && name != STEP_DOWN_TO);
+        object
+    }
+
     /// Gives a Lease back that nobody takes before `left` has passed. A client that reads only the spec sees it held until then.
     #[must_use]
     pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {

@@ -17,8 +17,8 @@ pub const LABEL: &str = "colour";
 pub struct Write<'w> {
     /// Who wrote.
     pub me: &'w str,
-    /// The writer's D in nanoseconds.
-    pub duration: u64,
+    /// For how long the writer leaves a free Lease to a named candidate, in nanoseconds.
+    pub candidate_wait: u64,
     /// The state before it, and for how long it had existed, in nanoseconds.
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
@@ -141,7 +141,7 @@ impl Write<'_> {
         }
         let promised = annotation(old, STEP_DOWN_TO).is_some_and(|candidate| candidate != self.me);
         // A mark is never the same twice, so that everybody sees it from its beginning. The clock may run fast.
-        let early = promised && since < self.duration / 10 * 9 && spec.state() == Some(LeaseState::Released);
+        let early = promised && since < self.candidate_wait / 10 * 9 && spec.state() == Some(LeaseState::Released);
         early.then_some("takes a Lease that is promised to another one")
     }
 }

@@ -61,6 +61,7 @@ struct Replica {
     identity: String,
     /// D.
     duration: Ns,
+    candidate_wait: Ns,
     /// For a task: whether it waits for the interval of a run that crashed, and whether its own count if they fail.
     keeps: Option<(bool, bool)>,
     /// Since when it, its network and its hold have been without faults.

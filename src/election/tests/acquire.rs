@@ -236,11 +236,14 @@ fn an_acquiring_write_removes_a_request_to_an_earlier_holder() {
 }
 
 #[test]
-fn a_release_for_a_named_candidate_is_left_to_it_for_one_duration() {
-    let mut register = Register::holding(mark());
-    register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
+fn a_release_for_a_named_candidate_is_left_to_it_for_as_long_as_it_needs_and_priorities_count_meanwhile() {
+    for (priority, wait) in [(0, 5), (-3, 5), (-8, 8)] {
+        let (mut initial, mut register) = (initial_state(), Register::holding(mark()));
+        initial.config.lease.priority = priority;
+        register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
 
-    takes_exactly_after(&mut Bench::start(initial_state(), register), plus(15));
+        takes_exactly_after(&mut Bench::start(initial, register), seconds(wait));
+    }
 }
 
 #[test]
@@ -260,8 +263,8 @@ fn a_replica_of_a_lower_priority_leaves_it_to_the_others_unless_it_is_named() {
 }
 
 #[test]
-fn a_lease_that_expires_after_a_request_to_its_holder_is_left_to_the_candidate_for_one_duration_more() {
-    for (asked, more) in [("x", plus(15)), ("an earlier holder", Duration::ZERO)] {
+fn a_lease_that_expires_after_a_request_to_its_holder_is_left_to_the_candidate_for_as_long_as_it_needs() {
+    for (asked, more) in [("x", seconds(5)), ("an earlier holder", Duration::ZERO)] {
         let mut register = Register::holding(held("x", 15));
         register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): asked, (STEP_DOWN_TO): "y_1"}));
 

@@ -243,7 +243,7 @@ fn a_candidate_that_was_promised_the_lease_goes_first_after_nobody_too() {
     bench.run(TICK);
     assert_eq!(bench.body()["metadata"]["annotations"][STEP_DOWN_TO], "y_1", "it survives");
 
-    leads_exactly_after(&mut bench, plus(15) + plus(15) - TICK);
+    leads_exactly_after(&mut bench, plus(15) + seconds(5) - TICK);
 }
 
 /// Another client takes the cleared Lease at once, for 5 s, and gives it back.

@@ -103,6 +103,30 @@ fn a_request_that_somebody_removes_each_time_is_repeated_once_in_the_time_of_pre
     assert!((2..=3).contains(&asked), "{asked} requests");
 }
 
+/// A standby that asks the holder to hand over, and is then to end after this change of the Lease.
+fn ends_after(change: impl FnOnce(&mut Value)) -> Bench {
+    let mut bench = Bench::start(preempting(0), held_with("-1"));
+    bench.run(AFTER);
+    assert!(asks(&bench));
+    bench.see(change);
+    bench.tell(ToElector::Shutdown);
+    bench.run(TICK);
+    bench
+}
+
+#[test]
+fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
+    let bench = ends_after(|_| ());
+    let is_done = |bench: &Bench| bench.told.contains(&ToInit::Done);
+    let annotations = |bench: &Bench| bench.register.object().unwrap()["metadata"]["annotations"].clone();
+    assert_eq!(annotations(&bench), json!({ HOLDER: "x", PRIORITY: "-1" }));
+    assert!(is_done(&bench));
+
+    let others = ends_after(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "y".into());
+    assert_eq!(annotations(&others)[STEP_DOWN_TO], "y");
+    assert!(is_done(&others));
+}
+
 #[test]
 fn nobody_asks_a_leader_of_the_same_or_an_unknown_priority_or_when_others_go_first() {
     let annotate = |name: &'static str| move |object: &mut Value| object["metadata"]["annotations"][name] = "y".into();

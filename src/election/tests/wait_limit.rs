@@ -194,7 +194,7 @@ fn what_is_left_to_another_candidate_is_waited_for() {
     let mut register = Register::holding(mark());
     register.edit(|object| object["metadata"]["annotations"] = json!({STEP_DOWN_TO: "other_1"}));
     let mut bench = waits_for(0, register);
-    takes_exactly_after(&mut bench, plus(15));
+    takes_exactly_after(&mut bench, seconds(5));
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Judge {
         self.replicas[who.replica] = Replica {
             identity: identity.into(),
             duration: nanos(lease.duration),
+            candidate_wait: nanos(node.config.timing().candidate_wait()),
             keeps: node.keeps(),
             trouble: at,
             backs_off: 0,
@@ -90,7 +91,7 @@ impl Judge {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
         // A client-go replica may write anything.
-        let Some(duration) = self.replicas.get(who.replica).map(|replica| replica.duration) else { return };
+        let Some(candidate_wait) = self.replicas.get(who.replica).map(|replica| replica.candidate_wait) else { return };
         if let Some(before) = before.filter(|before| before["spec"] == after["spec"] && after["spec"]["holderIdentity"] != me) {
             return self.preempts(slot, who, me, before, after, now);
         }
@@ -98,7 +99,7 @@ impl Judge {
         let since = self.histories.entry(slot).or_default().since;
         let write = Write {
             me,
-            duration,
+            candidate_wait,
             old: before.map(|before| (before, now.saturating_sub(since))),
             new: after,
             opts_out: self.opts_out,
@@ -116,6 +117,13 @@ impl Judge {
     fn preempts(&mut self, slot: Slot, who: Who, me: &str, before: &Value, after: &Value, now: Ns) {
         let holder = before["spec"]["holderIdentity"].as_str().unwrap_or_default();
         let mut annotations = before["metadata"]["annotations"].clone();
+        if annotations[STEP_DOWN_TO] == me {
+            annotations.as_object_mut().expect("has one").retain(|name, _| name != STEP_DOWN && name != STEP_DOWN_TO);
+            if after["metadata"]["annotations"] != annotations {
+                self.fail(format!("{who} changes more than its request: {after}"));
+            }
+            return;
+        }
         (annotations[STEP_DOWN], annotations[STEP_DOWN_TO]) = (holder.into(), me.into());
         let is_left_alone =
             before["metadata"]["annotations"][PAUSED] == "true" || !before["metadata"]["deletionTimestamp"].is_null();
