@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
     path::PathBuf,
@@ -27,7 +28,7 @@ use support::{
 use tenure::{
     api::Cluster,
     clock,
-    config::{self, Config},
+    config::{self, Config, ProbeKind},
     link::{
         Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Stop, Term, TermInfo, Then, ToElector, ToInit, decode,
         encode,
@@ -291,6 +292,35 @@ fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
     assert!(clock::boot() + slept::ASLEEP >= hard);
 }
 
+#[test]
+fn a_server_that_sends_heads_without_end_keeps_the_elector_from_nothing() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let heads = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+        let (mut probe, _) = server.accept().unwrap();
+        assert!(probe.read(&mut [0; 1024]).unwrap() > 0);
+        while probe.write_all(heads.as_bytes()).is_ok() {}
+    });
+    let elector = Elector::start("exec \"$0\" elector");
+    let mut initial = initial_state();
+    initial.config.workload.readiness.http.port = port;
+    initial.config.workload.readiness.timeout = Duration::from_secs(20);
+    elector.receives(initial);
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
+
+    let began = clock::boot();
+    elector.tell(&ToElector::Probe { kind: ProbeKind::Readiness, began, since: began });
+    let failure = loop {
+        if let ToInit::Probed { failure, .. } = elector.hears() {
+            break failure;
+        }
+    };
+
+    assert_eq!(failure.as_deref(), Some("more than 16 heads with 1xx, and no answer"));
+    assert!(clock::boot().since(began) < Duration::from_secs(10));
+}
+
 fn initial_state() -> InitialState {
     let mut config = Config::default();
     config.lease.name = "writer".into();
@@ -365,7 +395,8 @@ impl Elector {
     /// Answers its Hello.
     fn receives(&self, initial: InitialState) {
         assert_eq!(self.hears(), ToInit::Hello);
-        self.tell(&ToElector::InitialState(Box::new(initial)));
+        let context = initial.context.map(|context| KubeContext { files: vec![self.kubeconfig.path()], ..context });
+        self.tell(&ToElector::InitialState(Box::new(InitialState { context, ..initial })));
     }
 
     fn tell(&self, message: &ToElector) {

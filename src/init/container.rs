@@ -47,7 +47,8 @@ impl Container for EventLoop {
             Ok(message) => message.map(Ok),
             Err(broken) => {
                 if !matches!(broken, Broken::Closed) {
-                    self.warn(broken.to_string());
+                    // The elector is killed for that, and would read no line.
+                    self.log.warn(&one_line(&broken));
                 }
                 Some(Err(LinkBroken))
             }

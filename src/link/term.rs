@@ -96,7 +96,7 @@ worded! {
         StepDown = "step-down",
         /// A coordinator prefers another holder (`preferredHolder`).
         PreferredHolder = "preferred-holder",
-        /// A guard of the kernel has killed the workload too early, because the loopback interface does not answer.
+        /// A guard of the kernel has killed the workload too early: its connection over the loopback interface was reset, or does not answer.
         Fuse = "fuse",
         /// No renewal was confirmed before the stop deadline (S).
         Expired = "expired",

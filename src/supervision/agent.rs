@@ -151,7 +151,7 @@ impl Agent {
                 self.told_health.is_heard = true;
                 self.told(message, now);
                 self.flush(now);
-                self.tell_health(true);
+                self.tell_health(true, now);
             }
             Input::ElectorStarted => {
                 self.electors.started(now);
@@ -233,7 +233,8 @@ impl Agent {
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
         let withdrawn = self.withdrawal.as_ref().map(|withdrawal| withdrawal.until);
-        [deadline, end, elector, first, withdrawn, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
+        let due = [deadline, end, elector, first, withdrawn, self.limit(), self.health_due(), self.workload.poll_timeout()];
+        due.into_iter().flatten().min()
     }
 
     /// Acts on the deadlines that have passed at `now`. The loop has drained the link just before (law 9).
@@ -258,8 +259,9 @@ impl Agent {
                 self.actions.push_back(Action::StartElector);
             }
             Some(Move::Kill) => {
-                self.warn("the elector was silent for too long and is killed".into());
                 self.actions.push_back(Action::KillElector);
+                // After that, because it would read no line.
+                self.warn(format!("the elector was silent for {:?} and is killed", self.timing.duration));
             }
             None => {}
         }
@@ -279,7 +281,7 @@ impl Agent {
         }
         self.end(now);
         self.flush(now);
-        self.tell_health(false);
+        self.tell_health(false, now);
     }
 
     /// Collects the workload's actions, then the words about them (law 2), and handles its events.

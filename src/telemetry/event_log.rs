@@ -442,7 +442,11 @@ impl Nouns {
             Reason::NotAcknowledged => format!("{program} did not acknowledge its role in time"),
             Reason::NotReady => format!("{program} was not ready in time"),
             Reason::NotLive => format!("{program} is not live"),
-            Reason::Fuse => format!("the kernel killed {program} early, because the loopback interface does not answer"),
+            Reason::Fuse => {
+                format!(
+                    "the kernel killed {program} early: a connection over the loopback interface was reset, or does not answer"
+                )
+            }
             Reason::StepDown => "a step-down was asked for".into(),
             Reason::PreferredHolder => "another holder is preferred".into(),
             Reason::Expired => "no renewal was confirmed in time".into(),

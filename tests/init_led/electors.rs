@@ -9,7 +9,7 @@ use nix::{
 use support::{procfs::state, wait_until};
 use tenure::{
     clock,
-    link::{Reason, Term, Then},
+    link::{Reason, Term, Then, ToInit},
 };
 
 use super::world::{World, config, info, patient, timing, within};
@@ -55,6 +55,27 @@ pub(crate) fn one_that_speaks_nonsense_is_replaced() {
     world.tell_nonsense();
     assert_eq!(world.next_elector().generation, 2);
     assert_eq!(world.others().len(), 1);
+}
+
+pub(crate) fn why_init_kills_one_is_in_the_log() {
+    let (mut silent, _) = World::contained(&within(timing(), config(OBEDIENT)));
+    kill(silent.elector(), Signal::SIGSTOP).unwrap();
+    silent.next_elector();
+    let (mut speaks, _) = World::contained(&config(OBEDIENT));
+    speaks.tell_nonsense();
+    speaks.next_elector();
+    speaks.lead(clock::boot());
+    speaks.tell(&ToInit::GaveUp { code: 1, message: String::new() });
+    speaks.next_elector();
+
+    let [silent, speaks] = [silent, speaks].map(|world| {
+        world.signal(Signal::SIGKILL);
+        world.exit().1
+    });
+
+    assert!(silent.contains("the elector was silent for 14s and is killed"), "{silent}");
+    assert!(speaks.contains("a link message of 9 bytes does not decode"), "{speaks}");
+    assert!(speaks.contains("the elector gave up within a term, and is killed"), "{speaks}");
 }
 
 pub(crate) fn it_has_a_session_of_its_own_and_no_standard_input() {

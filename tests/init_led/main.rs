@@ -82,6 +82,7 @@ fn main() -> ExitCode {
             the_workload_does_not_notice_that_its_elector_was_killed,
             an_elector_that_was_stopped_is_killed_with_its_plugins_and_replaced,
             one_that_speaks_nonsense_is_replaced,
+            why_init_kills_one_is_in_the_log,
             it_has_a_session_of_its_own_and_no_standard_input;
         health:
             what_systemd_notify_says_of_a_workload_is_told_and_what_tenure_does_not_do_is_refused,

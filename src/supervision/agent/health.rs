@@ -1,5 +1,7 @@
 //! The workload's notifications, and the report of its health to the elector.
 
+use std::time::Duration;
+
 use super::{Agent, shutdown::Shutdown};
 use crate::{
     config::Runs,
@@ -17,11 +19,23 @@ pub(super) struct ToldHealth {
     /// The elector has sent a message since the last change was reported. Until then no further one is, so that a workload that
     /// changes often does not flood the link.
     pub(super) is_heard: bool,
+    /// Since when, and how many, changes were reported of the [`CHANGES`] within a [`WHILE`].
+    since: Instant,
+    changes: u32,
 }
+
+/// Limit on the reports of a change of readiness within a [`WHILE`]. Each costs a log line and a write of the EndpointSlice.
+const CHANGES: u32 = 5;
+const WHILE: Duration = Duration::from_secs(5);
 
 impl ToldHealth {
     pub(super) const fn with(ready: bool) -> Self {
-        Self { ready, status: String::new(), is_heard: true }
+        Self { ready, status: String::new(), is_heard: true, since: Instant::BOOT, changes: 0 }
+    }
+
+    /// Returns from when on the next change may be reported.
+    fn next_at(&self) -> Instant {
+        if self.changes < CHANGES { Instant::BOOT } else { self.since + WHILE }
     }
 }
 
@@ -45,18 +59,38 @@ impl Agent {
         }
     }
 
-    /// Reports a change of readiness to the elector. A change of `STATUS` alone is reported only when the elector has just sent a
-    /// message, which is often enough.
-    pub(super) fn tell_health(&mut self, has_spoken: bool) {
+    /// Reports a change of readiness to the elector, unless there were too many. A change of `STATUS` alone is reported only when
+    /// the elector has just sent a message, which is often enough.
+    pub(super) fn tell_health(&mut self, has_spoken: bool, now: Instant) {
+        let unready = self.unready();
+        let told = &self.told_health;
+        let is_change = unready.is_none() != told.ready;
+        let is_due = if is_change { told.next_at() <= now } else { has_spoken && self.status != told.status };
+        if self.electors.is_alive() && told.is_heard && is_due {
+            let (since, changes) = if told.since + WHILE <= now { (now, 0) } else { (told.since, told.changes) };
+            self.told_health = ToldHealth {
+                ready: unready.is_none(),
+                status: self.status.clone(),
+                is_heard: !is_change,
+                since,
+                changes: changes + u32::from(is_change),
+            };
+            self.tell(ToElector::Health { unready, status: self.status.clone() });
+        }
+    }
+
+    /// Returns when a change of readiness is to be reported, if that waits for nothing else.
+    pub(super) fn health_due(&self) -> Option<Instant> {
+        let told = &self.told_health;
+        let waits = told.is_heard && self.electors.is_alive() && self.unready().is_none() != told.ready;
+        waits.then(|| told.next_at())
+    }
+
+    /// Returns why the workload is not ready, if it is asked and is not.
+    fn unready(&self) -> Option<String> {
         let config = &self.config.config.workload;
         let is_idle = config.runs == Runs::Leading && self.term.is_none();
         let is_asked = !is_idle && config.readiness.handler().is_some();
-        let unready = if is_asked { self.workload.unready().map(str::to_owned) } else { None };
-        let ToldHealth { ready, status, is_heard } = &self.told_health;
-        let changes = unready.is_none() != *ready;
-        if self.electors.is_alive() && *is_heard && (changes || has_spoken && self.status != *status) {
-            self.told_health = ToldHealth { ready: unready.is_none(), status: self.status.clone(), is_heard: !changes };
-            self.tell(ToElector::Health { unready, status: self.status.clone() });
-        }
+        if is_asked { self.workload.unready().map(str::to_owned) } else { None }
     }
 }

@@ -103,8 +103,9 @@ impl Agent {
 
     /// Replaces an elector that broke the protocol. Its message has no effect.
     fn protocol_error(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
-        self.warn(format!("the elector {what}"));
         self.give_elector_up(now);
+        // After that, because it would read no line.
+        self.warn(format!("the elector {what}, and is killed"));
     }
 
     pub(super) fn give_elector_up(&mut self, now: Instant) {

@@ -441,3 +441,26 @@ fn a_planned_stop_takes_as_long_as_the_workload_says_and_a_loss_or_a_second_term
     urgent.says(longer);
     assert!(killed_by(&mut urgent, ms(5000)));
 }
+
+#[test]
+fn a_program_that_changes_its_mind_without_end_is_reported_five_times_in_five_seconds_and_in_the_end_as_it_is() {
+    let mut world = World::leading(ready(notify));
+    world.take();
+    let (mut told, until) = (Vec::new(), world.now + Duration::from_secs(10));
+    while world.now < until {
+        for said in [Notification::Ready, Notification::Reloading, Notification::Ready, Notification::Reloading] {
+            world.feed(Input::Notified(said));
+            world.told(ToInit::Heartbeat);
+        }
+        told.extend(world.tells());
+        world.wake_until(world.now + Duration::from_millis(100));
+    }
+    world.feed(Input::Notified(Notification::Ready));
+    world.told(ToInit::Heartbeat);
+    world.wake_until(world.now + Duration::from_secs(5));
+    told.extend(world.tells());
+
+    let changes: Vec<_> = told.iter().filter(|told| matches!(told, ToElector::Health { .. })).collect();
+    assert!((10..=15).contains(&changes.len()), "{changes:?}");
+    assert!(matches!(changes.last(), Some(ToElector::Health { unready: None, .. })), "{changes:?}");
+}
