@@ -91,7 +91,7 @@ impl Patterns<'_> {
         self.trigger("billing-nightly-again", jobs[2]);
         let late = self.completed(jobs[2]);
         let [run] = &self.runs("billing-nightly")[..] else { panic!("ran {:?}: {said:?}", self.runs("billing-nightly")) };
-        assert!(late.contains("the next run is due in") && late.contains(&format!("run by {}_", run.pod)), "{late}");
+        assert!(late.contains("the next run is due in") && late.contains(&format!(", by {}_", run.pod)), "{late}");
         println!("{:<34} runs once in three jobs", "nightly.yaml");
     }
 
