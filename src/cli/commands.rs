@@ -69,7 +69,7 @@ pub enum Command {
     /// Ask the holder of a Lease to stop its workload and release the Lease
     ///
     /// Needs the rights to get and update the Lease. Exit codes: 0 asked, or handed over with --wait; 1 nobody holds it, or --wait was
-    /// over before the next term began; 2 no such Lease.
+    /// over before the next term began; 2 no such Lease; 78 it is paused, or --to names nobody.
     #[command(verbatim_doc_comment)]
     StepDown(StepDown),
     /// Release the Lease of a replica whose node is lost, on your word that it is dead
@@ -247,6 +247,9 @@ pub struct StepDown {
     /// The replica to which the others leave the Lease for as long as it needs: its full identity or, with lease.announce, its base
     #[arg(long, value_name = "CANDIDATE", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
+    /// Ask the holder of a paused Lease too: nobody leads before it is resumed
+    #[arg(long)]
+    pub force: bool,
     /// Wait this long for the next term to begin [default: 1m]
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = duration::parse)]
     pub wait: Option<Duration>,

@@ -43,7 +43,15 @@ enum Edited {
 
 pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
     steer(&asked.lease, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
-        let successor = match (&asked.to, access.lease(namespace, name).await?) {
+        let lease = access.lease(namespace, name).await?;
+        let record = lease.clone().and_then(|lease| LeaseRecord::read(lease.into()));
+        if !asked.force && record.is_some_and(|record| record.state() == LeaseState::Held && record.is_paused()) {
+            complain(&format!(
+                "the Lease {name} is paused: nobody takes it before `tenure resume`; --force asks its holder all the same"
+            ));
+            return Ok(exit::INVALID);
+        }
+        let successor = match (&asked.to, lease) {
             (Some(written), Some(lease)) => match successor(&lease, written) {
                 Ok(identity) => Some(identity),
                 Err(refusal) => {
@@ -53,12 +61,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             },
             (Some(_), None) | (None, _) => None,
         };
-        let edited = edit(access, namespace, name, |record| {
-            if record.state() == LeaseState::Held && record.is_paused() {
-                complain(&format!("the Lease {name} is paused: nobody takes it before `tenure resume`"));
-            }
-            operator::step_down(record, successor.as_deref())
-        });
+        let edited = edit(access, namespace, name, |record| operator::step_down(record, successor.as_deref()));
         let before = match edited.await? {
             Edited::Done(record) => record,
             Edited::NotHeld => {

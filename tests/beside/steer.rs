@@ -102,8 +102,14 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
         kept.out.contains("me_") && kept.out.contains(" keeps it while it lives, and if it restarts nothing runs"),
         "{kept:?}"
     );
-    let asked = desk.ends(&["step-down", LEASE]).await;
-    assert!(asked.code == 0 && asked.err.contains("is paused: nobody takes it before `tenure resume`"), "{asked:?}");
+    let refused = desk.ends(&["step-down", LEASE]).await;
+    assert!(
+        refused.code == 78 && refused.err.contains("is paused: nobody takes it before `tenure resume`; --force"),
+        "{refused:?}"
+    );
+    assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), Value::Null);
+    let asked = desk.ends(&["step-down", LEASE, "--force"]).await;
+    assert!(asked.code == 0 && asked.out.contains(" was asked to step down"), "{asked:?}");
     me.stop().await;
 }
 
@@ -128,9 +134,9 @@ async fn a_holder_writes_on_no_terminal(stage: Stage) {
     let desk = Desk::of(&stage).await;
     for command in [
         &["pause", LEASE][..],
-        &["step-down", LEASE],
-        &["step-down", LEASE, "--wait=1s"],
-        &["step-down", LEASE, "--to", TWO],
+        &["step-down", LEASE, "--force"],
+        &["step-down", LEASE, "--force", "--wait=1s"],
+        &["step-down", LEASE, "--force", "--to", TWO],
         &["confirm-dead", LEASE, "--holder", TWO],
     ] {
         let ended = desk.ends(command).await;
