@@ -22,6 +22,7 @@ pub fn all() -> Vec<Case> {
         case_45_no_such_namespace_is_said_and_retried,
         case_46_a_refused_write_is_not_repeated_as_it_was,
         case_44_a_401_reads_the_token_again,
+        case_44_a_401_after_its_pod_was_deleted_by_force_is_said_once,
     ]
 }
 
@@ -91,7 +92,7 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     let new = stage.api.bound_token(account, &stage.namespace, "new").await;
     std::fs::write(stage.token_file("me"), &new).expect("the token file");
 
-    stage.api.withdraw_token(&stage.namespace, "old").await;
+    stage.api.withdraw_token(&stage.namespace, "secrets/old").await;
 
     let refused = me.proxy.log.first("a 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
     assert_eq!(refused.request.authorization, format!("Bearer {old}"));
@@ -100,6 +101,21 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     let with_old = |e: &Exchange| e.request.at > refused.request.at && e.request.authorization != format!("Bearer {new}");
     assert_eq!(me.proxy.log.count(with_old), 0, "one immediate retry, with the new one");
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+/// `kubectl delete pod --force`: the Pod object goes first, and with it the token, while the replica runs on.
+async fn case_44_a_401_after_its_pod_was_deleted_by_force_is_said_once(stage: Stage) {
+    let account = "forced";
+    stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
+    let token = stage.api.token_of_a_pod(account, &stage.namespace, "me").await;
+    let (me, _) = stage.lead(stage.prepare_at("me", token, Ipv4Addr::LOCALHOST).await.unhurried()).await;
+
+    stage.api.withdraw_token(&stage.namespace, "pods/me").await;
+
+    me.proxy.log.nth(1, "more than one 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
+    let words = "the pod was deleted by force";
+    me.said(words).await;
+    assert_eq!(me.lines().iter().filter(|line| line.contains(words)).count(), 1);
 }
 
 async fn case_44_a_403_while_leading_passes(stage: Stage) {

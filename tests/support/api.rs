@@ -129,17 +129,32 @@ impl Api {
     pub async fn bound_token(&self, account: &str, namespace: &str, secret: &str) -> String {
         let core = format!("/api/v1/namespaces/{namespace}");
         let secret = self.create(&format!("{core}/secrets"), &json!({ "metadata": { "name": secret } })).await;
-        let bound =
-            json!({ "apiVersion": "v1", "kind": "Secret", "name": secret["metadata"]["name"], "uid": secret["metadata"]["uid"] });
+        self.token_bound_to(account, namespace, "Secret", &secret).await
+    }
+
+    /// The same for a pod, which no node runs.
+    pub async fn token_of_a_pod(&self, account: &str, namespace: &str, pod: &str) -> String {
+        let pod = json!({
+            "metadata": { "name": pod },
+            "spec": { "serviceAccountName": account, "containers": [{ "name": "main", "image": "none" }] },
+        });
+        let pod = self.create(&format!("/api/v1/namespaces/{namespace}/pods"), &pod).await;
+        self.token_bound_to(account, namespace, "Pod", &pod).await
+    }
+
+    async fn token_bound_to(&self, account: &str, namespace: &str, kind: &str, object: &Value) -> String {
+        let core = format!("/api/v1/namespaces/{namespace}");
+        let metadata = &object["metadata"];
+        let bound = json!({ "apiVersion": "v1", "kind": kind, "name": metadata["name"], "uid": metadata["uid"] });
         let request = json!({ "spec": { "expirationSeconds": 3600, "boundObjectRef": bound } });
         let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
         token["status"]["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Deletes that Secret. The server may accept the token for some seconds more.
-    pub async fn withdraw_token(&self, namespace: &str, secret: &str) {
-        let path = format!("/api/v1/namespaces/{namespace}/secrets/{secret}");
-        let (status, body) = self.call(Method::DELETE, &path, None).await;
+    /// Deletes what a token is bound to, such as `secrets/NAME`, at once. The server may accept the token for some seconds more.
+    pub async fn withdraw_token(&self, namespace: &str, object: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/{object}");
+        let (status, body) = self.call(Method::DELETE, &path, Some(&json!({ "gracePeriodSeconds": 0 }))).await;
         assert_eq!(status, 200, "DELETE {path}: {body}");
     }
 }
