@@ -60,6 +60,7 @@ fn main() -> ExitCode {
     let mut groups = conformance::groups();
     groups.extend(beside::groups());
     groups.push(("deploy", deploy::all()));
+    groups.push(("one_label", deploy::of_one_label()));
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));

@@ -76,8 +76,9 @@ fn judge(container: &Value, granted: u64) -> Result<(), String> {
         Ok(Face::Elector | Face::Command(_)) => return Err("its command line does not run a program".into()),
         Err(refused) => return Err(refused.to_string()),
     };
+    // What refers to something else is known only in the pod.
     let variables = container["env"].as_array().into_iter().flatten().filter_map(|variable| {
-        let value = variable["value"].as_str().unwrap_or("192.0.2.1").replace("$(POD_IP)", "192.0.2.1").replace("$$", "$");
+        let value = variable["value"].as_str()?.replace("$(POD_IP)", "192.0.2.1").replace("$$", "$");
         Some((variable["name"].as_str()?.into(), value.into()))
     });
     let variables: Vec<_> = variables.collect();

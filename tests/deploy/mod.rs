@@ -23,6 +23,10 @@ const COMPONENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/comp
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 
+mod one_label;
+
+pub(crate) use one_label::all as of_one_label;
+
 pub(crate) fn all() -> Vec<Case> {
     cases![restricted:
         its_pods_are_admitted_where_pod_security_is_restricted,

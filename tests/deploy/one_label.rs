@@ -1,0 +1,527 @@
+//! deploy/inject on a real API server: the policy makes of a pod what `tenure inject` makes of it, and refuses with the same sentences.
+
+use std::{
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+use support::{Case, Ended as _, Namespace, PATIENCE, cases};
+
+use crate::TENURE;
+
+const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/inject");
+
+pub(crate) fn all() -> Vec<Case> {
+    cases![restricted:
+        the_policy_and_the_command_make_the_same_of_forty_pods,
+        the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
+        what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
+        the_first_rollout_waits_until_no_pod_runs,
+        a_template_whose_policy_is_deleted_makes_pods_that_never_start,
+        a_deployment_that_the_command_wrapped_is_left_alone,
+    ]
+}
+
+/// The policies are those of all namespaces, so one case at a time has them.
+static IN_FORCE: Mutex<()> = Mutex::new(());
+
+/// Applies the policies with this environment, and waits until they are in force.
+fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
+    let alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let deadline = tenure::clock::boot() + PATIENCE;
+    let applied = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success();
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
+    cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
+    // No controller runs here that would make it.
+    cluster.kubectl(&["create", "serviceaccount", "default"]).success();
+    let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
+    loop {
+        let made = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &plain);
+        let (text, why) = (String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
+        if text.contains("registry/tenure:1") && text.contains("TENURE_LEASE__DURATION") != env.is_empty() {
+            break;
+        }
+        assert!(tenure::clock::boot() < deadline, "the policies are not in force: {text}{why}");
+    }
+    let mut wrong = plain;
+    wrong["spec"]["shareProcessNamespace"] = json!(true);
+    while cluster.feed(&["create", "--dry-run=server", "-f", "-"], &wrong).status.success() {
+        assert!(tenure::clock::boot() < deadline, "nothing refuses a pod");
+    }
+    alone
+}
+
+/// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
+fn pod(name: &str, container: Value, spec: Value, metadata: Value) -> Value {
+    let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
+    let base = json!({ "name": "main", "image": "main", "securityContext": context });
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "labels": { "app": "billing", "tenure.dev/lease": "billing" } },
+        "spec": {
+            "securityContext": { "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" } },
+            "containers": [merged(base, container)],
+        },
+    });
+    if let Some(others) = spec["others"].as_array() {
+        for other in others {
+            let base = json!({ "image": "other", "command": ["true"], "securityContext": context });
+            pod["spec"]["containers"].as_array_mut().unwrap().push(merged(base, other.clone()));
+        }
+    }
+    let mut spec = spec;
+    spec.as_object_mut().unwrap().remove("others");
+    for init in spec["initContainers"].as_array_mut().into_iter().flatten() {
+        *init = merged(json!({ "image": "first", "securityContext": context }), init.clone());
+    }
+    pod["spec"] = merged(pod["spec"].take(), spec);
+    pod["metadata"] = merged(pod["metadata"].take(), metadata);
+    pod
+}
+
+fn merged(mut base: Value, over: Value) -> Value {
+    let fields = over.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+    base.as_object_mut().unwrap().extend(fields.map(|(key, value)| (key.clone(), value.clone())));
+    base
+}
+
+/// As a pod of a Job.
+fn of_job(mut pod: Value) -> Value {
+    let owner = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "11111111-1111-1111-1111-111111111111" });
+    pod["metadata"]["ownerReferences"] = json!([owner]);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod
+}
+
+fn annotated(annotations: Value) -> Value {
+    json!({ "annotations": annotations })
+}
+
+fn probed(kind: &str, probe: Value) -> Value {
+    let ports = json!([{ "name": "http", "containerPort": 8080 }, { "name": "admin", "containerPort": 9090 }]);
+    json!({ "command": ["sh"], "ports": ports, kind: probe })
+}
+
+fn forty() -> Vec<Value> {
+    let odd = "q\" b\\ n\nt\tr\r v\u{b} ü 日本 'x' #: {}[] $(HOME) $$(HOME) $x";
+    let env = |pairs: &[(&str, &str)]| {
+        let all = pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>();
+        json!({ "command": ["sh"], "env": all, "livenessProbe": { "httpGet": { "port": 80 } } })
+    };
+    let web = |more: Value| merged(json!({ "port": 80 }), more);
+    let all_numbers = json!({
+        "initialDelaySeconds": 7, "periodSeconds": 8, "timeoutSeconds": 9, "successThreshold": 2, "failureThreshold": 5,
+        "tcpSocket": { "port": "admin" },
+    });
+    let none = || json!({});
+    let sh = || json!({ "command": ["sh"] });
+    let long = "a".repeat(63);
+    let all: Vec<(Value, Value, Value)> = vec![
+        (sh(), none(), none()),
+        (json!({ "command": ["sh", "-c"], "args": ["a", "b"] }), none(), none()),
+        (json!({ "command": ["sh", odd], "args": [odd] }), none(), none()),
+        (json!({ "args": ["ignored"] }), none(), annotated(json!({ "tenure.dev/command": "[\"sh\", \"-c\" ,\"true\"]" }))),
+        (none(), none(), annotated(json!({ "tenure.dev/command": json!(["sh", odd]).to_string() }))),
+        (sh(), none(), annotated(json!({ "tenure.dev/command": "[\"ignored\"]" }))),
+        (sh(), json!({ "others": [{ "name": "two" }, { "name": "three" }] }), none()),
+        (
+            sh(),
+            json!({ "others": [{ "name": "two" }, { "name": "three" }] }),
+            annotated(json!({ "tenure.dev/container": "two" })),
+        ),
+        (
+            sh(),
+            json!({ "others": [{ "name": "two" }, { "name": "three", "command": ["sh"] }] }),
+            annotated(json!({ "kubectl.kubernetes.io/default-container": "three" })),
+        ),
+        (env(&[("TENURE_LEASE__DURATION", "30s"), ("HOME", "/x")]), none(), none()),
+        (env(&[("TENURE_HTTP__LISTEN", "127.0.0.1:9000")]), none(), none()),
+        (env(&[("POD_NAME", "x"), ("POD_IP", "127.0.0.1"), ("NODE_NAME", "")]), none(), none()),
+        (env(&[("TENURE_WORKLOAD__LIVENESS__TCP__PORT", "81")]), none(), none()),
+        (env(&[("TENURE_WORKLOAD__STOP__GRACE", "5s"), ("TENURE_LEASE__WITNESS", "@x")]), none(), none()),
+        (
+            json!({ "command": ["sh"], "env": [{ "name": "TENURE_LEASE__NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } }] }),
+            none(),
+            none(),
+        ),
+        (json!({ "command": ["sh"], "ports": [{ "containerPort": 8079 }] }), none(), none()),
+        (
+            json!({ "command": ["sh"], "ports": [{ "containerPort": 8079 }] }),
+            json!({ "others": [{ "name": "two", "ports": [{ "containerPort": 18079 }] }] }),
+            none(),
+        ),
+        (
+            sh(),
+            json!({ "initContainers": [{ "name": "side", "restartPolicy": "Always", "ports": [{ "containerPort": 8079 }] }] }),
+            none(),
+        ),
+        (probed("livenessProbe", json!({ "httpGet": web(json!({})), "failureThreshold": 9 })), none(), none()),
+        (probed("livenessProbe", json!({ "httpGet": { "port": "http", "path": "/healthz?a=b&c=$(HOME)$$" } })), none(), none()),
+        (probed("livenessProbe", json!({ "httpGet": web(json!({ "path": "x", "scheme": "HTTPS" })) })), none(), none()),
+        (
+            probed(
+                "livenessProbe",
+                json!({ "httpGet": web(json!({ "httpHeaders": [{ "name": "X-A", "value": "b\"c\\ $(HOME)" }, { "name": "Host", "value": "x" }] })) }),
+            ),
+            none(),
+            none(),
+        ),
+        (probed("livenessProbe", json!({ "httpGet": web(json!({ "host": "127.0.0.1" })) })), none(), none()),
+        (probed("livenessProbe", json!({ "tcpSocket": { "port": 8080 } })), none(), none()),
+        (probed("livenessProbe", json!({ "tcpSocket": { "port": "admin", "host": "::1" }, "periodSeconds": 1 })), none(), none()),
+        (probed("livenessProbe", json!({ "exec": { "command": ["true"] }, "timeoutSeconds": 5 })), none(), none()),
+        (probed("livenessProbe", json!({ "exec": { "command": ["sh", "-c", odd] } })), none(), none()),
+        (probed("readinessProbe", json!({ "httpGet": { "port": "http", "path": "/ready" } })), none(), none()),
+        (probed("readinessProbe", all_numbers.clone()), none(), none()),
+        (
+            probed("readinessProbe", json!({ "exec": { "command": ["sh", "-c", "test $(cat /x) = \"$(HOME)\""] } })),
+            none(),
+            none(),
+        ),
+        (
+            probed("startupProbe", json!({ "httpGet": web(json!({})), "failureThreshold": 30, "initialDelaySeconds": 4 })),
+            none(),
+            none(),
+        ),
+        (
+            merged(
+                probed("startupProbe", json!({ "exec": { "command": ["true"] }, "periodSeconds": 2 })),
+                json!({ "readinessProbe": all_numbers, "livenessProbe": { "tcpSocket": { "port": 1 } } }),
+            ),
+            none(),
+            none(),
+        ),
+        (sh(), json!({ "terminationGracePeriodSeconds": 0 }), none()),
+        (sh(), json!({ "terminationGracePeriodSeconds": 300 }), none()),
+        (sh(), none(), annotated(json!({ "tenure.dev/witness": "false" }))),
+        (
+            json!({ "command": ["sh"], "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }),
+            json!({ "volumes": [{ "name": "data", "emptyDir": { "medium": "Memory" } }], "initContainers": [{ "name": "first" }] }),
+            none(),
+        ),
+        (
+            json!({ "command": ["sh"], "envFrom": [{ "configMapRef": { "name": "x", "optional": true } }], "lifecycle": { "preStop": { "exec": { "command": ["true"] } } } }),
+            json!({ "enableServiceLinks": false }),
+            none(),
+        ),
+        (sh(), json!({ "automountServiceAccountToken": false }), none()),
+        (sh(), none(), json!({ "labels": { "tenure.dev/lease": long } })),
+        (sh(), json!({ "nodeSelector": { "kubernetes.io/os": "linux" } }), json!({ "labels": { "tenure.dev/lease": "0" } })),
+    ];
+    let mut pods: Vec<_> = all
+        .into_iter()
+        .enumerate()
+        .map(|(at, (container, spec, metadata))| pod(&format!("p{at}"), container, spec, metadata))
+        .collect();
+    pods.push(of_job(pod("job", json!({ "command": ["sh"], "args": [odd] }), none(), none())));
+    pods.push(of_job(pod(
+        "full",
+        probed("livenessProbe", json!({ "tcpSocket": { "port": 1 } })),
+        none(),
+        annotated(json!({ "tenure.dev/witness": "false" })),
+    )));
+    pods
+}
+
+/// What the server makes of these pods, without what is different each time.
+fn made(cluster: &Namespace, pods: &[Value]) -> Vec<Value> {
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": pods });
+    let text = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &list).success().stdout;
+    let text = String::from_utf8(text).unwrap();
+    let mut all: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().collect::<Result<_, _>>().unwrap();
+    for pod in &mut all {
+        let metadata = pod["metadata"].as_object_mut().unwrap();
+        ["uid", "creationTimestamp", "managedFields"].into_iter().for_each(|key| drop(metadata.remove(key)));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("tenure.dev/before");
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let token = volumes.filter_map(|volume| volume["name"].as_str()).find(|name| name.starts_with("kube-api-access-"));
+        if let Some(token) = token.map(String::from) {
+            *pod = serde_json::from_str(&pod.to_string().replace(&token, "kube-api-access")).unwrap();
+        }
+    }
+    all
+}
+
+/// What `tenure inject` makes of these pods; of those of a Job by way of the Job.
+fn injected(pods: &[Value], flags: &[&str]) -> Vec<Value> {
+    let is_of_job = |pod: &Value| pod["metadata"]["ownerReferences"].is_array();
+    let objects = pods.iter().map(|pod| {
+        let mut template = pod.clone();
+        template.as_object_mut().unwrap().retain(|key, _| key == "metadata" || key == "spec");
+        let job = || json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "job" }, "spec": { "template": template } });
+        if is_of_job(pod) { job() } else { pod.clone() }
+    });
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects.collect::<Vec<_>>() });
+    let (code, text) = tenure_inject(&list, &[&["--access=false", "--image=registry/tenure:1", "-o", "json"], flags].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(pods)
+        .map(|(object, pod)| {
+            let of_job = || merged(pod.clone(), object["spec"]["template"].clone());
+            if is_of_job(pod) { of_job() } else { object.clone() }
+        })
+        .collect()
+}
+
+/// Exit code, and what was printed.
+fn tenure_inject(object: &Value, flags: &[&str]) -> (Option<i32>, String) {
+    let place = support::Scratch::new();
+    let file = place.file("all.json", object.to_string());
+    let ended = Command::new(TENURE).args(["inject", "-f", &file]).args(flags).output().unwrap();
+    let text = if ended.status.success() { ended.stdout } else { ended.stderr };
+    (ended.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn the_policy_and_the_command_make_the_same_of_forty_pods(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let pods = forty();
+    assert!(pods.len() >= 40, "{}", pods.len());
+
+    let by_policy = made(cluster, &pods);
+    let by_command = made(cluster, &injected(&pods, &[]));
+
+    for (policy, command) in by_policy.iter().zip(&by_command) {
+        assert_eq!(policy, command, "{} differs:\n{policy:#}\n{command:#}", policy["metadata"]["name"]);
+        let spec = &policy["spec"];
+        assert_eq!(spec["initContainers"][0]["name"], "tenure");
+        let witness = &spec["initContainers"][1];
+        if witness["name"] == "tenure-witness" && spec["automountServiceAccountToken"] != false {
+            assert!(witness["volumeMounts"].to_string().contains("kube-api-access"), "the witness has no token: {witness}");
+        }
+        is_read_by_tenure(spec);
+    }
+}
+
+/// tenure takes the configuration of the wrapped container, as a kubelet hands it over.
+fn is_read_by_tenure(spec: &Value) {
+    let container = spec["containers"].as_array().unwrap().iter().find(|one| one["command"][0] == "/opt/tenure/tenure").unwrap();
+    let words: Vec<_> = container["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let program = words.iter().position(|word| *word == "--").unwrap();
+    let mut check = Command::new(TENURE);
+    check
+        .args(["check", "--offline"])
+        .args(if words[1] == "lock" { &["--lease=billing"][..] } else { &[] })
+        .args(&words[program..]);
+    check.env_clear().env("PATH", "/usr/bin:/bin");
+    for variable in container["env"].as_array().unwrap() {
+        let value = variable["value"].as_str().unwrap_or("ns").replace("$(POD_IP)", "192.0.2.1");
+        check.env(variable["name"].as_str().unwrap(), value.replace("$(HOME)", "/root").replace("$$", "$"));
+    }
+    let ended = check.output().unwrap();
+    let said = String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{words:?}: {said}");
+    let needed: u64 = said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+    assert!(spec["terminationGracePeriodSeconds"].as_u64().unwrap() >= needed, "{said}");
+}
+
+fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster: &Namespace) {
+    let env = "TENURE_LEASE__DURATION=60s\nTENURE_HTTP__LISTEN=0.0.0.0:9000\nTENURE_WORKLOAD__ENV={\"A\": \"b=c\"}";
+    let _alone = apply(cluster, env);
+    let own = json!({ "command": ["sh"], "env": [{ "name": "TENURE_LEASE__DURATION", "value": "30s" }] });
+    let pods = [pod("plain", json!({ "command": ["sh"] }), json!({}), json!({})), pod("own", own, json!({}), json!({}))];
+
+    let by_policy = made(cluster, &pods);
+    let flags = env.lines().map(|line| format!("--env={line}")).collect::<Vec<_>>();
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+
+    assert_eq!(by_policy, made(cluster, &injected(&pods, &flags)));
+    let env = by_policy.iter().map(|pod| pod["spec"]["containers"][0]["env"].to_string()).collect::<Vec<_>>();
+    assert!(env[0].contains("60s") && env[0].contains("0.0.0.0:9000") && env[0].contains("b=c"), "{env:?}");
+    assert!(env[1].contains("30s") && !env[1].contains("60s"), "{env:?}");
+}
+
+fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let none = || json!({});
+    let sh = || json!({ "command": ["sh"] });
+    let labelled = |name: &str| json!({ "labels": { "tenure.dev/lease": name } });
+    let with = |probe: Value| probed("livenessProbe", probe);
+    let command = |line: &str| annotated(json!({ "tenure.dev/command": line }));
+    let refused: Vec<(&str, Value, Value, Value)> = vec![
+        ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
+        ("the label tenure.dev/lease: \"a.b\" is no name", sh(), none(), labelled("a.b")),
+        ("the label tenure.dev/lease: \"\" is no name", sh(), none(), labelled("")),
+        ("the pod is for Windows", sh(), json!({ "nodeSelector": { "kubernetes.io/os": "windows" } }), none()),
+        ("with shareProcessNamespace tenure is not PID 1", sh(), json!({ "shareProcessNamespace": true }), none()),
+        ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
+        (
+            "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there",
+            sh(),
+            json!({ "others": [{ "name": "two", "env": [{ "name": "TENURE_LEASE__NAME", "value": "billing" }] }] }),
+            none(),
+        ),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command("sh -c x")),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command("[]")),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command("['sh']")),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["sh", 1]"#)),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["\q"]"#)),
+        ("has no command, and that of its image cannot be seen: write the whole command line as JSON", none(), none(), none()),
+        ("livenessProbe.grpc of the container \"main\": tenure asks by", with(json!({ "grpc": { "port": 80 } })), none(), none()),
+        (
+            "livenessProbe.httpGet.host of the container \"main\" is no IP address",
+            with(json!({ "httpGet": { "port": 80, "host": "localhost" } })),
+            none(),
+            none(),
+        ),
+        (
+            "livenessProbe.tcpSocket.port of the container \"main\" is none of its ports",
+            with(json!({ "tcpSocket": { "port": "web" } })),
+            none(),
+            none(),
+        ),
+    ];
+    let mut pods: Vec<_> =
+        refused.into_iter().map(|(why, container, spec, metadata)| (why, pod("p", container, spec, metadata))).collect();
+    let job = of_job(pod("p", none(), none(), command("[\"sh\"]")));
+    pods.push(("has no command, and that of its image cannot be seen: write the whole command line into command", job));
+
+    for (why, pod) in pods {
+        let by_policy = cluster.create(&pod).failure();
+        let is_job = pod["metadata"]["ownerReferences"].is_array();
+        let template = json!({ "metadata": { "labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"] }, "spec": pod["spec"] });
+        let (kind, version, spec) = if is_job {
+            ("Job", "batch/v1", json!({ "template": template }))
+        } else {
+            let labels = json!({ "app": "billing" });
+            let mut template = template;
+            template["metadata"]["labels"]["app"] = json!("billing");
+            ("Deployment", "apps/v1", json!({ "selector": { "matchLabels": labels }, "template": template }))
+        };
+        let workload = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "p" }, "spec": spec });
+        let of_template = cluster.create(&workload).failure();
+        let (code, by_command) = tenure_inject(&workload, &[]);
+
+        let sentence = by_command.trim().strip_prefix(&format!("tenure: {kind}/p: ")).unwrap_or_else(|| panic!("{by_command}"));
+        assert_eq!(code, Some(78), "{by_command}");
+        assert!(sentence.contains(why), "{why}: {sentence}");
+        // Pod Security comes first, and does not like such a host either.
+        assert!(by_policy.contains(sentence) || by_policy.contains("probe or lifecycle host"), "{sentence}\n{by_policy}");
+        assert!(of_template.contains(sentence), "{sentence}\n{of_template}");
+    }
+}
+
+/// A Deployment or StatefulSet with this label, if any.
+fn workload(kind: &str, lease: Option<&str>, replicas: u32) -> Value {
+    let mut template = pod("any", json!({ "command": ["sh"] }), json!({}), json!({}));
+    let labels = match lease {
+        Some(lease) => json!({ "app": "billing", "tenure.dev/lease": lease }),
+        None => json!({ "app": "billing" }),
+    };
+    template["metadata"] = json!({ "labels": labels });
+    let selector = json!({ "matchLabels": { "app": "billing" } });
+    let spec = json!({ "replicas": replicas, "selector": selector, "template": { "metadata": template["metadata"], "spec": template["spec"] } });
+    json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": "shop" }, "spec": spec })
+}
+
+/// Writes the status that a controller would write.
+fn report(cluster: &Namespace, kind: &str, status: &Value) {
+    let patch = json!({ "status": status }).to_string();
+    cluster.kubectl(&["patch", kind, "shop", "--subresource=status", "--type=merge", "-p", &patch]).success();
+}
+
+fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    for kind in ["Deployment", "StatefulSet"] {
+        let apply = |lease, replicas| cluster.feed(&["apply", "-f", "-"], &workload(kind, lease, replicas));
+        let waits = |lease, replicas, name: &str| {
+            let why = apply(lease, replicas).failure();
+            let sentence = format!(
+                "the pods that run now know nothing of the Lease {name}, so two programs could run at once: first scale to 0"
+            );
+            assert!(why.contains(&sentence), "{kind}: {why}");
+        };
+        apply(None, 2).success();
+        report(cluster, kind, &json!({ "replicas": 2 }));
+        waits(Some("billing"), 2, "billing");
+        apply(None, 0).success();
+        waits(Some("billing"), 2, "billing");
+        report(cluster, kind, &json!({ "replicas": 0 }));
+        if kind == "Deployment" {
+            report(cluster, kind, &json!({ "terminatingReplicas": 1 }));
+            waits(Some("billing"), 2, "billing");
+            report(cluster, kind, &json!({ "terminatingReplicas": 0 }));
+        }
+
+        apply(Some("billing"), 2).success();
+
+        report(cluster, kind, &json!({ "replicas": 2 }));
+        apply(Some("billing"), 3).success();
+        waits(Some("other"), 3, "billing");
+        waits(None, 3, "billing");
+        cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
+        report(cluster, kind, &json!({ "replicas": 0 }));
+        apply(None, 1).success();
+        let spec = cluster.get(&format!("{kind}/shop"))["spec"]["template"]["spec"].take();
+        assert_eq!(spec["schedulingGates"], Value::Null, "{kind}: its pods would wait for ever");
+    }
+}
+
+/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone.
+fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    let template = cluster.get("deployment/shop")["spec"]["template"].take();
+    let pod = |name: &str| {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+        pod["metadata"]["name"] = json!(name);
+        pod
+    };
+    cluster.create(&pod("wrapped")).success();
+    let wrapped = cluster.get("pod/wrapped");
+    assert_eq!(wrapped["spec"]["schedulingGates"], Value::Null);
+    assert_eq!(wrapped["spec"]["initContainers"][0]["name"], "tenure");
+
+    cluster.kubectl(&["delete", "configmap", "tenure-inject", "-n", "tenure-inject"]).success();
+    let deadline = tenure::clock::boot() + PATIENCE;
+    let refused = loop {
+        let ended = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("refused"));
+        if !ended.status.success() {
+            break ended.failure();
+        }
+        assert!(tenure::clock::boot() < deadline, "pods are wrapped without the ConfigMap");
+    };
+    assert!(refused.contains("nothing has put tenure in"), "{refused}");
+    let mut unlabelled = pod("unlabelled");
+    unlabelled["metadata"]["labels"] = json!({});
+    unlabelled["spec"]["schedulingGates"] = json!([]);
+    cluster.create(&unlabelled).success();
+
+    // The namespace stays: no controller runs here that would remove it.
+    for kind in ["mutatingadmissionpolicy", "validatingadmissionpolicy"] {
+        cluster.kubectl(&["delete", &format!("{kind}binding/tenure-inject"), &format!("{kind}/tenure-inject")]).success();
+    }
+    while !cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("late")).status.success() {
+        assert!(tenure::clock::boot() < deadline, "the policies are still in force");
+    }
+    cluster.create(&pod("late")).success();
+
+    let late = cluster.get("pod/late");
+    assert_eq!(late["spec"]["initContainers"], Value::Null, "nothing has wrapped it");
+    assert_eq!(late["spec"]["schedulingGates"], json!([{ "name": "tenure.dev/inject" }]), "so it must not start");
+    assert_eq!(cluster.get("pod/wrapped")["spec"], wrapped["spec"], "what runs is left alone");
+}
+
+fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let (code, text) = tenure_inject(&workload("Deployment", Some("billing"), 2), &["--access=false", "-o", "json"]);
+    assert_eq!(code, Some(0), "{text}");
+
+    cluster.feed(&["apply", "-f", "-"], &text).success();
+
+    let wanted: Value = serde_json::from_str(&text).unwrap();
+    let spec = &cluster.get("deployment/shop")["spec"]["template"]["spec"];
+    assert_eq!(spec["schedulingGates"], Value::Null, "no policy would remove it from its pods");
+    assert_eq!(spec["containers"][0]["command"], wanted["items"][0]["spec"]["template"]["spec"]["containers"][0]["command"]);
+    cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
+}
