@@ -45,7 +45,7 @@ fn takes(health: &Health, fact: Fact) {
 }
 
 fn elects(leading: Option<LeaderView>) -> Fact {
-    Fact::Elects(View { ready: true, leading, backoff: LeaseBackoff::default(), next_fire: None, renewed: None })
+    Fact::Elects(View { ready: true, leading, backoff: LeaseBackoff::default(), next_fire: None, renewed: None, free: None })
 }
 
 fn standby() -> Health {

@@ -45,6 +45,8 @@ pub struct View {
     pub next_fire: Option<i64>,
     /// When the last renewal was seen; none: nobody is seen to hold the Lease.
     pub renewed: Option<Instant>,
+    /// On a standby: when a Lease may be taken, unless its holder renews it. None: that is not known, or nobody may take it.
+    pub free: Option<Instant>,
 }
 
 /// The term that this replica holds.
@@ -133,6 +135,7 @@ impl Elector {
             backoff: common.lease_backoff,
             next_fire: self.core.leases.iter().find_map(|lease| lease.observation.next_fire()),
             renewed: self.core.leases.iter().filter_map(|lease| lease.observation.renewed()).max(),
+            free: if leading.is_some() { None } else { self.core.leases.iter().filter_map(super::lease::Lease::free_at).min() },
         }
     }
 

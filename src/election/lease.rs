@@ -92,6 +92,14 @@ impl Lease {
         self.observation.eligibility(self.campaign.as_ref().and_then(|campaign| campaign.outdated.as_ref()))
     }
 
+    /// Returns when the Lease may be taken, or its task's next run is due.
+    pub(crate) fn free_at(&self) -> Option<Instant> {
+        match self.eligibility() {
+            Eligibility::Open { due, .. } => Some(due),
+            Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } => None,
+        }
+    }
+
     /// Returns true if the Lease names this replica, which has acquired it too late to lead by that.
     pub(crate) fn is_acquired_too_late(&self) -> bool {
         let is_outdated = self.campaign.as_ref().is_some_and(|campaign| campaign.outdated.is_some());

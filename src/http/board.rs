@@ -170,6 +170,7 @@ impl Board {
             "killDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
             "nextFire": election.next_fire.map(wall),
             "renewedSecondsAgo": led.map_or(election.renewed, |led| Some(led.confirmed)).map(|at| now.since(at).as_secs_f64()),
+            "freeInSeconds": election.free.map(left),
             "apiServerAnswers": status.is_answered,
             "workload": {
                 "runs": role.is_some(),

@@ -145,7 +145,14 @@ impl Status {
         });
         let leads = resume.as_ref().and_then(|resume| resume.main).map(|_| Role::Leader);
         Self {
-            election: View { ready: false, leading: None, backoff: backoff.unwrap_or_default(), next_fire: None, renewed: None },
+            election: View {
+                ready: false,
+                leading: None,
+                backoff: backoff.unwrap_or_default(),
+                next_fire: None,
+                renewed: None,
+                free: None,
+            },
             term,
             role: leads.or_else(|| standby(config.workload.runs)),
             unready: config.workload.readiness.handler().map(|_| String::new()),

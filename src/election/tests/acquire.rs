@@ -56,6 +56,22 @@ fn a_follower_waits_the_duration_of_the_record_not_its_own() {
 }
 
 #[test]
+fn a_standby_shows_when_the_lease_may_be_taken_and_a_leader_does_not() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(TICK);
+    let free = bench.elector.view().free.unwrap();
+    bench.register.edit(|object| object["metadata"]["annotations"] = json!({ PAUSED: "true" }));
+    bench.watch_register();
+    assert_eq!(bench.elector.view().free, None, "paused");
+    bench.see(|object| object["metadata"]["annotations"] = json!({}));
+
+    takes_exactly_after(&mut bench, plus(15) - TICK);
+
+    assert!(free <= bench.last_sent() && bench.last_sent() <= free + TICK, "{free:?}");
+    assert_eq!(bench.elector.view().free, None, "it leads");
+}
+
+#[test]
 fn a_record_without_a_sound_duration_is_waited_out_by_the_larger_of_own_and_last_seen() {
     for nonsense in [Value::Null, json!(0), json!(-7), json!("x")] {
         let mut spec = held("x", 15);

@@ -118,14 +118,16 @@ fn a_replica_whose_terms_failed_tells_for_how_long_it_leaves_the_lease_to_the_ot
 }
 
 #[test]
-fn a_standby_tells_when_it_last_saw_a_renewal_and_whether_the_api_server_answers() {
-    let told = |renewed, answered| {
-        let seen = status(|status| (status.election.renewed, status.is_answered) = (renewed, answered));
-        let status = board(&[]).status(&seen, START + Duration::from_secs(20));
-        [status["renewedSecondsAgo"].clone(), status["apiServerAnswers"].clone()]
+fn a_standby_tells_when_it_last_saw_a_renewal_when_the_lease_is_free_and_whether_the_api_server_answers() {
+    let told = |renewed, free, answered| {
+        let change = |status: &mut Status| {
+            (status.election.renewed, status.election.free, status.is_answered) = (renewed, free, answered);
+        };
+        let status = board(&[]).status(&status(change), START + Duration::from_secs(20));
+        ["renewedSecondsAgo", "freeInSeconds", "apiServerAnswers"].map(|key| status[key].clone())
     };
-    assert_eq!(told(Some(START), false), [json!(20.0), json!(false)]);
-    assert_eq!(told(None, true), [Value::Null, json!(true)]);
+    assert_eq!(told(Some(START), Some(START + Duration::from_secs(23)), false), [json!(20.0), json!(3.0), json!(false)]);
+    assert_eq!(told(None, None, true), [Value::Null, Value::Null, json!(true)]);
 }
 
 #[test]
