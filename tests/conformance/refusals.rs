@@ -112,7 +112,7 @@ async fn case_44_a_401_after_its_pod_was_deleted_by_force_is_said_once(stage: St
 
     stage.api.withdraw_token(&stage.namespace, "pods/me").await;
 
-    me.proxy.log.nth(1, "more than one 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
+    me.proxy.log.nth(2, "more than one 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
     let words = "the pod was deleted by force";
     me.said(words).await;
     assert_eq!(me.lines().iter().filter(|line| line.contains(words)).count(), 1);
