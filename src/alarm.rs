@@ -1,7 +1,8 @@
-//! A CLOCK_BOOTTIME timer that fires at an absolute time.
+//! A timer for who waits for an instant.
 //!
-//! Other timers (tokio's, and poll's timeout) stop while the machine is suspended. This one keeps counting, and fires at once on
-//! resume if its time has passed.
+//! The kernel's timers run on clocks that a time service may slew, so this one may fire early or late, by how much says
+//! [`time::wait`](crate::time::wait). Whoever waits looks at the clock when it fires. It counts while the machine is suspended, and
+//! fires at once on resume if its time has passed. Other timers (tokio's, and poll's timeout) stop meanwhile.
 
 use std::{
     io,
@@ -14,7 +15,10 @@ use nix::sys::{
     timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
 };
 
-use crate::time::Instant;
+use crate::{
+    clock,
+    time::{EXACT, Instant, wait},
+};
 
 /// The timer. One read of its descriptor consumes an expiration.
 #[derive(Debug)]
@@ -33,22 +37,34 @@ impl Alarm {
         Ok(Self(timer))
     }
 
-    /// Fires at `at`, at once if that is past, and never for [`Instant::NEVER`]. Replaces the previous setting.
-    pub(crate) fn set(&self, at: Instant) -> io::Result<()> {
-        if at == Instant::NEVER {
-            self.0.unset()?;
-            return Ok(());
-        }
+    /// Fires after this wait. Replaces the previous setting.
+    pub(crate) fn set(&self, wait: Duration) -> io::Result<()> {
         // Zero would disarm it.
-        let at = Duration::from_nanos(at.as_nanos().max(1));
-        self.0.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        let wait = wait.max(Duration::from_nanos(1));
+        self.0.set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty())?;
         Ok(())
+    }
+
+    /// Fires when the clock may show `at`, and hardly later. Never for [`Instant::NEVER`].
+    pub(crate) fn set_for(&self, at: Instant) -> io::Result<()> {
+        self.set(wait(at.since(clock::boot()), EXACT))
     }
 
     /// Consumes an expiration; waits for one if the timer blocks.
     pub(crate) fn wait(&self) -> io::Result<()> {
         self.0.wait()?;
         Ok(())
+    }
+}
+
+/// Waits until the clock shows `at`. Late where the machine is suspended meanwhile.
+pub(crate) async fn sleep_until(at: Instant) {
+    loop {
+        let left = at.since(clock::boot());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(wait(left, EXACT)).await;
     }
 }
 
@@ -67,24 +83,32 @@ impl AsRawFd for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
+
+    /// Waits as everybody does: fires, and looks again. Returns how often.
+    fn await_instant(alarm: &Alarm, at: Instant) -> u32 {
+        let mut fired = 0;
+        while clock::boot() < at {
+            alarm.set_for(at).unwrap();
+            alarm.wait().unwrap();
+            fired += 1;
+        }
+        fired
+    }
 
     #[test]
-    fn it_fires_at_its_time_and_not_before() {
+    fn an_instant_is_reached_after_a_few_looks_at_the_clock() {
         let alarm = Alarm::blocking().unwrap();
-        let at = clock::boot() + Duration::from_millis(20);
 
-        alarm.set(at).unwrap();
-        alarm.wait().unwrap();
+        let fired = [1_500, 5].map(|millis| await_instant(&alarm, clock::boot() + Duration::from_millis(millis)));
 
-        assert!(clock::boot() >= at);
+        assert!((3..8).contains(&fired[0]) && fired[1] < 4, "{fired:?}");
     }
 
     #[test]
     fn a_time_that_is_past_fires_at_once() {
         let alarm = Alarm::blocking().unwrap();
 
-        alarm.set(Instant::BOOT).unwrap();
+        alarm.set_for(Instant::BOOT).unwrap();
 
         alarm.wait().unwrap();
     }
@@ -99,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn unset_it_does_not_fire() {
+    fn one_that_waits_for_ever_does_not_fire() {
         let alarm = Alarm::nonblocking().unwrap();
 
-        alarm.set(Instant::BOOT).unwrap();
-        alarm.set(Instant::NEVER).unwrap();
+        alarm.set_for(Instant::BOOT).unwrap();
+        alarm.set_for(Instant::NEVER).unwrap();
 
         assert_eq!(alarm.wait().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

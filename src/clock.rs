@@ -1,7 +1,7 @@
 //! Reads the clocks for the edges.
 //!
-//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock, except the one in a forked child, where only
-//! async-signal-safe functions may be called. The deciding rooms are given what it reads.
+//! Owns the only calls that read the kernel's clocks and the wall clock. The deciding rooms are given what it reads. A child between
+//! fork and execve may call [`boot`] too.
 #![allow(clippy::disallowed_methods, reason = "the room that reads the clocks")]
 
 use std::time::Duration;
@@ -14,31 +14,65 @@ use nix::{
 
 use crate::time::{Instant, Now};
 
-/// CLOCK_BOOTTIME.
+/// The limit on the time between two readings that belong together, and on the attempts to read them so.
+const TOGETHER: Duration = Duration::from_micros(10);
+const ATTEMPTS: u32 = 100;
+
+/// The hardware's clock, with the time for which the machine was suspended. Async-signal-safe.
 ///
 /// # Panics
-/// Never on Linux 2.6.39 or newer: the clock exists and its time is not negative.
+/// Never on Linux 2.6.39 or newer: the clocks exist and their times are not negative.
 #[must_use]
 pub fn boot() -> Instant {
-    read(ClockId::CLOCK_BOOTTIME)
+    // First: a suspend that comes between the readings counts then.
+    let raw = read(ClockId::CLOCK_MONOTONIC_RAW);
+    let (monotonic, boottime) = kernel();
+    Instant::of(raw, monotonic, boottime)
 }
 
-fn read(clock: ClockId) -> Instant {
+/// CLOCK_MONOTONIC and CLOCK_BOOTTIME, which are slewed, at about the same time.
+fn kernel() -> (Duration, Duration) {
+    let mut best = (Duration::MAX, Duration::ZERO, Duration::ZERO);
+    for _ in 0..ATTEMPTS {
+        let (monotonic, boottime) = (monotonic(), boottime());
+        best = best.min((self::monotonic().saturating_sub(monotonic), monotonic, boottime));
+        if best.0 < TOGETHER {
+            break;
+        }
+    }
+    (best.1, best.2)
+}
+
+fn read(clock: ClockId) -> Duration {
     let read = clock_gettime(clock).unwrap_or_else(|errno| panic!("{clock}: {errno}"));
     let seconds = u64::try_from(read.tv_sec()).unwrap_or_default();
     let nanos = u32::try_from(read.tv_nsec()).unwrap_or_default();
-    Instant::BOOT + Duration::new(seconds, nanos)
+    Duration::new(seconds, nanos)
+}
+
+/// CLOCK_MONOTONIC: what the kernel's own timeouts count.
+pub(crate) fn monotonic() -> Duration {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_BOOTTIME: what programs compare the term page with.
+#[must_use]
+pub fn boottime() -> Duration {
+    read(ClockId::CLOCK_BOOTTIME)
 }
 
 /// How long the machine has been suspended since boot: CLOCK_MONOTONIC, and the kernel's timers with it, are behind by this much.
-/// Inexact by at least the time between the reads of the two clocks.
-///
-/// # Panics
-/// As [`boot`].
+/// Inexact by at most the time between the reads of the two clocks.
 #[must_use]
 pub fn slept() -> Duration {
-    let awake = read(ClockId::CLOCK_MONOTONIC);
-    boot().since(awake)
+    let (monotonic, boottime) = kernel();
+    boottime.saturating_sub(monotonic)
+}
+
+/// What a kernel's clock that reads `now` will read at `at`.
+#[must_use]
+pub fn on_kernel_clock(at: Instant, now: Duration) -> Duration {
+    at.shown(boot(), now, slows())
 }
 
 /// The wall clock, for people.
@@ -53,7 +87,7 @@ pub fn wall() -> i64 {
     timestamp().as_microsecond().max(0)
 }
 
-/// Both clocks, BOOTTIME first.
+/// Both clocks, the hardware's first.
 #[must_use]
 pub fn now() -> Now {
     Now { boot: boot(), wall: wall() }
@@ -70,21 +104,23 @@ const NANOS: i64 = 1_000;
 /// The kernel's: of an offset, it corrects 2 to the power of minus this and of minus `constant` in a second.
 const SHIFT_PLL: u32 = 2;
 
-/// By how many parts per million the kernel makes CLOCK_BOOTTIME run faster or slower.
-///
-/// # Errors
-/// Any error of adjtimex(2).
+/// A larger correction than this many parts per million is no usual one: a time service slews.
+const USUAL: i64 = 1_000;
+
+/// Returns true if a time service makes the kernel's clocks run slower now. False where adjtimex(2) is refused.
 #[expect(unsafe_code, reason = "nix has no adjtimex")]
-pub fn slew() -> Result<u32, Errno> {
+fn slows() -> bool {
     // SAFETY: a timex of zeroes is a request that changes nothing, and the kernel writes no more than the struct.
     let timex = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
-        Errno::result(libc::adjtimex(&raw mut timex))?;
+        if Errno::result(libc::adjtimex(&raw mut timex)).is_err() {
+            return false;
+        }
         timex
     };
     let nanos = if timex.status & libc::STA_NANO == 0 { 1_000 } else { 1 };
     let correction = in_a_second(timex.offset.saturating_mul(nanos), timex.constant);
-    Ok(parts_per_million(timex.freq, timex.tick, correction))
+    parts_per_million(timex.freq, timex.tick, correction) < -USUAL
 }
 
 /// How many of these nanoseconds the kernel's loop corrects within the next second: systemd-timesyncd corrects by it.
@@ -93,9 +129,9 @@ fn in_a_second(offset: i64, constant: i64) -> i64 {
     1_i64.checked_shl(shift).filter(|part| *part > 0).map_or(0, |part| offset / part)
 }
 
-fn parts_per_million(frequency: i64, tick: i64, correction: i64) -> u32 {
-    let parts = frequency / FREQUENCY + (tick - TICK).saturating_mul(PER_TICK) + correction / NANOS;
-    u32::try_from(parts.unsigned_abs()).unwrap_or(u32::MAX)
+/// By how much the kernel's clocks run faster.
+fn parts_per_million(frequency: i64, tick: i64, correction: i64) -> i64 {
+    frequency / FREQUENCY + (tick - TICK).saturating_mul(PER_TICK) + correction / NANOS
 }
 
 #[cfg(test)]
@@ -103,10 +139,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_hardware_s_clock_goes_on_and_agrees_with_the_others_while_nothing_is_slewed() {
+        let (before, earlier) = (boot(), boottime());
+        std::thread::sleep(Duration::from_millis(50));
+        let (after, later) = (boot(), boottime());
+
+        assert!(after > before && after.since(before).abs_diff(later - earlier) < Duration::from_millis(10));
+        assert!(boottime().saturating_sub(monotonic()).abs_diff(slept()) < Duration::from_millis(10));
+    }
+
+    #[test]
     fn frequency_and_ticks_add_up_in_parts_per_million() {
         assert_eq!(parts_per_million(0, TICK, 0), 0);
         assert_eq!(parts_per_million(500 * FREQUENCY, TICK, 0), 500);
-        assert_eq!(parts_per_million(-500 * FREQUENCY, TICK - 1, 0), 600);
+        assert_eq!(parts_per_million(-500 * FREQUENCY, TICK - 1, 0), -600);
         assert_eq!(parts_per_million(0, 11_000, 0), 100_000);
         assert_eq!(parts_per_million(-500 * FREQUENCY, TICK, 50_000_000), 49_500);
     }

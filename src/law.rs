@@ -15,8 +15,8 @@
 //! | killMargin | until init is awake, has killed everything and has reaped it | `workload.stop.killMargin` |
 //!
 //! ```text
-//! a   holder's BOOTTIME just before the first byte of a write
-//! o   follower's BOOTTIME just after it received the version that it watches
+//! a   holder's clock just before the first byte of a write
+//! o   follower's clock just after it received the version that it watches
 //! E = a + D * (1 - rho)     end of the holder's validity
 //! H = E - killMargin        SIGKILL to everything
 //! S = H - G                 stop signal
@@ -31,6 +31,12 @@
 //! everything is dead by real time c + D. A follower saw that version at o >= c. When its clock reads o + D * (1 + rho) at
 //! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
+//!
+//! The clock is the hardware's: CLOCK_MONOTONIC_RAW, and the time for which the machine was suspended (CLOCK_BOOTTIME less
+//! CLOCK_MONOTONIC). No time service slews it, and all processes of a kernel share it. rho covers crystals and hypervisors. Kernel
+//! timers are slewed, by 9 % at most: whoever waits for an instant sets one to nine tenths of what is left, until that is under
+//! 10 ms, and looks again. The elector's loop, which enforces nothing, does so until R. The term page says BOOTTIME, and a kernel
+//! fuse counts the kernel's time. Both are earlier by a tenth of what is left while the kernel slows its clocks.
 //!
 //! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A kernel whose
 //! fuses may be late sets them before H, by D / 16 + 0.1 s - killMargin, so that they fire before E too. A follower

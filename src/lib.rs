@@ -11,7 +11,7 @@
 //!    └─ workload                  its own process group; init kills its whole tree and proves it dead.
 //! ```
 //!
-//! The part that kills never touches the network. Init is a poll loop over signals, one absolute CLOCK_BOOTTIME timer and the
+//! The part that kills never touches the network. Init is a poll loop over signals, one timer and the
 //! [`link`]. It needs nothing from the elector to kill: the stop signal goes out at the soft deadline S, and SIGKILL to everything
 //! at the hard deadline H, whether the elector is slow, stopped, dead or lying. The elector needs nothing but init's proof to
 //! release.
@@ -58,8 +58,8 @@
 //!
 //! [`law`] turns the sending of a write into the deadlines of the holder, and the sighting of a record into the instant at which a
 //! follower may take it. It proves that the former always come before the latter, and holds the rules that all rooms follow.
-//! Deadlines are absolute CLOCK_BOOTTIME instants counted from just before the first byte of a write; no wall clock takes part in
-//! any of that.
+//! Deadlines are absolute instants of the hardware's clock, counted from just before the first byte of a write. No wall clock and no
+//! time service takes part in any of that.
 //!
 //! # Rooms
 //!
@@ -67,7 +67,7 @@
 //!
 //! | room | what it owns |
 //! |---|---|
-//! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the calls that read clocks; a timer that fires at an instant |
+//! | [`time`], [`clock`], [`alarm`] | instants of the hardware's clock; the calls that read clocks; a timer for who waits for an instant |
 //! | [`timers`], [`once`] | the deadlines of a machine by key; a remark that is made once |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | the keys that users set; the command line |

@@ -5,7 +5,7 @@
 //! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent. Each side has its own end of the pair (`wire`).
 //! Both sides are one program, because init starts electors from its own file, so the messages have no version. A message that is
 //! longer than [`MAX_MESSAGE`] or does not decode is a [`LinkError`], and the receiver treats the sender as dead. Deadlines are
-//! absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3). Every message about a term names that term (law 8).
+//! absolute instants, never spans from "now" (law 3). Every message about a term names that term (law 8).
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 

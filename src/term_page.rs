@@ -11,6 +11,7 @@ use std::{
         Ordering::{Acquire, Relaxed, Release},
         fence,
     },
+    time::Duration,
 };
 
 use nix::{
@@ -54,7 +55,7 @@ struct Layout {
     /// 1: [`Role::Leader`].
     role: AtomicU32,
     term: AtomicU32,
-    /// Nanoseconds of CLOCK_BOOTTIME, as those of `hard`.
+    /// Nanoseconds of CLOCK_BOOTTIME, as those of `hard`: programs have no better clock at hand.
     soft: AtomicU64,
     hard: AtomicU64,
     token: AtomicU64,
@@ -102,20 +103,23 @@ impl TermPage {
         self.file.as_raw_fd()
     }
 
-    /// Writes this status to the page.
-    pub fn say(&mut self, status: TermStatus) {
+    /// Writes this status to the page. `boottime` says when CLOCK_BOOTTIME shows an instant.
+    pub fn say(&mut self, status: TermStatus, boottime: impl Fn(Instant) -> Duration) {
         if self.said == status {
             return;
         }
         self.said = status;
+        // The boot stands for none.
+        let nanos = |at| if at == Instant::BOOT { 0 } else { u64::try_from(boottime(at).as_nanos()).unwrap_or(u64::MAX) };
+        let (soft_nanos, hard_nanos) = (nanos(status.soft), nanos(status.hard));
         let Layout { magic: _, version: _, sequence, role, term, soft, hard, token, renewals } = self.layout;
         let odd = sequence.load(Relaxed).wrapping_add(1);
         sequence.store(odd, Relaxed);
         fence(Release);
         role.store((status.role == Role::Leader).into(), Relaxed);
         term.store(status.transitions.cast_unsigned(), Relaxed);
-        soft.store(status.soft.as_nanos(), Relaxed);
-        hard.store(status.hard.as_nanos(), Relaxed);
+        soft.store(soft_nanos, Relaxed);
+        hard.store(hard_nanos, Relaxed);
         token.store(status.token, Relaxed);
         renewals.store(status.renewals, Relaxed);
         sequence.store(odd.wrapping_add(1), Release);
@@ -155,19 +159,20 @@ impl Reader {
         if is_ours { Ok(Self(layout)) } else { Err(ReadError::Strange(number)) }
     }
 
-    /// H, or the boot if there is none. One aligned word, which needs no lock; whoever compares it reads the clock afterwards.
+    /// H by CLOCK_BOOTTIME, or zero if there is none. One aligned word, which needs no lock; whoever compares it reads the clock
+    /// afterwards.
     #[must_use]
-    pub fn hard(&self) -> Instant {
-        Instant::from_nanos(self.0.hard.load(Acquire))
+    pub fn hard(&self) -> Duration {
+        Duration::from_nanos(self.0.hard.load(Acquire))
     }
 
     /// The fencing token, and H of the same term. None if init was frozen while it wrote them.
     #[must_use]
-    pub fn token(&self) -> Option<(u64, Instant)> {
+    pub fn token(&self) -> Option<(u64, Duration)> {
         let Layout { sequence, hard, token, .. } = self.0;
         (0..ATTEMPTS).find_map(|_| {
             let before = sequence.load(Acquire);
-            let read = (token.load(Relaxed), Instant::from_nanos(hard.load(Relaxed)));
+            let read = (token.load(Relaxed), Duration::from_nanos(hard.load(Relaxed)));
             fence(Acquire);
             (before % 2 == 0 && sequence.load(Relaxed) == before).then_some(read)
         })
@@ -211,6 +216,10 @@ mod tests {
         TermStatus { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n), renewals: n }
     }
 
+    fn as_it_is(at: Instant) -> Duration {
+        at.since(Instant::BOOT)
+    }
+
     /// As docs/term.md has it; none if it was written meanwhile.
     fn read(Reader(layout): &Reader) -> Option<(u32, u32, [u64; 4])> {
         let before = layout.sequence.load(Acquire);
@@ -245,20 +254,20 @@ mod tests {
     fn a_new_page_says_nothing_and_then_what_it_is_told() {
         let mut page = TermPage::create().unwrap();
         let reader = reader(&page);
-        assert_eq!((read(&reader), reader.hard()), (Some((0, 0, [0; 4])), Instant::BOOT));
-        assert_eq!(reader.token(), Some((0, Instant::BOOT)));
+        assert_eq!((read(&reader), reader.hard()), (Some((0, 0, [0; 4])), Duration::ZERO));
+        assert_eq!(reader.token(), Some((0, Duration::ZERO)));
 
-        page.say(status(7));
+        page.say(status(7), as_it_is);
         let after = page.layout.sequence.load(Relaxed);
-        page.say(status(7));
+        page.say(status(7), as_it_is);
 
-        assert_eq!((read(&reader), reader.hard()), (Some((1, 7, [7; 4])), Instant::from_nanos(7)));
-        assert_eq!(reader.token(), Some((7, Instant::from_nanos(7))));
+        assert_eq!((read(&reader), reader.hard()), (Some((1, 7, [7; 4])), Duration::from_nanos(7)));
+        assert_eq!(reader.token(), Some((7, Duration::from_nanos(7))));
         page.layout.sequence.store(3, Relaxed);
         assert_eq!(reader.token(), None, "while it is written");
         page.layout.sequence.store(2, Relaxed);
         assert_eq!((after, page.layout.sequence.load(Relaxed)), (2, 2), "what is said already is not written again");
-        page.say(TermStatus::NONE);
+        page.say(TermStatus::NONE, as_it_is);
         assert_eq!(read(&reader), Some((0, 0, [0; 4])));
     }
 
@@ -270,7 +279,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..=last {
-                    page.say(status(n));
+                    page.say(status(n), as_it_is);
                 }
             });
             loop {
@@ -323,11 +332,11 @@ mod tests {
     fn a_reader_that_is_stopped_at_any_instruction_sees_no_parts_of_two() {
         let mut page = TermPage::create().unwrap();
         let reader = reader(&page);
-        page.say(status(1));
+        page.say(status(1), as_it_is);
         let mut saw = Vec::new();
         for n in 0.. {
             let next = page.said.token + 1;
-            let Some(status) = stopped_after(n, || seen(&reader), || page.say(status(next))) else { break };
+            let Some(status) = stopped_after(n, || seen(&reader), || page.say(status(next), as_it_is)) else { break };
             saw.push(status);
         }
         let [nothing, one, parts] = SEEN.map(|seen| saw.iter().filter(|status| **status == seen).count());
@@ -343,7 +352,7 @@ mod tests {
         for n in 0.. {
             // This process's copy of what was said last stays that of the boot.
             let say = || {
-                page.say(status(n.into()));
+                page.say(status(n.into()), as_it_is);
                 0
             };
             if stopped_after(n, say, || saw.push(seen(&reader))).is_none() {

@@ -1,7 +1,8 @@
-//! Instants and spans of the one clock that the law uses: CLOCK_BOOTTIME.
+//! Instants and spans of the one clock that the law uses: the hardware's, which no time service slews.
 //!
-//! Owns the types. Never reads a clock: the edges (`crate::clock`) do that, and hand instants to the deciding rooms. BOOTTIME
-//! keeps counting while the machine is suspended, so a leader finds its deadlines past on resume.
+//! Owns the types, and the formulas between this clock and the kernel's timers, which are slewed. Never reads a clock: the edges
+//! (`crate::clock`) do that, and hand instants to the deciding rooms. The clock keeps counting while the machine is suspended, so a
+//! leader finds its deadlines past on resume.
 
 use std::{
     fmt,
@@ -11,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A point on CLOCK_BOOTTIME in nanoseconds since boot; the same for every process of a machine.
+/// A point on the hardware's clock in nanoseconds since boot; the same for every process of a machine.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instant(u64);
 
@@ -25,6 +26,21 @@ impl Instant {
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
+    }
+
+    /// The instant at which a kernel's three clocks read this, the first of them first. CLOCK_MONOTONIC_RAW is the hardware's. The
+    /// others differ by the time for which the machine was suspended, which the first one lacks.
+    #[must_use]
+    pub fn of(raw: Duration, monotonic: Duration, boottime: Duration) -> Self {
+        Self::BOOT + (raw + boottime.saturating_sub(monotonic))
+    }
+
+    /// What a kernel's clock will show at this instant, if it shows `now` at `exact`. What is past stays past for as long. A tenth of
+    /// what is left is taken off a clock that is slowed, which would be late.
+    #[must_use]
+    pub fn shown(self, exact: Self, now: Duration, slows: bool) -> Duration {
+        let left = self.since(exact);
+        (now + if slows { early(left) } else { left }).saturating_sub(exact.since(self))
     }
 
     /// Nanoseconds since boot.
@@ -50,6 +66,23 @@ impl Instant {
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(span)))
     }
+}
+
+/// The longest wait that a kernel timer is set to whole, where an instant is not to be missed.
+pub const EXACT: Duration = Duration::from_millis(10);
+
+/// How long to set a kernel timer to, if this is left until an instant. Whoever waits looks again when the timer fires.
+///
+/// A time service slows kernel timers by 9 % at most. Nine tenths are waited for first, if more than `whole` is left. What is waited
+/// for whole may be late by those 9 %. The small extra covers corrections that are usual, which would cost one more wake-up.
+#[must_use]
+pub fn wait(left: Duration, whole: Duration) -> Duration {
+    if left > whole { early(left) } else { left + left / 1_000 }
+}
+
+/// Nine tenths: a clock that is slowed by 9 % does not take longer for them than the hardware's for the whole.
+fn early(left: Duration) -> Duration {
+    left / 10 * 9
 }
 
 fn nanos(span: Duration) -> u64 {
@@ -85,8 +118,47 @@ impl fmt::Debug for Instant {
 /// Only `boot` decides whether two workloads may run at once; `wall` is written into records, and tells when a task is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
-    /// CLOCK_BOOTTIME, read before the input is handled.
+    /// The hardware's clock, read before the input is handled.
     pub boot: Instant,
     /// Microseconds since 1970, read at about the same time.
     pub wall: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_service_moves_an_instant_and_a_suspend_counts() {
+        let of = |raw, monotonic, boottime| Instant::of(seconds(raw), seconds(monotonic), seconds(boottime));
+
+        assert_eq!([of(100, 108, 108), of(100, 92, 92)], [Instant::BOOT + seconds(100); 2]);
+        assert_eq!(of(100, 108, 608), Instant::BOOT + seconds(600));
+    }
+
+    #[test]
+    fn who_waits_by_a_slewed_timer_is_never_a_noticeable_part_late() {
+        for (rate, whole, late) in [(91, EXACT, 1), (100, EXACT, 0), (109, EXACT, 0), (91, seconds(3), 300)] {
+            let (mut left, mut overtime) = (seconds(60), Duration::ZERO);
+            while !left.is_zero() {
+                let took = (wait(left, whole) * 100 / rate).max(Duration::from_micros(1));
+                (left, overtime) = (left.saturating_sub(took), took.saturating_sub(left));
+            }
+            assert!(overtime <= Duration::from_millis(late) + Duration::from_micros(20), "{rate}: {overtime:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_told_an_instant_on_its_own_clock_and_earlier_while_that_is_slowed() {
+        let (exact, now) = (Instant::from_nanos(1_000), Duration::from_nanos(50_000));
+        let shown = |nanos, slows| Instant::from_nanos(nanos).shown(exact, now, slows).as_nanos();
+
+        assert_eq!([shown(1_200, false), shown(1_200, true)], [50_200, 50_180]);
+        assert_eq!([shown(400, false), shown(400, true)], [49_400, 49_400]);
+        assert!(shown(u64::MAX, true) > u128::from(u64::MAX / 10 * 9));
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
 }

@@ -57,6 +57,7 @@ mod workloads;
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 fn main() -> ExitCode {
+    support::slewed::steady();
     let mut groups = conformance::groups();
     groups.extend(beside::groups());
     groups.push(("deploy", deploy::all()));

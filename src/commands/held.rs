@@ -1,12 +1,13 @@
 //! `tenure held`: the same look at the page as a program's own, for scripts (docs/term.md).
 
+use std::time::Duration;
+
 use super::Ended;
 use crate::{
     cli, clock,
     console::{answer, complain},
     environment::TERM_FD,
     term_page::Reader,
-    time::Instant,
     words::one_line,
 };
 
@@ -22,17 +23,17 @@ pub(super) fn run(held: &cli::Held) -> Ended {
     let page = Reader::open(number).map_err(|error| refuse(&one_line(&error)))?;
     // The clock last: whatever comes between the two is time that has passed.
     if !held.token {
-        return Ok(held_through(page.hard(), clock::boot() + held.span));
+        return Ok(held_through(page.hard(), clock::boottime().saturating_add(held.span)));
     }
     let Some((token, hard)) = page.token() else { return Ok(NOT_HELD) };
-    Ok(match held_through(hard, clock::boot() + held.span) {
+    Ok(match held_through(hard, clock::boottime().saturating_add(held.span)) {
         0 if token == 0 => refuse("the fencing token of this term is no number of 64 bits"),
         0 => answer(&format!("{token}\n"), 0),
         code => code,
     })
 }
 
-fn held_through(hard: Instant, end: Instant) -> u8 {
+fn held_through(hard: Duration, end: Duration) -> u8 {
     if end < hard { 0 } else { NOT_HELD }
 }
 
@@ -47,7 +48,7 @@ mod tests {
 
     #[test]
     fn it_is_held_until_h_and_not_at_it() {
-        let at = |hard, end| held_through(Instant::from_nanos(hard), Instant::from_nanos(end));
+        let at = |hard, end| held_through(Duration::from_nanos(hard), Duration::from_nanos(end));
         assert_eq!([at(10, 9), at(10, 10), at(10, 11), at(0, 0)], [0, 1, 1, 1]);
     }
 }

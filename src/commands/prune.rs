@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::{
     access::{self, Which},
@@ -15,6 +14,7 @@ use super::{
     transaction,
 };
 use crate::{
+    alarm::sleep_until,
     cli, clock,
     config::duration,
     console::{answer, complain},
@@ -47,8 +47,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
         }
         let mut refused = None;
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
-            // tokio's timers stand still while the machine is suspended, so this is late, never early.
-            sleep(config.timing().takeable(listed, unused.watched).since(clock::boot())).await;
+            sleep_until(config.timing().takeable(listed, unused.watched)).await;
             unused.outcome = match access.write(namespace, &unused.seen.name, &operator::deletion(&unused.record)).await {
                 Ok(()) => {
                     transaction::discard(access, namespace, &unused.seen.name).await;

@@ -13,6 +13,7 @@ use super::{
     seen::candidates,
 };
 use crate::{
+    alarm::sleep_until,
     cli, clock,
     config::{Config, LeaseConfig, duration},
     console::{answer, complain},
@@ -170,7 +171,7 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, asked: 
                     "believes you that no process of {holder} runs any more; watches the Lease {name} for {} first",
                     duration::format(span)
                 ));
-                sleep(span).await;
+                sleep_until(clock::boot() + span).await;
                 continue;
             }
             Confirmation::Renewed => {

@@ -45,8 +45,8 @@ pub struct LeaseConfig {
     /// The longest time for one request, with the connection that it may need (name, TCP, TLS): at least 10ms.
     #[serde(with = "Span")]
     pub attempt_timeout: Duration,
-    /// By how much the rate of a clock may be wrong: 0.01% to 20%. If client-go uses the Lease too: of both nodes' clocks
-    /// together. chrony may slew by 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
+    /// By how much the rate of a machine's clock may be wrong: 0.01% to 20%. A time service does not change it. If client-go uses
+    /// the Lease too: of both nodes' clocks together, and client-go's clock is slewed, by chrony up to 8.3 %.
     pub clock_drift: Drift,
     /// The number of Leases: each is held by another replica, so that at most so many workloads run, and at most 64. The second
     /// Lease is called `NAME-slot-1`. Several have the label `tenure.dev/slots: NAME`. Flag: `--slots`.

@@ -17,7 +17,6 @@ use super::{
     link::{self, Link},
     register,
     remains::Init,
-    slew::Slew,
     workload_probe::{self, ProgramStart},
 };
 use crate::{
@@ -38,7 +37,7 @@ use crate::{
         recorder::Recorder,
         status::{Change, Edge, Fact, Requested},
     },
-    time::{Instant, Now},
+    time::{Instant, Now, wait},
     wire::Broken,
     words::bounded,
 };
@@ -66,7 +65,8 @@ pub(super) struct EventLoop {
     alarm: AsyncFd<Alarm>,
     /// The instant that the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
-    slew: Slew,
+    /// R: the longest wait that may be late by a part of it, because the next renewal ends it.
+    whole: Duration,
 }
 
 /// The process around a turn.
@@ -135,7 +135,7 @@ impl EventLoop {
             },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
-            slew: Slew::new(initial.config.timing().drift),
+            whole: initial.config.lease.renew_period,
             turn: start(initial),
         })
     }
@@ -165,14 +165,13 @@ impl EventLoop {
         ran?;
         self.process.edges.link.get_mut().flush()?;
         self.process.show(&Fact::Elects(self.turn.election().view()), clock::now());
-        self.slew.look(clock::boot());
         Ok(())
     }
 
     async fn wait(&mut self) -> io::Result<()> {
         let next = self.turn.due();
         if self.alarm_at != next {
-            self.alarm.get_ref().set(next)?;
+            self.alarm.get_ref().set(wait(next.since(clock::boot()), self.whole))?;
             self.alarm_at = next;
         }
         let Running { edges, arrived, woken_by, .. } = &mut self.process;

@@ -38,7 +38,7 @@ pub(super) struct Guard {
 #[derive(Debug)]
 struct Shared {
     alarm: Alarm,
-    /// H in nanoseconds of CLOCK_BOOTTIME; [`Instant::NEVER`] while disarmed.
+    /// H in nanoseconds; [`Instant::NEVER`] while disarmed.
     hard: AtomicU64,
     /// Held during a round.
     round: Mutex<()>,
@@ -92,11 +92,22 @@ impl Guard {
 impl Shared {
     fn set(&self, hard: Instant) {
         self.hard.store(hard.as_nanos(), Ordering::SeqCst);
-        if let Err(error) = self.alarm.set(hard) {
-            tracing::error!(%error, "the guard's timer cannot be set");
-        }
+        self.arm();
         if hard == Instant::NEVER {
             drop(self.round.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Arms the timer for H. Both threads do that: once it is armed for an H that the other has moved meanwhile, it is armed anew.
+    fn arm(&self) {
+        loop {
+            let hard = self.hard();
+            if let Err(error) = self.alarm.set_for(hard) {
+                tracing::error!(%error, "the guard's timer cannot be set");
+            }
+            if hard == self.hard() {
+                return;
+            }
         }
     }
 
@@ -106,6 +117,7 @@ impl Shared {
             if self.alarm.wait().is_err() {
                 thread::sleep(ROUND);
             }
+            self.arm();
             if is_late(self.hard(), clock::boot()) {
                 thread::sleep(TURN);
             }

@@ -66,7 +66,6 @@ mod lease;
 mod link;
 mod permission;
 mod remains;
-mod slew;
 pub(crate) mod witness;
 mod workload_probe;
 

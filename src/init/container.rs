@@ -213,7 +213,7 @@ impl Container for EventLoop {
 
     fn publish(&mut self, status: TermStatus) {
         if let Some(page) = &mut self.page {
-            page.say(status);
+            page.say(status, |at| clock::on_kernel_clock(at, clock::boottime()));
         }
     }
 

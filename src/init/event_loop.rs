@@ -2,13 +2,14 @@
 
 use std::{os::fd::AsFd, time::Duration};
 
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{
     Prepared, elector::ElectorProcesses, foreground::Foreground, fuses::Fuses, hook_output::HookOutput, log::Log,
-    notifications::Notifications, processes::Processes, proof::Prover, timer::Timer,
+    notifications::Notifications, processes::Processes, proof::Prover,
 };
 use crate::{
+    alarm::Alarm,
     clock,
     config::{Config, Runs},
     link::ToElector,
@@ -18,7 +19,7 @@ use crate::{
     },
     supervision::Turn,
     term_page::TermPage,
-    time::Instant,
+    time::{EXACT, Instant, wait},
     words::one_line,
 };
 
@@ -35,12 +36,12 @@ pub(super) struct EventLoop {
     pub(super) signals: Signals,
     /// The workload is frozen until it leads.
     pub(super) is_frozen: bool,
-    timer: Timer,
+    alarm: Alarm,
 }
 
 impl EventLoop {
     pub(super) fn new(prepared: Prepared, config: &Config, pid1: bool, log: Log) -> Self {
-        let Prepared { inherited, signals, timer, programs, hook_output, page, notify, terminal } = prepared;
+        let Prepared { inherited, signals, alarm, programs, hook_output, page, notify, terminal } = prepared;
         Self {
             electors: ElectorProcesses::new(inherited),
             processes: Processes::new(programs, hook_output, inherited, config),
@@ -52,7 +53,7 @@ impl EventLoop {
             log,
             signals,
             is_frozen: config.lease.enabled && config.workload.runs == Runs::Frozen,
-            timer,
+            alarm,
         }
     }
 
@@ -110,14 +111,17 @@ impl EventLoop {
 
     /// Sleeps until something happens, or until the next turn is due.
     fn wait(&mut self, turn: &Turn) {
-        let until = [turn.due(clock::boot()), self.fuses.due()].into_iter().flatten().min().unwrap_or(Instant::NEVER);
-        let timeout = self.timer.arm(until);
+        let now = clock::boot();
+        let left = |due: Option<Instant>| due.unwrap_or(Instant::NEVER).since(now);
+        // A look at the fuses may be late.
+        let wait = wait(left(turn.due(now)), EXACT).min(wait(left(self.fuses.due()), Duration::MAX));
+        let timeout = self.alarm.set(wait).map_or(PollTimeout::ZERO, |()| PollTimeout::NONE);
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         fds.push(readable(self.signals.as_fd()));
         fds.extend(self.electors.poll_fd());
         let notify = if turn.listens() { self.notifications.socket() } else { None };
-        let others = [Some(self.timer.as_fd()), notify.map(AsFd::as_fd), self.processes.starting_fd()];
+        let others = [Some(self.alarm.as_fd()), notify.map(AsFd::as_fd), self.processes.starting_fd()];
         let hook_output = self.processes.hook_output.iter().map(HookOutput::reader);
         fds.extend(others.into_iter().flatten().chain(hook_output).map(readable));
         // After an interruption, or a lack of kernel memory, the loop looks again.

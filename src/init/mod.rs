@@ -1,7 +1,7 @@
 //! PID 1: the loop that owns the workload, its deadlines and the signals. No network.
 //!
 //! Carries out the decisions of the [`Agent`](crate::supervision::Agent). One thread, and one poll(2) over signals, an absolute
-//! CLOCK_BOOTTIME timer, the link to the elector, NOTIFY_SOCKET, and the children that are about to execute. It never waits for
+//! alarm, the link to the elector, NOTIFY_SOCKET, and the children that are about to execute. It never waits for
 //! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 10 ms to see
 //! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
 //!
@@ -18,6 +18,7 @@ use std::{error::Error, fmt::Display};
 use nix::errno::Errno;
 
 use crate::{
+    alarm::Alarm,
     api::Cluster,
     cli::{ClusterFlags, Run},
     clock,
@@ -42,7 +43,7 @@ use crate::{
     words::one_line,
 };
 
-use self::{event_loop::EventLoop, hook_output::HookOutput, log::Log, programs::Programs, timer::Timer};
+use self::{event_loop::EventLoop, hook_output::HookOutput, log::Log, programs::Programs};
 
 pub(crate) use self::identity::base;
 
@@ -59,7 +60,6 @@ mod processes;
 mod programs;
 mod proof;
 mod roles;
-mod timer;
 
 /// Reads the configuration, for the only time, and runs the workload; returns the exit code.
 #[must_use]
@@ -109,7 +109,7 @@ fn run_with(config: Config, preset: Preset, cluster: &ClusterFlags, mut log: Log
 struct Prepared {
     inherited: Inherited,
     signals: Received,
-    timer: Timer,
+    alarm: Alarm,
     programs: Programs,
     hook_output: Vec<HookOutput>,
     page: Option<TermPage>,
@@ -201,11 +201,11 @@ fn prepare(
     let hook_output = hooks.map_or(Ok(Vec::new()), HookOutput::of);
     let hook_output = hook_output.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
     let signals = Received::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
-    let timer = Timer::open().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
+    let alarm = Alarm::nonblocking().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Even without a terminal as standard input, a key may end the workload, because it is lent the terminal once it asks for it.
     let config = AgentConfig { config: config.into(), preset, began, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, timer, programs, hook_output, page, notify, terminal }, config))
+    Ok((Prepared { inherited, signals, alarm, programs, hook_output, page, notify, terminal }, config))
 }
 
 /// Makes the page. Without one the workload runs all the same, and its variable is not set.

@@ -5,7 +5,10 @@
 //! O_ASYNC turns the error into SIGKILL to the group that owns the descriptor. All of that happens in the kernel's timer
 //! interrupt: it needs no privilege, and works while every process of the container is stopped or starved.
 //!
-//! Exactness, as long as the loopback interface answers: a fuse never fires early, and fires less than 0.1 s late. Before Linux
+//! Its clock is the kernel's, which a time service may slew. While the kernel slows it, a fuse is set earlier by a tenth of what is
+//! left; if that begins after the last setting, it fires late, and if the kernel hurries its clock, early.
+//!
+//! Exactness on that clock, as long as the loopback interface answers: a fuse never fires early, and fires less than 0.1 s late. Before Linux
 //! 6.15 it fires late by at most a sixteenth of the time that was left when it was set ([`Fuse::is_steady`]). Before 5.10 it
 //! would fire much later or never, so there is none. If the interface does not answer, a fuse fires after about fifteen probes,
 //! one a second, unless it is dropped before ([`Fuse::is_unanswered`]). Its clock in the kernel stops while the machine is
@@ -46,13 +49,15 @@ pub struct Fuse {
     sender: TcpStream,
     /// Keeps the connection open, and its window at zero.
     _receiver: TcpStream,
-    /// No probe was sent, and no time counted, before this.
-    since: Instant,
+    /// CLOCK_MONOTONIC before which no probe was sent, and no time counted.
+    since: Duration,
     /// [`clock::slept`] when it was made.
     slept: Duration,
     /// The kernel probes every second, however long it has done so.
     steady: bool,
     at: Instant,
+    /// CLOCK_MONOTONIC at which it fires.
+    end: Duration,
     group: Option<Pid>,
 }
 
@@ -90,10 +95,10 @@ impl Fuse {
             return Err(FuseError::Kernel);
         }
         let (sender, receiver) = connection().map_err(FuseError::Connect)?;
-        let (since, slept) = (clock::boot() + FIRST_PROBE, clock::slept());
+        let (since, slept) = (clock::monotonic() + FIRST_PROBE, clock::slept());
         fill(&sender, &receiver).map_err(FuseError::Connect)?;
-        let mut fuse = Self { sender, _receiver: receiver, since, slept, steady: false, at: Instant::BOOT, group: None };
-        fuse.configure(at).map_err(FuseError::Arm)?;
+        let mut fuse = Self { sender, _receiver: receiver, since, slept, steady: false, at, end: Duration::ZERO, group: None };
+        fuse.configure(on_kernel_clock(at)).map_err(FuseError::Arm)?;
         Ok(fuse)
     }
 
@@ -157,10 +162,14 @@ impl Fuse {
     /// [`FuseError`]; it still fires at the previous time.
     pub fn set(&mut self, at: Instant) -> Result<(), FuseError> {
         let is_awake = clock::slept().abs_diff(self.slept) < NAP;
+        let end = on_kernel_clock(at);
         // A new one begins to count after its first probe.
-        let is_near = at <= clock::boot() + FIRST_PROBE * 2;
-        if at >= self.at && at.since(self.since) <= LONGEST && is_awake && (self.steady || is_near) {
-            return self.timeout(at).map_err(FuseError::Arm);
+        let is_near = end <= clock::monotonic() + FIRST_PROBE * 2;
+        let is_later = end + TICK >= self.end;
+        if is_later && end.saturating_sub(self.since) <= LONGEST && is_awake && (self.steady || is_near) {
+            self.timeout(end.max(self.end)).map_err(FuseError::Arm)?;
+            self.at = at;
+            return Ok(());
         }
         // The kernel's countdown next looks at the clock at the old time; it has 31 bits, stops while the machine is suspended,
         // and takes longer and longer steps if it is not steady.
@@ -179,20 +188,20 @@ impl Fuse {
         Ok(())
     }
 
-    fn configure(&mut self, at: Instant) -> io::Result<()> {
+    fn configure(&mut self, end: Duration) -> io::Result<()> {
         let probe = i32::try_from(PROBE.as_millis()).unwrap_or(i32::MAX);
         self.steady = set_option(self.as_fd(), TCP_RTO_MAX_MS, probe).is_ok();
-        self.timeout(at)?;
+        self.timeout(end)?;
         control(self.as_fd(), F_SETSIG, libc::SIGKILL)?;
         fcntl(&self.sender, FcntlArg::F_SETFL(OFlag::O_NONBLOCK | OFlag::O_ASYNC))?;
         Ok(())
     }
 
-    fn timeout(&mut self, at: Instant) -> io::Result<()> {
+    fn timeout(&mut self, end: Duration) -> io::Result<()> {
         // Zero would mean the system's default.
-        let millis = at.since(self.since).as_nanos().div_ceil(1_000_000).max(1);
+        let millis = end.saturating_sub(self.since).as_nanos().div_ceil(TICK.as_nanos()).max(1);
         set_option(self.as_fd(), libc::TCP_USER_TIMEOUT, i32::try_from(millis).unwrap_or(i32::MAX))?;
-        self.at = at;
+        self.end = end;
         Ok(())
     }
 }
@@ -231,6 +240,9 @@ const UNANSWERED: u8 = 3;
 /// A shorter suspend makes no fuse noticeably late, and the two clocks are not read at the same instant.
 const NAP: Duration = Duration::from_millis(20);
 
+/// The unit of TCP_USER_TIMEOUT. What is set again for the same instant differs by less.
+const TICK: Duration = Duration::from_millis(1);
+
 /// TCP_USER_TIMEOUT holds 24 days in milliseconds.
 const LONGEST: Duration = Duration::from_hours(24 * 20);
 
@@ -251,6 +263,10 @@ fn is_exact(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return true };
     (major, minor) >= (5, 10) || (major, minor) == (5, 4) && numbers.next() >= Some(96)
+}
+
+fn on_kernel_clock(at: Instant) -> Duration {
+    clock::on_kernel_clock(at, clock::monotonic())
 }
 
 fn connection() -> io::Result<(TcpStream, TcpStream)> {

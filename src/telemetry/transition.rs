@@ -307,7 +307,7 @@ impl Margin {
     }
 }
 
-/// Ties CLOCK_BOOTTIME to the wall clock. A whole transition has one, so that a step of the wall clock does not disorder its
+/// Ties the clock of deadlines to the wall clock. A whole transition has one, so that a step of the wall clock does not disorder its
 /// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(pub Now);

@@ -77,6 +77,7 @@ fn main() -> ExitCode {
     if let Some(code) = standby::face().or_else(support::workload::face) {
         return code;
     }
+    support::slewed::steady();
     support::TENURE.get_or_init(|| TENURE);
     support::fresh::start();
     if let Some(directory) = apart::directory() {

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     if let Some(code) = faces::worn() {
         return code;
     }
+    support::slewed::steady();
     // Init, the test and all others share its clocks.
     slept::enter();
     let trials = trials![

@@ -22,9 +22,21 @@ use super::{
 /// The program that users run.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
-/// Returns a reader's line about a leader with these deadlines, after so many renewals.
-fn leader(soft: Instant, hard: Instant, renewals: u64) -> String {
-    format!("1 4 {} {} 17 {renewals}", soft.as_nanos(), hard.as_nanos())
+/// # Panics
+/// If a reader's line is not about a leader with these deadlines, which CLOCK_BOOTTIME shows, after so many renewals.
+#[track_caller]
+fn assert_leads(line: &str, soft: Instant, hard: Instant, renewals: u64) {
+    const APART: Duration = Duration::from_millis(10);
+    let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+    let [1, 4, shown_soft, shown_hard, 17, renewed] = numbers[..] else { panic!("{line}") };
+    for (shown, expected) in [(shown_soft, soft), (shown_hard, hard)] {
+        let (now, shown) = (clock::boottime(), Duration::from_nanos(shown));
+        let instant = (clock::boot() + shown.saturating_sub(now)).before(now.saturating_sub(shown));
+        let is_none = expected == Instant::BOOT;
+        assert_eq!(shown.is_zero(), is_none, "{line}");
+        assert!(is_none || instant < expected + APART && expected < instant + APART, "{line}: {expected:?}, not {instant:?}");
+    }
+    assert_eq!(renewed, renewals, "{line}");
 }
 
 fn reading() -> Config {
@@ -44,22 +56,22 @@ pub(crate) fn a_workload_reads_what_init_enforces_and_cannot_write_it() {
     world.lead(began);
     assert_eq!(world.line(), "100, EPERM EPERM EPERM");
     let Deadlines { soft, hard, .. } = world.deadlines(began);
-    assert_eq!(world.line(), leader(soft, hard, 0));
+    assert_leads(&world.line(), soft, hard, 0);
 
     let renewed = clock::boot();
     let acknowledged = world.extend(renewed);
 
     assert_eq!(world.hear(), acknowledged);
     let Deadlines { soft, hard, .. } = world.deadlines(renewed);
-    assert_eq!(world.line(), leader(soft, hard, 1));
+    assert_leads(&world.line(), soft, hard, 1);
 
     world.step_down(7, Reason::StepDown);
-    assert_eq!(signalled(&mut world), leader(Instant::BOOT, hard, 1), "when the stop signal has come");
+    assert_leads(&signalled(&mut world), Instant::BOOT, hard, 1); // when the stop signal has come
     let renewed = clock::boot();
     world.extend(renewed);
-    assert_eq!(world.line(), leader(Instant::BOOT, world.deadlines(renewed).hard, 2), "the Lease is kept for the stop");
+    assert_leads(&world.line(), Instant::BOOT, world.deadlines(renewed).hard, 2); // the Lease is kept for the stop
     world.step_down(8, Reason::LostToHolder);
-    assert_eq!(world.line(), leader(Instant::BOOT, Instant::BOOT, 2));
+    assert_leads(&world.line(), Instant::BOOT, Instant::BOOT, 2);
 }
 
 pub(crate) fn a_workload_that_always_runs_reads_of_one_term_after_the_other() {
@@ -75,7 +87,7 @@ pub(crate) fn a_workload_that_always_runs_reads_of_one_term_after_the_other() {
     world.lead(began);
 
     let Deadlines { soft, hard, .. } = world.deadlines(began);
-    assert_eq!(signalled(&mut world), leader(soft, hard, 0), "when it is told to lead");
+    assert_leads(&signalled(&mut world), soft, hard, 0); // when it is told to lead
     world.step_down(7, Reason::StepDown);
     let told = signalled(&mut world);
     assert_eq!(told.split(' ').nth(2), Some("0"), "{told}: when it is told to follow");

@@ -191,7 +191,7 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { setups: tasks(pair(3, 3)), ..base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS) },
         Family {
             setups: tasks(vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]),
-            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, boot: 5_000 * S, wall: EPOCH }),
+            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, kernel: 1_000_000, boot: 5_000 * S, wall: EPOCH }),
             ..base("rests, beside client-go", &[Exit, LoseReply, Cut], 1, 1_500 * MS)
         },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
@@ -226,7 +226,7 @@ pub fn families(size: Size) -> Vec<Family> {
         Family {
             // rho is the bound on the sum of both nodes' errors.
             setups: vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)],
-            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, boot: 5_000 * S, wall: EPOCH }),
+            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, kernel: 1_000_000, boot: 5_000 * S, wall: EPOCH }),
             ..base("beside client-go", &[LoseReply, HoldReply, HoldRequest, Cut], 1, 1_500 * MS)
         },
         Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS) },
@@ -467,7 +467,7 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     Setup {
         config,
         preset: Preset::Run,
-        clock: Clock { rate, boot, wall: EPOCH },
+        clock: Clock { rate, kernel: if rate < 1_000_000 { 910_000 } else { 1_090_000 }, boot, wall: EPOCH },
         death: 0,
         fuse: false,
         vacant: false,

@@ -50,7 +50,7 @@ test_in!(Pid1, a_stopped_group_dies_at_the_time_and_not_before, {
 
     wait_until("its end", || reap_next() == Some((main, KILLED)));
 
-    assert!(clock::boot() >= at);
+    assert!(clock::boot() >= at.before(SOON / 1_000), "the kernel's clock may be corrected a little");
     wait_until("the end of the other", || reap_all() == 1);
 });
 
@@ -64,7 +64,7 @@ test_in!(Pid1, moved_on_it_does_not_fire_where_it_stood, {
     wait_for(first + SOON);
     assert!(is_stopped(main));
     wait_until("its end", || reap_next() == Some((main, KILLED)));
-    assert!(clock::boot() >= first + SOON * 2);
+    assert!(clock::boot() >= (first + SOON * 2).before(SOON / 500));
 });
 
 test_in!(Pid1, moved_back_it_fires_at_the_earlier_time, {

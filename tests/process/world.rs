@@ -45,6 +45,7 @@ pub(crate) fn enter(name: &str, world: &World, body: fn()) {
     if is_inside() {
         return body();
     }
+    support::slewed::steady();
     let output = start(name, world).wait_with_output().expect("its end");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);

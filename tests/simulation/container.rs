@@ -6,7 +6,7 @@ use tenure::{
     link::{Term, ToElector},
     notification::Notification,
     supervision::{Action, AgentConfig, TermStatus, Turn},
-    time::Instant,
+    time::{EXACT, Instant},
 };
 
 use crate::{
@@ -271,7 +271,7 @@ impl Container {
         let due = due?;
         // What is due already needs no wake-up.
         let latency = if due <= now { 0 } else { e.latency(self.node.wake) };
-        Some(self.clock().real(due).saturating_sub(e.now).saturating_add(latency))
+        Some(self.clock().wakes(due, EXACT, e.now).saturating_sub(e.now).saturating_add(latency))
     }
 
     fn is_to_freeze_before(&mut self, turn: &Turn, action: Option<&Action>) -> bool {

@@ -145,7 +145,12 @@ impl Habits {
         let lease = rng.u64(2..12);
         let share = |percent: u64| Instant::from_nanos(lease * S / 100 * percent).since(Instant::BOOT);
         let times = Times { lease, renew_deadline: share(60), retry_period: share(15), timeout: share(25), releases: rng.bool() };
-        let clock = Clock { rate: rng.u32(1_000_000 - error..=1_000_000 + error), boot: rng.u64(S..1_000_000 * S), wall: epoch };
+        let clock = Clock {
+            rate: rng.u32(1_000_000 - error..=1_000_000 + error),
+            kernel: 1_000_000,
+            boot: rng.u64(S..1_000_000 * S),
+            wall: epoch,
+        };
         Self { times, clock, lasts: rng.u64(S..60 * S), lawful: false }
     }
 }

@@ -242,6 +242,16 @@ fn sound(rng: &mut Rng) -> Vec<Node> {
     nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
 }
 
+/// The rate of a kernel's clocks, by the hardware's: a time service slews them by less than 9 %.
+fn slewed(own: &mut Rng) -> u32 {
+    match own.u8(..4) {
+        0 => 910_000,
+        1 => 1_090_000,
+        2 => 1_000_000,
+        _ => own.u32(910_000..=1_090_000),
+    }
+}
+
 fn plan(
     rng: &mut Rng,
     pace: Pace,
@@ -398,7 +408,8 @@ fn node(
     };
     let hour = if plan.same_wall { 1 } else { 3_600_000_000 };
     let skew = rng.i64(1 - hour..hour) / if rng.bool() { 1 } else { 1_000 };
-    let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + skew };
+    let boot = rng.u64(S..1_000_000 * S);
+    let clock = Clock { rate, kernel: slewed(&mut Rng::with_seed(!boot)), boot, wall: EPOCH + skew };
     let rapid = plan.pace == Pace::Rapid;
     let mut habits = Habits {
         exec: spread(rng, MS, if rapid || tight { 20 * MS } else { S }),

@@ -287,8 +287,7 @@ impl World {
             return;
         };
         let wait_limit = container.node.config.lease.attempt_timeout;
-        let end = container.clock().boot(self.e.now) + wait_limit;
-        let late = container.clock().real(end);
+        let late = self.e.now + container.clock().timer(wait_limit);
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
         let Some((slot, request)) = elector.take_unsent(id) else { return };
         if is_release(&request) && container.void != elector.releasing {

@@ -10,6 +10,7 @@
 //! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
 //! - [`fresh`] makes no difference of how the test binary was started.
 //! - [`incomplete`] is for what cannot be checked here.
+//! - [`slewed`] slews the kernel's clocks.
 //! - [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`] and [`procfs`] are for tests without a runtime.
 //! - [`kept`] is a child process that ends with the test.
 //! - [`namespace`] is for tests that run kubectl and Helm; [`fences`] reads the commands of a page of the documentation.
@@ -38,6 +39,7 @@ pub mod replica;
 pub mod scratch;
 pub mod server;
 pub mod slept;
+pub mod slewed;
 pub mod spec;
 pub mod stage;
 pub mod stalls;

@@ -180,7 +180,8 @@ fn born() -> Instant {
     const TICK: u64 = 10_000_000;
     let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
     let ticks = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse::<u64>().ok());
-    Instant::from_nanos(ticks.expect("the start of a process") * TICK)
+    let age = clock::boottime().saturating_sub(Duration::from_nanos(ticks.expect("the start of a process") * TICK));
+    clock::boot().before(age)
 }
 
 /// Waits until the page says that this process leads, and under which token (docs/term.md).

@@ -22,7 +22,6 @@ use crate::{
     words::{counted, one_line},
 };
 
-mod clock;
 mod law;
 mod permissions;
 mod power;
@@ -43,7 +42,6 @@ pub(super) fn run(check: &cli::Check) -> Ended {
             report.bad(exit::INVALID, &lacking);
         }
         law::check(&loaded.config, &mut report);
-        clock::check(loaded.config.lease.clock_drift, &mut report);
     } else {
         law::check_plain(&loaded.config, &mut report);
     }

@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use crate::{
+    alarm::sleep_until,
     cli::Status,
     clock,
     commands::{
@@ -44,6 +43,6 @@ pub(super) async fn observe(
             Some(before) if record.renew_time() != before.renew_time() => return Ok(vec![Seen { state: State::Held, ..seen }]),
             Some(_) | None => takeable = timing.takeable(now, record.duration().unwrap_or(own)),
         }
-        sleep(takeable.since(clock::boot()).min(PERIOD)).await;
+        sleep_until(takeable.min(clock::boot() + PERIOD)).await;
     }
 }

@@ -101,7 +101,7 @@ impl Server for ApiServer<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        let is_over = |term: &Term| clock::boot() + self.margin >= term.page.hard();
+        let is_over = |term: &Term| clock::boottime().saturating_add(self.margin) >= term.page.hard();
         self.is_interrupted() || self.term.as_ref().is_some_and(is_over)
     }
 

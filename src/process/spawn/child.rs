@@ -17,6 +17,7 @@ use super::{
     handling::{Handling, Receipt, StatusFiles},
 };
 use crate::{
+    clock,
     config::Signal,
     law::is_over,
     link,
@@ -140,7 +141,7 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
             libc::write(file, score.as_ptr().cast(), score.len());
         }
         give_back(setup.inherited).map_err(|errno| Failure { step: Step::Prepare, errno })?;
-        if is_late(setup.not_after)? {
+        if is_late(setup.not_after) {
             return Ok(Outcome::Late);
         }
         check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
@@ -175,7 +176,7 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
     if let Some(mark) = mark {
         mark.set().map_err(|errno| Failure { step: Step::Mark, errno })?;
     }
-    if is_late(not_after)? {
+    if is_late(not_after) {
         return Ok(Outcome::Late);
     }
     let sent = match handle {
@@ -192,7 +193,7 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
 fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
     let mut continued = false;
     for pid in pids {
-        match is_late(Some(not_after))? {
+        match is_late(Some(not_after)) {
             true if continued => exit(UNTAKEN),
             true => return Ok(Outcome::Late),
             false => {}
@@ -206,7 +207,7 @@ fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
 /// Returns when the process handles the signal, or it is too late.
 fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<(), Failure> {
     let (mut pause, _) = PAUSES;
-    while !is_late(not_after)? && files.handling(signal) != Handling::Yes {
+    while !is_late(not_after) && files.handling(signal) != Handling::Yes {
         pause = wait(pause);
     }
     Ok(())
@@ -219,7 +220,7 @@ fn is_taken(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> 
         match files.receipt(signal) {
             Receipt::Taken => return Ok(true),
             Receipt::Gone => return Ok(false),
-            Receipt::Pending if is_late(not_after)? => return Ok(false),
+            Receipt::Pending if is_late(not_after) => return Ok(false),
             Receipt::Pending => pause = wait(pause),
         }
     }
@@ -234,14 +235,8 @@ pub(super) fn wait(milliseconds: i32) -> i32 {
     (milliseconds * 2).min(longest)
 }
 
-#[expect(unsafe_code, reason = "async-signal-safe system call")]
-fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
-    let Some(not_after) = not_after else { return Ok(false) };
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: now is a live local.
-    check(Step::Prepare, unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) })?;
-    let nanos = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
-    Ok(is_over(not_after, Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
+fn is_late(not_after: Option<Instant>) -> bool {
+    not_after.is_some_and(|not_after| is_over(not_after, clock::boot()))
 }
 
 /// Marks every descriptor above standard error close-on-exec.

@@ -13,7 +13,7 @@ use crate::{
 
 /// Everything outside of the decisions: processes, descriptors, the clock. An implementation decides nothing and never blocks.
 pub trait Container {
-    /// CLOCK_BOOTTIME.
+    /// The hardware's clock.
     fn now(&self) -> Instant;
     /// Returns true if a kernel fuse has fired since the last call.
     fn fuse_fired(&mut self) -> bool;

@@ -11,6 +11,9 @@ use crate::{
     tree::Killer,
 };
 
+/// A rate of the kernel's clocks below which they are slowed, as in `clock.rs`.
+const USUAL: u32 = 999_000;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Fuse {
@@ -60,9 +63,10 @@ impl Container {
             (self.fuse.unheard, self.fuse.victim, self.fuse.is_reaped) = (false, None, false);
             return;
         };
-        let at = self.clock().real(hard);
-        self.tree.cover(at <= e.now, e);
-        let at = at.max(e.now).saturating_add(e.latency(self.node.wake));
+        let (clock, kernel) = (self.clock(), self.clock().monotonic(e.now));
+        let left = hard.shown(clock.boot(e.now), kernel, clock.kernel < USUAL).saturating_sub(kernel);
+        self.tree.cover(left.is_zero(), e);
+        let at = e.now.saturating_add(clock.timer(left)).saturating_add(e.latency(self.node.wake));
         if let Some(at) = self.fuse.alarm.set(at) {
             e.at(at, Event::Fuse(self.who));
         }

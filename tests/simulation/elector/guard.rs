@@ -1,6 +1,9 @@
 //! The second guard: a thread of the elector that kills at H, as in `elector/guard.rs`.
 
-use tenure::{election::guard_deadline::GuardDeadline, time::Instant};
+use tenure::{
+    election::guard_deadline::GuardDeadline,
+    time::{EXACT, Instant},
+};
 
 use super::ElectorProcess;
 use crate::{
@@ -32,7 +35,7 @@ impl ElectorProcess {
     pub fn set_guard(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
         let Guard { armed, wake } = self.guard;
         let hard = armed.hard();
-        let at = clock.real(hard).max(e.now).saturating_add(latency);
+        let at = clock.wakes(hard, EXACT, e.now).saturating_add(latency);
         if hard != Instant::NEVER && (at < wake || wake < e.now) {
             self.guard.wake = at;
             e.at(at, Event::Guard(self.child));
