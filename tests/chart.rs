@@ -363,9 +363,9 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
     }
 }
 
-/// As docs/existing-charts.md says.
+/// As docs/pasted-parts.md says.
 fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster: &Namespace) {
-    let page = include_str!("../docs/existing-charts.md");
+    let page = include_str!("../docs/pasted-parts.md");
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
     let directory = env::temp_dir().join(format!("tenure-chart-{}-existing", process::id()));
     fs::create_dir(&directory).unwrap();

@@ -7,7 +7,7 @@ use support::{Ended as _, Namespace, Stage, fences};
 
 use crate::TENURE;
 
-const PAGE: &str = include_str!("../../docs/existing-charts.md");
+const PAGE: &str = include_str!("../../docs/pasted-parts.md");
 const CLUSTERS: &str = include_str!("../../docs/several-clusters.md");
 const LOCKS: &str = include_str!("../../docs/locks.md");
 

@@ -1,4 +1,4 @@
-//! docs/existing-charts.md on the node: a Deployment and a StatefulSet that run get tenure as the page says. No two programs run at once,
+//! docs/pasted-parts.md on the node: a Deployment and a StatefulSet that run get tenure as the page says. No two programs run at once,
 //! not even in the first rollout: its old program takes its time to stop, and Kubernetes would start another of it.
 
 use std::{fs, path::Path};
@@ -11,7 +11,7 @@ use crate::{
     stamps::{Run, Stamps, now},
 };
 
-const PAGE: &str = include_str!("../../docs/existing-charts.md");
+const PAGE: &str = include_str!("../../docs/pasted-parts.md");
 /// As a public chart renders it.
 const PUBLIC: &str = include_str!("../deploy/podinfo.yaml");
 
