@@ -30,6 +30,7 @@ static IN_FORCE: Mutex<()> = Mutex::new(());
 fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     let alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
     let deadline = tenure::clock::boot() + PATIENCE;
+    cluster.feed(&["apply", "-f", "-"], &keeper()).success();
     let applied = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success();
     assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
     let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
@@ -54,6 +55,20 @@ fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
 }
 
 /// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
+/// A policy about nothing. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding with one is deleted, as a case does.
+fn keeper() -> Value {
+    let api = "admissionregistration.k8s.io/v1";
+    let (metadata, param) = (json!({ "name": "keeper" }), json!({ "apiVersion": "v1", "kind": "ConfigMap" }));
+    let rule = json!({ "apiGroups": ["tenure.test"], "apiVersions": ["v1"], "resources": ["none"], "operations": ["CREATE"] });
+    let spec =
+        json!({ "paramKind": param, "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "true" }] });
+    let policy = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec });
+    let reference = json!({ "name": "none", "namespace": "default", "parameterNotFoundAction": "Allow" });
+    let spec = json!({ "policyName": "keeper", "paramRef": reference, "validationActions": ["Deny"] });
+    let binding = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })
+}
+
 fn pod(name: &str, container: Value, spec: Value, metadata: Value) -> Value {
     let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     let base = json!({ "name": "main", "image": "main", "securityContext": context });

@@ -48,7 +48,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure status billing-writer --observe", Ends("held")),
     ("tenure status billing-writer --watch", Stays("now")),
     ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("now")),
-    ("tenure status -A", Ends("billing-writer")),
+    ("tenure status -A", By("tests/commands/status.rs", "\"status\", \"-A\"")),
     ("tenure prune --dry-run", Ends("")),
     ("tenure prune", Ends("")),
     ("kubectl apply -k deploy/prune", Ends("cronjob.batch/tenure-prune created")),
