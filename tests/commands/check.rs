@@ -15,7 +15,6 @@ fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
         "14s850ms  end (E): ",
         "15s150ms  a standby that watched all the time may take over",
         "terminationGracePeriodSeconds: 27 or more",
-        "\nclock\n",
         "\nkill power of this container\n",
     ];
     ended.says(0, &parts);

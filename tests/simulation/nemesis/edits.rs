@@ -104,6 +104,11 @@ impl World {
 
     /// Somebody writes another holder in, for any time, and removes the name beside it.
     pub(super) fn displace(&mut self) -> bool {
+        // Memory needs a name (law 14): whoever has none, such as a client-go, is displaced at the peril of whoever edits.
+        let names = |lease: &Value| lease["spec"]["holderIdentity"] == lease["metadata"]["annotations"][HOLDER];
+        if !self.server.lease().is_some_and(names) {
+            return false;
+        }
         self.isolate_leader();
         let (time, duration) = (stamp(self.e.now), self.e.spread(1, self.plan.longest / S));
         self.e.judge.walls_differ = true;
