@@ -11,9 +11,9 @@ use crate::engine::Who;
 /// How many terms of others a replica remembers.
 const SEEN: usize = 256;
 
-/// uid and acquireTime of the latest terms that each has seen.
+/// uid and acquireTime of the latest terms that each has seen, and the greatest version of that uid.
 #[derive(Debug, Default)]
-pub struct Sights(BTreeMap<Who, VecDeque<[String; 2]>>);
+pub struct Sights(BTreeMap<Who, (VecDeque<[String; 2]>, u64)>);
 
 impl Sights {
     /// An elector of `who` takes this version in.
@@ -21,7 +21,13 @@ impl Sights {
         let [Some(uid), Some(acquired)] = [&lease["metadata"]["uid"], &lease["spec"]["acquireTime"]].map(Value::as_str) else {
             return;
         };
-        let seen = self.0.entry(who).or_default();
+        let version = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or_default();
+        let (seen, latest) = self.0.entry(who).or_default();
+        // Of what a late watch shows within one uid an elector learns nothing (law 16).
+        if seen.back().is_some_and(|[known, _]| known == uid) && version < *latest {
+            return;
+        }
+        *latest = version;
         if seen.back().is_none_or(|term| term != &[uid, acquired]) {
             seen.push_back([uid.into(), acquired.into()]);
             if seen.len() > SEEN {
@@ -32,6 +38,6 @@ impl Sights {
 
     /// Returns whether `who` cannot know of the term with this uid and acquireTime.
     pub fn is_stranger(&self, who: Who, uid: &str, acquired: &str) -> bool {
-        self.0.get(&who).is_none_or(|seen| !seen.iter().any(|term| term == &[uid, acquired]))
+        self.0.get(&who).is_none_or(|(seen, _)| !seen.iter().any(|term| term == &[uid, acquired]))
     }
 }
