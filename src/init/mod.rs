@@ -5,7 +5,7 @@
 //! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 10 ms to see
 //! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
 //!
-//! - [`event_loop`] is the loop, and [`timer`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
+//! - [`event_loop`] is the loop, and [`Alarm`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
 //!   [`roles`] tells a running workload its role.
 //! - [`elector`] starts the elector and speaks to it. [`processes`] holds the workload, its hooks and its probes, [`programs`]
 //!   their commands and environments, and [`foreground`] their terminal.
