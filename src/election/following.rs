@@ -183,8 +183,10 @@ impl Following {
     /// Returns the Lease with a request by which this replica still asks the holder to hand over, or did.
     fn own_request(&self, core: &Core) -> Option<Slot> {
         let me = core.common.writer.identity.as_str();
-        let names_me = |lease: &&Lease| lease.observation.record().and_then(|seen| seen.annotation(STEP_DOWN_TO)) == Some(me);
-        let own = core.leases.iter().filter(|lease| lease.asked != Instant::BOOT).find(names_me)?;
+        // Nobody waits for whom the Lease itself names, and an equal record is none that a follower may write.
+        let asks = |seen: &LeaseRecord| seen.annotation(STEP_DOWN_TO) == Some(me) && !seen.is_held_by(me);
+        let is_asked = |lease: &&Lease| lease.asked != Instant::BOOT && lease.observation.record().is_some_and(asks);
+        let own = core.leases.iter().find(is_asked)?;
         (self.taken_back < TAKES_BACK).then_some(own.slot)
     }
 

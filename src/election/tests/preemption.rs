@@ -125,6 +125,10 @@ fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
     let others = ends_after(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "y".into());
     assert_eq!(annotations(&others)[STEP_DOWN_TO], "y");
     assert!(is_done(&others));
+
+    let named = ends_after(|object| object["spec"]["holderIdentity"] = ME.into());
+    assert_eq!(annotations(&named)[STEP_DOWN_TO], ME, "nobody waits for whom the Lease names");
+    assert!(is_done(&named));
 }
 
 #[test]
