@@ -1,7 +1,7 @@
 //! A timer for who waits for an instant.
 //!
-//! The kernel's timers run on clocks that a time service may slew, so this one may fire early or late, by how much says
-//! [`time::wait`](crate::time::wait). Whoever waits looks at the clock when it fires. It counts while the machine is suspended, and
+//! The kernel's timers run on clocks that a time service may slew, so this one may fire early or late;
+//! [`time::wait`](crate::time::wait) says by how much. Whoever waits looks at the clock when it fires. It counts while the machine is suspended, and
 //! fires at once on resume if its time has passed. Other timers (tokio's, and poll's timeout) stop meanwhile.
 
 use std::{

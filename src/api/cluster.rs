@@ -239,10 +239,12 @@ impl Cluster {
         Some(KubeContext { files: files.clone(), name: context.clone(), server: self.url(), authority: authority.finish() })
     }
 
-    /// The user that is impersonated.
-    #[must_use]
-    pub fn user(&self) -> Option<String> {
-        self.config.auth_info.impersonate.clone()
+    /// The same cluster as its files describe it now, asked as the same user.
+    ///
+    /// # Errors
+    /// Those of [`Self::again`].
+    pub fn anew(&self) -> Result<Self, AccessError> {
+        Ok(Self::again(self.context().as_ref())?.acting_as(self.config.auth_info.impersonate.clone()))
     }
 
     /// Where the access comes from, for people.

@@ -56,9 +56,9 @@ impl Access {
 
     /// Uses this cluster, and finds it again when it is in doubt.
     pub(crate) fn of(cluster: &Cluster, connect_timeout: Duration, patience: Duration) -> Self {
-        let (first, context, user) = (std::sync::Mutex::new(Some(cluster.clone())), cluster.context(), cluster.user());
+        let (first, cluster) = (std::sync::Mutex::new(Some(cluster.clone())), cluster.clone());
         let first = move || first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let discover = move || first().map_or_else(|| Ok(Cluster::again(context.as_ref())?.acting_as(user.clone())), Ok);
+        let discover = move || first().map_or_else(|| cluster.anew(), Ok);
         Self { patience, ..Self::new(Arc::new(discover), connect_timeout) }
     }
 

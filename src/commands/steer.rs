@@ -111,7 +111,7 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
         ([identity], _) => Ok((**identity).to_owned()),
         ([], []) if cli::is_full_identity(written) => {
             complain(&format!(
-                "no replica announces itself (lease.announce): if {written} does not run, nobody leads for one lease.duration"
+                "no replica announces itself (lease.announce): if {written} does not run, the others wait for lease.renewPeriod and lease.attemptTimeout all the same"
             ));
             Ok(written.to_owned())
         }

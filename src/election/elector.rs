@@ -135,7 +135,7 @@ impl Elector {
             backoff: common.lease_backoff,
             next_fire: self.core.leases.iter().find_map(|lease| lease.observation.next_fire()),
             renewed: self.core.leases.iter().filter_map(|lease| lease.observation.renewed()).max(),
-            free: if leading.is_some() { None } else { self.core.leases.iter().filter_map(super::lease::Lease::free_at).min() },
+            free: if leading.is_some() { None } else { self.core.leases.iter().filter_map(|lease| lease.free_at()).min() },
         }
     }
 

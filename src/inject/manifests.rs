@@ -11,6 +11,7 @@ use super::{
     names::{BEFORE, LEASE},
     wrap,
 };
+
 /// What is asked of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {

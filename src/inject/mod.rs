@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use self::asked::Asked;
+use crate::transaction::list_of;
 
 pub(crate) use manifests::{Options, Stream};
 
@@ -58,12 +59,12 @@ fn wrap(pod: &mut Value, is_job: bool, settings: &Settings) -> Result<(), String
         container["livenessProbe"] = probe("/livez");
         container["livenessProbe"]["failureThreshold"] = 5.into();
     }
-    list(container, "env").extend(env);
+    list_of(&mut container["env"]).extend(env);
     let mount = |name| json!({ "name": name, "mountPath": place(name), "readOnly": true });
-    list(container, "volumeMounts").splice(0..0, volumes.clone().map(mount));
+    list_of(&mut container["volumeMounts"]).splice(0..0, volumes.clone().map(mount));
     let spec = &mut pod["spec"];
-    list(spec, "volumes").splice(0..0, volumes.clone().map(|name| json!({ "name": name, "emptyDir": {} })));
-    list(spec, "initContainers").splice(0..0, volumes.map(|name| init_container(name, is_root, settings)));
+    list_of(&mut spec["volumes"]).splice(0..0, volumes.clone().map(|name| json!({ "name": name, "emptyDir": {} })));
+    list_of(&mut spec["initContainers"]).splice(0..0, volumes.map(|name| init_container(name, is_root, settings)));
     spec["terminationGracePeriodSeconds"] = (grace + BESIDE_GRACE).into();
     Ok(())
 }
@@ -131,16 +132,6 @@ fn env(asked: &Asked<'_>, grace: u64, settings: &Settings) -> Vec<Value> {
 
 fn reference(name: &str, field: &str) -> Value {
     json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": field } } })
-}
-
-/// The list of this name, which is made if it is missing.
-fn list<'a>(object: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
-    let list = &mut object[key];
-    if !list.is_array() {
-        *list = Value::Array(Vec::new());
-    }
-    let Value::Array(items) = list else { unreachable!("made a list above") };
-    items
 }
 
 /// The items of a list; none if it is missing.

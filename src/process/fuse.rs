@@ -8,14 +8,14 @@
 //! Its clock is the kernel's, which a time service may slew. While the kernel slows it, a fuse is set earlier by a tenth of what is
 //! left; if that begins after the last setting, it fires late, and if the kernel hurries its clock, early.
 //!
-//! Exactness on that clock, as long as the loopback interface answers: a fuse never fires early, and fires less than 0.1 s late. Before Linux
-//! 6.15 it fires late by at most a sixteenth of the time that was left when it was set ([`Fuse::is_steady`]). Before 5.10 it
-//! would fire much later or never, so there is none. If the interface does not answer, a fuse fires after about fifteen probes,
+//! Exactness on that clock, as long as the loopback interface answers: a fuse never fires early, and fires less than 0.1 s late.
+//! Before Linux 6.15 it fires late by at most a sixteenth of the time that was left when it was set ([`Fuse::is_steady`]). Before
+//! 5.10 it would fire much later or never, so there is none. If the interface does not answer, a fuse fires after about fifteen probes,
 //! one a second, unless it is dropped before ([`Fuse::is_unanswered`]). Its clock in the kernel stops while the machine is
 //! suspended, unlike init's own timer; a fuse that was suspended is replaced when it is set.
 //!
-//! Limits: a fuse kills only processes that are in the group when it fires. It kills the others of PID 1's group, but not PID 1. It does not kill those of another user (unless init
-//! is root of the host's user namespace), nor the init of another PID namespace. The kernel holds a reference to the group
+//! Limits: a fuse kills only processes that are in the group when it fires. It kills the others of PID 1's group, but not PID 1. It
+//! does not kill those of another user (unless init is root of the host's user namespace), nor the init of another PID namespace. The kernel holds a reference to the group
 //! itself, so a recycled number is never hit.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that created it, execve deletes it, and SIGKILL from within never

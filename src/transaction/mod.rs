@@ -52,7 +52,7 @@ pub use self::{
     journal::{Entry, EntryType, Journal, Kind, Phase},
     server::{Event, Fate, Place, Request, Server, Storing, Write},
 };
-pub(crate) use self::{journal::is_settled, requests::exactly};
+pub(crate) use self::{journal::is_settled, paths::list_of, requests::exactly};
 
 mod change;
 mod claim;

@@ -159,7 +159,8 @@ pub(super) fn covers(whole: &Value, part: &Value) -> bool {
     }
 }
 
-fn list_of(value: &mut Value) -> &mut Vec<Value> {
+/// Returns the list in `value`. Anything else is replaced by an empty list.
+pub(crate) fn list_of(value: &mut Value) -> &mut Vec<Value> {
     if !value.is_array() {
         *value = Value::Array(Vec::new());
     }

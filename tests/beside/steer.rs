@@ -52,7 +52,13 @@ async fn the_candidate_is_named_with_the_request(stage: Stage) {
     let ended = desk.ends(&["step-down", LEASE, "--to", TWO]).await;
 
     assert_eq!((ended.code, ended.out.as_str()), (0, "one_1 was asked to step down\n"), "{}", ended.err);
-    assert!(ended.err.contains(&format!("if {TWO} does not run, nobody leads for one lease.duration")), "{}", ended.err);
+    assert!(
+        ended.err.contains(&format!(
+            "if {TWO} does not run, the others wait for lease.renewPeriod and lease.attemptTimeout all the same"
+        )),
+        "{}",
+        ended.err
+    );
     let lease = stage.lease.read().await;
     let told = ["tenure.dev/step-down", "tenure.dev/step-down-to"].map(|name| annotation(lease.as_ref(), name));
     assert_eq!(told, [json!("one_1"), json!(TWO)]);

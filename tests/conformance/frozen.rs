@@ -141,6 +141,8 @@ async fn case_55_after_a_gap_it_kills_before_it_speaks(stage: Stage) {
     assert!(life.last > last_confirmed(&me, woken).request.at + timing::DURATION, "only waking kills the daemon");
     assert!(next.request.at > life.last, "{next:?}");
     assert!(again.at() > next.request.at);
+    let lines = me.lines();
+    assert!(!lines.iter().any(|line| line.contains("was dead at ")), "the daemon was not: {lines:?}");
 }
 
 /// Both logs, merged by time, never look like two leaders at once.

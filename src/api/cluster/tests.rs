@@ -65,6 +65,19 @@ fn a_replica_stays_in_its_context_whichever_becomes_the_current_one() {
 }
 
 #[test]
+fn who_acts_as_another_user_does_so_with_new_credentials_too() {
+    let file = File::new("user", &kubeconfig("", "token: x"));
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap();
+
+    let users = [Some("ann"), None].map(|user| {
+        let anew = cluster.clone().acting_as(user.map(str::to_owned)).anew().unwrap();
+        anew.config.auth_info.impersonate
+    });
+
+    assert_eq!(users, [Some("ann".to_owned()), None]);
+}
+
+#[test]
 fn a_replica_stays_in_its_cluster_whatever_its_context_names() {
     let authority = || BASE64_STANDARD.encode(rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem());
     let (first, second) = (authority(), authority());
