@@ -14,7 +14,6 @@ use crate::{
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
-    once::Once,
     telemetry::status::Fact,
 };
 
@@ -25,17 +24,20 @@ const ALL: &str = "get, list, watch, update";
 /// From one question to the next, while the answer is no, or there is none.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// The refusal that is told: a server that has just started refuses everybody before it has read its rules.
+const TOLD: u32 = 2;
+
 /// Asks until the answer is yes.
 pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
     let place = Place::lease(&lease.namespace, &*lease.name);
     drop(tokio::spawn(async move {
-        let (mut refused, mut refusals) = (Once::NEW, 0_u32);
+        let mut refusals = 0_u32;
         loop {
             match ask(&client, &place).await {
                 Some(Ok(())) => {
                     health.apply(&Fact::Permitted(true), clock::boot());
-                    if refused.was_said() {
+                    if refusals >= TOLD {
                         tracing::info!("this replica may update its Lease now");
                     }
                     return;
@@ -43,8 +45,7 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
                 Some(Err(why)) => {
                     health.apply(&Fact::Permitted(false), clock::boot());
                     refusals = refusals.saturating_add(1);
-                    // A server that has just started refuses everybody before it has read its rules.
-                    if refusals > 1 && refused.say() {
+                    if refusals == TOLD {
                         tracing::error!(
                             "not ready: this replica may not update its Lease{}; add this to the rules of the Role of its service \
                              account in namespace {}: {}",

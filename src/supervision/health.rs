@@ -345,6 +345,7 @@ impl Check {
 
     /// Counts a result, unless it is a failure and came so late that init may not have run.
     fn count_in_time(&mut self, failure: Option<String>, began: Instant, now: Instant) {
+        let failure = failure.map(|why| format!("{}: {why}", self.probe.target()));
         let is_late = failure.is_some() && now > began + self.probe.timeout + LATE;
         if std::mem::replace(&mut self.excused, is_late) || !is_late {
             self.count(failure);
@@ -354,7 +355,6 @@ impl Check {
     /// Counts a result against the thresholds; `failure` is the reason of a failure.
     fn count(&mut self, failure: Option<String>) {
         let is_good = failure.is_none();
-        let failure = failure.map(|why| format!("{}: {why}", self.probe.target()));
         self.failure = failure.unwrap_or_else(|| "it has not succeeded successThreshold times in a row yet".into());
         self.result_run = if is_good == self.good { 0 } else { self.result_run + 1 };
         if self.result_run >= if is_good { self.probe.success_threshold } else { self.probe.failure_threshold } {

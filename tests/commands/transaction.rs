@@ -229,3 +229,19 @@ fn a_plan_that_asks_again_says_so() {
     ended.says(69, &["no success yet, and tries again: cannot reach the API server", "Connection refused"]);
     assert_eq!(ended.err.matches("tries again").count(), 1, "{ended:?}");
 }
+
+#[test]
+fn who_changes_the_objects_as_another_user_reads_lease_and_journal_as_himself() {
+    let served = r#"{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get","patch"]}]}"#;
+    let absent = |kind: &str, name: &str| format!(r#"{{"details":{{"kind":"{kind}","name":"{name}"}},"message":"not found"}}"#);
+    let cluster = Cluster::scripted(&[
+        ("GET /api/v1 ", 200, served),
+        ("journal HTTP/1.1\r\nimpersonate-user", 403, r#"{"message":"may not read the journal"}"#),
+        ("/secrets/txn-x-journal ", 404, &absent("secrets", "txn-x-journal")),
+        ("/configmaps/a HTTP/1.1\r\nimpersonate-user: ann", 404, &absent("configmaps", "a")),
+    ]);
+    let place = Scratch::new();
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
+
+    cluster.tenure(&["apply", "-f", &file, "--dry-run", "--as", "ann"]).says(1, &["ConfigMap default/a does not exist"]);
+}

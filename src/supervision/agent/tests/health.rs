@@ -189,6 +189,8 @@ fn a_program_that_hangs_is_killed_at_its_timeout_and_fails_again_each_period_tha
     assert_eq!((world.stops(), world.asks().len()), (None, 0));
     world.live_until(ms(23_000));
     assert_eq!(world.stops(), Some(Reason::NotLive));
+    let line = "the liveness probe failed 3 times in a row: ask: no answer within 1s";
+    assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
 }
 
 #[test]
