@@ -19,7 +19,7 @@ use crate::{
 
 const UPDATE: &str = "update";
 /// What a replica needs on its Lease.
-const ALL: &str = "get, list, watch, update";
+const ALL: &str = "get, watch, update";
 
 /// From one question to the next, while the answer is no, or there is none.
 const AGAIN: Duration = Duration::from_secs(5);
