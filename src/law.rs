@@ -35,8 +35,9 @@
 //! The clock is the hardware's: CLOCK_MONOTONIC_RAW, and the time for which the machine was suspended (CLOCK_BOOTTIME less
 //! CLOCK_MONOTONIC). No time service slews it, and all processes of a kernel share it. rho covers crystals and hypervisors. Kernel
 //! timers are slewed, by 9 % at most: whoever waits for an instant sets one to nine tenths of what is left, until that is under
-//! 10 ms, and looks again. The elector's loop, which enforces nothing, does so until R. The term page says BOOTTIME, and a kernel
-//! fuse counts the kernel's time. Both are earlier by a tenth of what is left while the kernel slows its clocks.
+//! 10 ms, and looks again. The elector's loop, which enforces nothing, does so until the longer of R and D / 4. The term page says
+//! BOOTTIME, and a kernel fuse counts the kernel's time. Both are earlier by a tenth of what is left while the kernel slows its
+//! clocks.
 //!
 //! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A kernel whose
 //! fuses may be late sets them before H, by D / 16 + 0.1 s - killMargin, so that they fire before E too. A follower

@@ -67,6 +67,8 @@ pub struct Turn {
     late: Option<Input>,
     beat_every: Duration,
     beat_due: Instant,
+    /// R.
+    renew_period: Duration,
 }
 
 /// The next step of a turn.
@@ -93,6 +95,7 @@ impl Turn {
             late: None,
             beat_every: initial.config.lease.duration / beats,
             beat_due: Instant::BOOT,
+            renew_period: initial.config.lease.renew_period,
             election: Elector::new(initial, seed, now),
         }
     }
@@ -119,6 +122,13 @@ impl Turn {
     #[must_use]
     pub fn due(&self) -> Instant {
         self.beat_due.or_earlier(self.election.poll_timeout())
+    }
+
+    /// Returns the longest wait for a renewal or a heartbeat. What is waited for no longer may be late by a part of it, and costs one
+    /// wake-up.
+    #[must_use]
+    pub fn whole(&self) -> Duration {
+        self.renew_period.max(self.beat_every)
     }
 
     /// Runs a whole turn, or the rest of one.

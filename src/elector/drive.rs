@@ -65,8 +65,6 @@ pub(super) struct EventLoop {
     alarm: AsyncFd<Alarm>,
     /// The instant that the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
-    /// R: the longest wait that may be late by a part of it, because the next renewal ends it.
-    whole: Duration,
 }
 
 /// The process around a turn.
@@ -135,7 +133,6 @@ impl EventLoop {
             },
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
-            whole: initial.config.lease.renew_period,
             turn: start(initial),
         })
     }
@@ -171,7 +168,7 @@ impl EventLoop {
     async fn wait(&mut self) -> io::Result<()> {
         let next = self.turn.due();
         if self.alarm_at != next {
-            self.alarm.get_ref().set(wait(next.since(clock::boot()), self.whole))?;
+            self.alarm.get_ref().set(wait(next.since(clock::boot()), self.turn.whole()))?;
             self.alarm_at = next;
         }
         let Running { edges, arrived, woken_by, .. } = &mut self.process;

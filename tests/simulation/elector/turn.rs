@@ -59,7 +59,6 @@ impl Container {
         }
         let Some(turn) = self.go_on(pid, e) else { return };
         let (clock, latency) = (self.clock(), e.latency(self.node.wake));
-        let whole = self.node.config.lease.renew_period;
         if self.runner(pid).is_some_and(|elector| !elector.to_init.is_empty()) {
             self.wake(e);
         }
@@ -69,7 +68,7 @@ impl Container {
             e.judge
                 .fail(format!("{who}: the elector ends turn after turn, and does not act on {:?}, which has passed", turn.due()));
         }
-        let span = clock.wakes(turn.due(), whole, e.now).saturating_sub(e.now).saturating_add(latency);
+        let span = clock.wakes(turn.due(), turn.whole(), e.now).saturating_sub(e.now).saturating_add(latency);
         elector.turn = Some(turn);
         elector.wake(span, e);
     }
