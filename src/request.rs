@@ -1,4 +1,4 @@
-//! What all requests to the API server have in common: the operation, the answer, and the events of a watch.
+//! What all requests to the API server have in common: the place, what is done there, the answer, and the events of a watch.
 //!
 //! Owns the words in which an edge tells a deciding room what became of a request, whatever object it was about. Sends nothing
 //! and reads no reply: [`api`](crate::api) does.
@@ -9,9 +9,67 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::words::worded;
+
+/// Where one object is, or all objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// As in the object: `apps/v1`.
+    pub api_version: String,
+    /// As in the object: `Deployment`. Empty: anything.
+    pub kind: String,
+    /// As in the URL: `deployments`.
+    pub resource: String,
+    /// None for an object of the cluster, and for all objects of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// As in the object: `web`. Empty: all.
+    pub name: String,
+}
+
+impl Place {
+    /// Returns its API group; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Returns true for a Secret: nothing that the server says of one is shown, because it may quote values.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.resource == "secrets" && self.group().is_empty()
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// What is done at a place. Bodies are sent as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verb {
+    /// GET of the object, a quorum read.
+    Get,
+    /// GET of the objects, a quorum read.
+    List,
+    /// POST.
+    Create(Arc<Value>),
+    /// PUT.
+    Replace(Arc<Value>),
+    /// PATCH with `application/apply-patch+yaml`.
+    Apply(Arc<Value>),
+    /// PATCH with `application/merge-patch+json`.
+    Merge(Arc<Value>),
+    /// DELETE with these options.
+    Delete(Arc<Value>),
+}
 
 worded! {
     /// An operation of the API server, named as in RBAC.

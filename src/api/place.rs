@@ -5,25 +5,8 @@ use std::ops::Deref;
 use form_urlencoded::byte_serialize;
 use serde_json::Value;
 
-use crate::{
-    election::writes::{API_VERSION, KIND},
-    transaction::Target,
-};
-
-/// Where one object is, or all objects of a kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// As in the object: `apps/v1`.
-    pub(crate) api_version: String,
-    /// As in the object: `Deployment`. Empty: anything.
-    pub(crate) kind: String,
-    /// As in the URL: `deployments`.
-    pub(crate) resource: String,
-    /// None: the whole cluster.
-    pub(crate) namespace: Option<String>,
-    /// Empty: all.
-    pub(crate) name: String,
-}
+use crate::election::writes::{API_VERSION, KIND};
+pub(crate) use crate::request::Place;
 
 impl Place {
     /// An object in a namespace; without a name, all of that kind there.
@@ -61,16 +44,6 @@ impl Place {
     /// The resources of a group version.
     pub(crate) fn discovery(api_version: &str) -> Self {
         Self { namespace: None, ..Self::new(api_version, "", "", "", "") }
-    }
-
-    /// Returns its API group; empty for the core group.
-    pub(crate) fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
-    }
-
-    /// Returns true for a Secret: nothing that the server says of one is shown, because it may quote values.
-    pub(crate) fn is_secret(&self) -> bool {
-        self.resource == "secrets" && self.group().is_empty()
     }
 
     /// Returns the path of all objects of its kind there.
@@ -114,13 +87,6 @@ impl Deref for LeasePlace {
 
     fn deref(&self) -> &Place {
         &self.0
-    }
-}
-
-impl From<&Target> for Place {
-    fn from(target: &Target) -> Self {
-        let Target { api_version, kind, resource, namespace, name } = target.clone();
-        Self { api_version, kind, resource, namespace, name }
     }
 }
 

@@ -12,27 +12,9 @@ use serde_json::{Value, json};
 
 use super::place::{LeasePlace, Place};
 use crate::election::{Request as Asked, writes::LeaseWrite};
+pub(crate) use crate::request::Verb;
 
 const JSON: &str = "application/json";
-
-/// What is done at a place. Bodies are sent as they are.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verb {
-    /// GET of the object, a quorum read.
-    Get,
-    /// GET of the objects, a quorum read.
-    List,
-    /// POST.
-    Create(Arc<Value>),
-    /// PUT.
-    Replace(Arc<Value>),
-    /// PATCH with `application/apply-patch+yaml`.
-    Apply(Arc<Value>),
-    /// PATCH with `application/merge-patch+json`.
-    Merge(Arc<Value>),
-    /// DELETE with these options.
-    Delete(Arc<Value>),
-}
 
 impl Verb {
     /// Returns true for a POST of an object without data: what a server says of it quotes no value.

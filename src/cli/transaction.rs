@@ -114,35 +114,3 @@ pub enum Recovery {
     /// Drop its journal and its marks; restores nothing
     Forget,
 }
-
-impl ConfigFlags {
-    /// The arguments that say the same, for a process that takes this one's place.
-    #[must_use]
-    pub fn arguments(&self) -> Vec<String> {
-        let Self { config, lease_argument: _, preset: _, leader_election, set, cluster, .. } = self;
-        let config = config.as_ref().map(|path| format!("--config={}", path.display()));
-        let kubeconfig = cluster.kubeconfig.as_ref().map(|path| format!("--kubeconfig={}", path.display()));
-        let context = cluster.context.as_ref().map(|name| format!("--context={name}"));
-        let election = leader_election.as_ref().map(|value| format!("--leader-election={value}"));
-        let keys = self.keys().into_iter().filter_map(|(flag, _, value)| Some(format!("{flag}={}", value.as_ref()?)));
-        config
-            .into_iter()
-            .chain(kubeconfig)
-            .chain(context)
-            .chain(keys)
-            .chain(election)
-            .chain(set.iter().map(|set| format!("--set={set}")))
-            .collect()
-    }
-}
-
-impl Lock {
-    /// The arguments that say the same.
-    #[must_use]
-    pub fn arguments(&self) -> Vec<String> {
-        let Self { wait: _, timeout, at_once, conflict_exit_code, of_transaction: _ } = self;
-        let timeout = timeout.iter().map(|limit| format!("--timeout={}", duration::format(*limit)));
-        let code = format!("--conflict-exit-code={conflict_exit_code}");
-        timeout.chain(at_once.then(|| "--try".to_owned())).chain([code]).collect()
-    }
-}

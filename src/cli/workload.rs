@@ -140,7 +140,7 @@ pub struct Lock {
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
     /// Needs no exclusion: lease.creationWait is 0s unless it is set. How the commands of transactions run `lock`.
-    #[arg(long, hide = true)]
+    #[arg(skip)]
     pub of_transaction: bool,
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Entry, EntryType, Event, Fate, MANAGER, Outcome, Phase, Request, Server, Write,
+    Entry, EntryType, Event, Fate, MANAGER, Outcome, Phase, Request, Server, Verb,
     driver::Driver,
     fields::{Side, body, comparable},
     journal::{DONE, DOUBT},
@@ -107,10 +107,10 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Describes the creation of an object, with the mark.
-    pub(super) fn creation(&self, object: &Value) -> Write {
+    pub(super) fn creation(&self, object: &Value) -> Verb {
         let mut object = comparable(object);
         set_mark(&mut object, Some(self.mark()));
-        Write::Create(object)
+        Verb::Create(object.into())
     }
 
     /// Takes the marks of this driver off, and warns of what others have changed meanwhile. A mark that stays is not live.

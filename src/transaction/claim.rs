@@ -5,7 +5,7 @@ use std::mem;
 use serde_json::{Value, json};
 
 use super::{
-    Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Storing,
+    Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Verb,
     driver::Driver,
     journal::{MOST_BYTES, fresh, hex, parse},
     paths::{as_map, entry_of},
@@ -64,7 +64,7 @@ impl<S: Server> Driver<'_, S> {
         let metadata =
             json!({ "namespace": lease.namespace, "name": lease.journal(), "labels": { "tenure.dev/kind": "journal" } });
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
-        let made = self.done(Request::Journal(lease, Storing::Create(secret)), None, "the journal").await?;
+        let made = self.done(Request::Journal(lease, Verb::Create(secret.into())), None, "the journal").await?;
         self.secret = made.unwrap_or_default();
         Ok(!self.secret.is_null())
     }
@@ -100,7 +100,7 @@ impl<S: Server> Driver<'_, S> {
         let secret = loop {
             let mut secret = self.secret.clone();
             as_map(entry_of(&mut secret, "stringData")).insert("journal".into(), text.clone().into());
-            let request = Request::Journal(self.settings.lease.clone(), Storing::Replace(secret));
+            let request = Request::Journal(self.settings.lease.clone(), Verb::Replace(secret.into()));
             if let Some(secret) = self.done(request, None, "the journal").await? {
                 break secret;
             }

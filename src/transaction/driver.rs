@@ -23,7 +23,7 @@ pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> 
     Driver::recovery(server, settings).recover(force).await.unwrap_or_else(|outcome| outcome)
 }
 
-/// Makes the changes of a term in place of those of the term before. All are [`Verb::Patch`](super::Verb::Patch).
+/// Makes the changes of a term in place of those of the term before. All are [`ChangeType::Patch`](super::ChangeType::Patch).
 pub async fn promote<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Outcome {
     Driver::new(server, settings, Kind::Promotion).make(changes).await.unwrap_or_else(|outcome| outcome)
 }

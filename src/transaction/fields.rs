@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, as_map, at, covers, entry_of, is_shared, member, remove, set, shown},
+    paths::{Path, as_map, at, covers, is_shared, member, remove, set, shown},
 };
 
 /// Metadata that the API server sets.
@@ -45,10 +45,10 @@ pub(super) enum Side {
 }
 
 impl Field {
-    pub(super) fn new(path: Path, found: &Value, answer: &Value) -> Self {
+    fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
         let is_there = |steps: &usize| at(found, path.get(..*steps).unwrap_or_default()).is_none();
         let known = (1..=path.len()).find(is_there).unwrap_or(path.len() + 1) - 1;
-        Self { before: at(found, &path).cloned(), after: at(answer, &path).cloned(), known, path }
+        Self { before: at(found, &path).cloned(), after, known, path }
     }
 
     pub(super) const fn value(&self, side: Side) -> Option<&Value> {
@@ -125,159 +125,115 @@ pub(super) fn body(object: &Value) -> Value {
     all.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Returns the part of an object that a content is about. Applied to that object it changes nothing, and has the API server tell
-/// which lists have keys and which values are one.
-pub(super) fn shape(found: &Value, content: &Value) -> Value {
-    let is_scalar = |value: &Value| !value.is_object() && !value.is_array() && !value.is_null();
-    match (found, content) {
-        (Value::Object(found), Value::Object(content)) => {
-            let part = |(key, value): (&String, &Value)| match content.get(key) {
-                _ if is_scalar(value) => Some((key.clone(), value.clone())),
-                Some(content) if !content.is_null() => Some((key.clone(), shape(value, content))),
-                Some(_) | None => None,
+/// Returns the part of an object that contents are about. Applied to that object it changes nothing, and has the API server tell which
+/// lists have keys and which values are one.
+pub(super) fn shape(found: &Value, contents: &[&Value]) -> Value {
+    match found {
+        Value::Object(found) if contents.iter().any(|content| content.is_object()) => {
+            let part = |(key, value): (&String, &Value)| {
+                let contents = contents.iter().filter_map(|content| content.get(key));
+                let named: Vec<&Value> = contents.filter(|content| !content.is_null()).collect();
+                let is_scalar = !value.is_object() && !value.is_array();
+                (is_scalar || !named.is_empty()).then(|| (key.clone(), shape(value, &named)))
             };
             let part: Map<String, Value> = found.iter().filter_map(part).collect();
             Value::Object(if part.is_empty() { found.clone() } else { part })
         }
-        (Value::Array(found), Value::Array(content)) => {
-            let mut any = Value::Null;
-            content.iter().for_each(|item| unite(&mut any, item));
-            found.iter().map(|item| if item.is_object() && any.is_object() { shape(item, &any) } else { item.clone() }).collect()
+        Value::Array(found) => {
+            let items: Vec<&Value> = contents.iter().filter_map(|content| content.as_array()).flatten().collect();
+            found.iter().map(|item| shape(item, &items)).collect()
         }
-        (found, _) => found.clone(),
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => found.clone(),
     }
 }
 
-/// Adds to one content what another one is about.
-fn unite(all: &mut Value, more: &Value) {
-    match (all, more) {
-        (Value::Object(all), Value::Object(more)) => {
-            more.iter().for_each(|(key, more)| unite(all.entry(key.as_str()).or_insert(Value::Null), more));
-        }
-        (Value::Array(all), Value::Array(more)) => all.extend(more.iter().cloned()),
-        (all, more) if all.is_null() => *all = more.clone(),
-        _ => {}
-    }
-}
-
-/// Merges a content into an object as server-side apply does; a null removes. `fields` tells the lists that have keys. Returns the
-/// paths that the content names.
+/// Lists the fields that a content names in an object, as server-side apply merges it; a null removes. `owned` is the node of `fieldsV1`
+/// that tells which lists have keys.
 ///
 /// # Errors
 /// An item of a list cannot be told apart from others.
-pub(super) fn merge(object: &mut Value, content: &Value, fields: Option<&Value>) -> Result<Vec<Path>, String> {
-    let mut merging = Merging::default();
-    merging.enter(object, content, fields)?;
-    Ok(merging.paths)
+pub(super) fn named(object: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<Field>, String> {
+    let mut naming = Naming { object, path: Path::new(), fields: Vec::new() };
+    naming.enter(object, content, owned)?;
+    Ok(naming.fields)
 }
 
-#[derive(Default)]
-struct Merging {
+struct Naming<'a> {
+    object: &'a Value,
     path: Path,
-    paths: Vec<Path>,
+    fields: Vec<Field>,
 }
 
-impl Merging {
-    fn enter(&mut self, object: &mut Value, content: &Value, fields: Option<&Value>) -> Result<(), String> {
-        let is_leaf = fields.is_some_and(|fields| fields.as_object().is_none_or(Map::is_empty));
-        match (content, &mut *object) {
-            (Value::Null, _) => {
-                *object = Value::Null;
-                self.paths.push(self.path.clone());
-            }
-            (Value::Object(content), Value::Object(map)) if map.is_empty() || !is_leaf => {
-                for (key, content) in content {
-                    let step = format!("f:{key}");
-                    let fields = fields.and_then(|fields| member(fields, &step)).map(|(_, fields)| fields);
-                    self.within(step, map.entry(key.as_str()).or_insert(Value::Null), content, fields)?;
-                }
-                map.retain(|_, value| !value.is_null());
-            }
-            (Value::Object(content), Value::Null) if !content.is_empty() => {
-                *object = Value::Object(Map::new());
-                self.enter(object, &Value::Object(content.clone()), None)?;
-            }
-            (Value::Array(items), Value::Array(list)) if !is_leaf && !list.is_empty() && fields.is_some() => {
-                for item in items {
-                    self.item(list, item, fields.unwrap_or(&Value::Null))?;
-                }
+impl Naming<'_> {
+    fn enter(&mut self, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
+        let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
+        match (content, found) {
+            (Value::Object(content), Value::Object(map)) if map.is_empty() || !is_one => self.keys(found, content, owned),
+            (Value::Object(content), Value::Null) if !content.is_empty() => self.keys(found, content, None),
+            (Value::Array(items), Value::Array(list)) if !is_one && !list.is_empty() && owned.is_some() => {
+                items.iter().try_for_each(|item| self.item(list, item, owned.unwrap_or(&Value::Null)))
             }
             (content, _) => {
-                *object = without_nulls(content);
-                self.paths.push(self.path.clone());
+                self.leaf(content);
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    fn within(&mut self, step: String, object: &mut Value, content: &Value, fields: Option<&Value>) -> Result<(), String> {
+    fn leaf(&mut self, content: &Value) {
+        let value = if content.is_null() { None } else { Some(without_nulls(content)) };
+        self.fields.push(Field::new(self.path.clone(), self.object, value));
+    }
+
+    fn keys(&mut self, found: &Value, content: &Map<String, Value>, owned: Option<&Value>) -> Result<(), String> {
+        content.iter().try_for_each(|(key, content)| {
+            let step = format!("f:{key}");
+            let owned = owned.and_then(|owned| member(owned, &step)).map(|(_, owned)| owned);
+            self.within(step, &found[key.as_str()], content, owned)
+        })
+    }
+
+    fn within(&mut self, step: String, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
         self.path.push(step);
-        self.enter(object, content, fields)?;
+        self.enter(found, content, owned)?;
         self.path.pop();
         Ok(())
     }
 
-    fn item(&mut self, list: &mut Vec<Value>, item: &Value, fields: &Value) -> Result<(), String> {
+    fn item(&mut self, list: &[Value], item: &Value, owned: &Value) -> Result<(), String> {
         let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
-        let Some(names) = fields.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
-            if !list.contains(item) {
-                list.push(item.clone());
-            }
-            self.paths.push(self.path.iter().cloned().chain([format!("v:{item}")]).collect());
+        let Some(names) = owned.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
+            self.path.push(format!("v:{item}"));
+            self.leaf(item);
+            self.path.pop();
             return Ok(());
         };
         let part: Map<String, Value> = names.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
+        let is_nameless = part.is_empty();
         let part = Value::Object(part);
-        let is_it = |item: &Value| covers(item, &part);
+        let mut same = list.iter().filter(|item| covers(item, &part));
         let names = || names.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
-        if part.as_object().is_none_or(Map::is_empty) {
+        if is_nameless {
             return Err(format!("{}: an item needs {}", shown(&self.path), names()));
         }
-        if list.iter().filter(|item| is_it(item)).count() > 1 {
+        let found = same.next().unwrap_or(&Value::Null);
+        if same.next().is_some() {
             return Err(format!("{}: more than one item is {part}: give {}", shown(&self.path), names()));
         }
-        let at = list.iter().position(is_it).unwrap_or(list.len());
-        if at == list.len() {
-            list.push(Value::Null);
-        }
-        let Some(found) = list.get_mut(at) else { return Ok(()) };
         let step = format!("k:{part}");
-        let (step, fields) = member(fields, &step).map_or((&step, None), |(step, fields)| (step, Some(fields)));
-        self.within(step.clone(), found, item, fields)
+        let (step, owned) = member(owned, &step).map_or((&step, None), |(step, owned)| (step, Some(owned)));
+        self.within(step.clone(), found, item, owned)
     }
 }
 
-/// Returns the object that an update makes of another one, and the paths in which they differ: all but metadata and status becomes
-/// the content; labels and annotations merge.
-pub(super) fn updated(found: &Value, content: &Value) -> (Value, Vec<Path>) {
-    let mut next = content.clone();
-    let kept = ["apiVersion", "kind", "metadata", "status"].into_iter();
-    as_map(&mut next).extend(kept.filter_map(|key| Some((key.to_owned(), found.get(key)?.clone()))));
-    for key in ["labels", "annotations"] {
-        for (name, value) in content["metadata"][key].as_object().into_iter().flatten() {
-            as_map(entry_of(entry_of(&mut next, "metadata"), key)).insert(name.clone(), value.clone());
-        }
-    }
-    let mut paths = Vec::new();
-    differ(&mut Vec::new(), found, &next, &mut paths);
-    (next, paths)
-}
-
-fn differ(path: &mut Path, found: &Value, next: &Value, paths: &mut Vec<Path>) {
-    match (found, next) {
-        _ if found == next => {}
-        (Value::Object(_) | Value::Null, Value::Object(map)) if !map.is_empty() => {
-            let mut keys: Vec<&String> = found.as_object().into_iter().flatten().chain(map).map(|(key, _)| key).collect();
-            keys.sort();
-            keys.dedup();
-            for key in keys {
-                path.push(format!("f:{key}"));
-                differ(path, &found[key.as_str()], &next[key.as_str()], paths);
-                path.pop();
-            }
-        }
-        _ => paths.push(path.clone()),
-    }
+/// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations
+/// merge.
+pub(super) fn updated(found: &Value, content: &Value) -> Value {
+    let mut patch = merge_patch(&body(found), &body(content));
+    let patched = as_map(&mut patch);
+    patched.retain(|key, _| key != "apiVersion" && key != "kind");
+    patched.extend(content.get("metadata").map(|metadata| ("metadata".to_owned(), metadata.clone())));
+    patch
 }
 
 /// Returns the merge patch that leads from one state to another.

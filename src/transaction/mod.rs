@@ -50,9 +50,10 @@ pub use self::{
     driver::{apply, demote, forget, preview, promote, recover, survey},
     fields::Field,
     journal::{Entry, EntryType, Journal, Kind, Phase},
-    server::{Event, Fate, Place, Request, Server, Storing, Write},
+    server::{Event, Fate, Place, Request, Server},
 };
 pub(crate) use self::{journal::is_settled, paths::list_of, requests::exactly};
+pub use crate::request::{Place as Target, Verb};
 
 mod change;
 mod claim;
@@ -72,30 +73,13 @@ pub(crate) const MANAGER: &str = "tenure";
 /// Type of the Secret that is a transaction's journal.
 pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 
-/// An object that is changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Target {
-    /// As in the object: `apps/v1`.
-    pub api_version: String,
-    /// As in the object: `Deployment`.
-    pub kind: String,
-    /// As in the URL: `deployments`.
-    pub resource: String,
-    /// None for an object of the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// As in the object: `web`.
-    pub name: String,
-}
-
 /// A change that somebody wants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The object that is changed.
     pub target: Target,
     /// How it is changed.
-    pub verb: Verb,
+    pub verb: ChangeType,
     /// The object or the part of it that is wanted, without apiVersion, kind, name and namespace. A null removes. `{}` for Delete.
     pub content: Value,
     /// A part of the object as it must be.
@@ -105,7 +89,7 @@ pub struct Change {
 worded! {
     /// How an object is changed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Verb {
+    pub enum ChangeType {
         /// Lists that have keys merge, a null removes, and what is not mentioned stays.
         Patch = "patch",
         /// All but metadata and status becomes the content; labels and annotations merge.
@@ -186,22 +170,6 @@ pub enum Outcome {
 pub(crate) fn holds_others(api_version: &str, kind: &str) -> bool {
     let is_definition = kind == "CustomResourceDefinition" && api_version.starts_with("apiextensions.k8s.io/");
     is_definition || kind == "Namespace" && api_version == "v1"
-}
-
-impl Target {
-    /// Returns true if the values of this object are never shown.
-    pub(crate) fn is_secret(&self) -> bool {
-        self.resource == "secrets" && self.api_version == "v1"
-    }
-}
-
-impl Display for Target {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
-        }
-    }
 }
 
 impl Outcome {

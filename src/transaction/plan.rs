@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Change, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb, Write,
+    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb,
     driver::Driver,
-    fields::{Field, Side, comparable, lacks, merge, shape, updated, with, without_nulls},
+    fields::{Field, Side, comparable, lacks, named, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Path, as_map, entry_of, managers, owners},
+    paths::{Path, as_map, at, entry_of, managers, owners},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -21,7 +21,7 @@ impl<S: Server> Driver<'_, S> {
         let mut entries = Vec::new();
         for (number, change) in changes.iter().enumerate() {
             let earlier = changes.get(..number).unwrap_or_default();
-            let is_unseen = change.verb == Verb::Create && earlier.iter().any(|change| change.verb == Verb::Create);
+            let is_unseen = change.verb == ChangeType::Create && earlier.iter().any(|change| change.verb == ChangeType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target);
             entries.push(self.plan_change(change, undone, is_unseen).await?);
         }
@@ -40,10 +40,10 @@ impl<S: Server> Driver<'_, S> {
             judge(change, object.as_ref())?;
             let before = object.as_ref().unwrap_or(&Value::Null);
             let planned = match (change.verb, &object) {
-                (Verb::Create, _) => self.plan_creation(change, is_unseen || found.is_some()).await?,
+                (ChangeType::Create, _) => self.plan_creation(change, is_unseen || found.is_some()).await?,
                 (_, None) => Some((EntryType::Delete, Vec::new(), Value::Null)),
-                (Verb::Delete, Some(object)) => self.plan_deletion(target, found.as_ref(), object).await?,
-                (Verb::Patch | Verb::Update, Some(object)) => self.plan_patch(change, found.as_ref(), object).await?,
+                (ChangeType::Delete, Some(object)) => self.plan_deletion(target, found.as_ref(), object).await?,
+                (ChangeType::Patch | ChangeType::Update, Some(object)) => self.plan_patch(change, found.as_ref(), object).await?,
             };
             let Some((kind, fields, object)) = planned else { continue };
             return Ok(Entry {
@@ -62,7 +62,7 @@ impl<S: Server> Driver<'_, S> {
 
     async fn plan_creation(&self, change: &Change, is_unseen: bool) -> Result<Option<Planned>, Outcome> {
         let wanted = whole(change, &without_nulls(&change.content));
-        if self.rehearse(&change.target, Write::Create(wanted.clone()), is_unseen).await?.is_none() {
+        if self.rehearse(&change.target, Verb::Create(wanted.clone().into()), is_unseen).await?.is_none() {
             return Ok(None);
         }
         self.review(&change.target, ["delete", "patch"]).await?;
@@ -81,23 +81,25 @@ impl<S: Server> Driver<'_, S> {
 
     async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
         let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
-        let (next, paths) = if change.verb == Verb::Update {
-            updated(object, &change.content)
+        // An update replaces lists: nobody has to tell their keys.
+        let (content, applied) = if change.verb == ChangeType::Update {
+            (updated(object, &change.content), Some(Value::Null))
         } else {
-            let apply = Write::Apply(part(change, present));
-            let Some(answer) = self.rehearse(target, apply, is_unseen).await? else { return Ok(None) };
-            let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
-            let fields = owners(&answer, &[], is_plan).next().map(|(_, fields)| fields);
-            let mut next = object.clone();
-            let paths = merge(&mut next, &change.content, fields);
-            (next, paths.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?)
+            let apply = Verb::Apply(part(change, present).into());
+            (change.content.clone(), self.rehearse(target, apply, is_unseen).await?)
         };
+        let Some(applied) = applied else { return Ok(None) };
+        let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
+        let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
+        let fields = named(object, &content, owned);
+        let mut fields = fields.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?;
+        let next = with(object, &fields, Side::After);
         let patch = towards(present, next.clone(), Some(self.mark()));
         let Some(answer) = self.rehearse(target, patch, is_unseen).await? else { return Ok(None) };
         let answer = if is_unseen { next } else { answer };
-        let named = |path: Path| Field::new(path, object, &answer);
-        let is_plain = |field: &Field| change.verb == Verb::Patch || field.differs();
-        let fields: Vec<Field> = paths.into_iter().map(named).filter(is_plain).collect();
+        fields.iter_mut().for_each(|field| field.after = at(&answer, &field.path).cloned());
+        // What an update removes, and the server derives again, is none.
+        fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
         self.warn_of_appliers(target, object, &fields);
         Ok(Some((EntryType::Patch, fields, Value::Null)))
     }
@@ -120,8 +122,8 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
-    async fn rehearse(&self, target: &Target, write: Write, is_unseen: bool) -> Result<Option<Value>, Outcome> {
-        let answer = self.send(Request::Plan(target.clone(), write), self.acting_as.as_deref()).await;
+    async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Option<Value>, Outcome> {
+        let answer = self.send(Request::Plan(target.clone(), verb), self.acting_as.as_deref()).await;
         let is_absent =
             matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
         if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &target.to_string()).await }
@@ -153,10 +155,12 @@ fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
     let target = &change.target;
     let why = match (unmet(target, change.require.as_ref(), object), change.verb, object) {
         (Some(why), ..) => why,
-        (None, Verb::Create, Some(_)) => "exists already".into(),
-        (None, Verb::Patch | Verb::Update, None) => "does not exist".into(),
-        (None, Verb::Patch | Verb::Update, Some(object)) if is_going(object) => "is being deleted".into(),
-        (None, Verb::Create, None) | (None, Verb::Patch | Verb::Update, Some(_)) | (None, Verb::Delete, _) => return Ok(()),
+        (None, ChangeType::Create, Some(_)) => "exists already".into(),
+        (None, ChangeType::Patch | ChangeType::Update, None) => "does not exist".into(),
+        (None, ChangeType::Patch | ChangeType::Update, Some(object)) if is_going(object) => "is being deleted".into(),
+        (None, ChangeType::Create, None)
+        | (None, ChangeType::Patch | ChangeType::Update, Some(_))
+        | (None, ChangeType::Delete, _) => return Ok(()),
     };
     Err(Outcome::Refused(format!("{target} {why}")))
 }
@@ -180,7 +184,7 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
 
 /// Returns the part of an object that a change is about, for a dry run that changes nothing.
 fn part(change: &Change, object: &Value) -> Value {
-    let mut part = shape(object, &change.content);
+    let mut part = shape(object, &[&change.content]);
     as_map(&mut part).remove("status");
     let kept = ["labels", "annotations"].into_iter().filter_map(|key| {
         let found = object["metadata"].get(key)?;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    Event, Field, MARK, Outcome, Place, Request, Server, Storing, Target, Write,
+    Event, Field, MARK, Outcome, Place, Request, Server, Target, Verb,
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{Mark, parse},
@@ -44,7 +44,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Reads the Secret of the journal.
     pub(super) async fn stored(&self) -> Result<Option<Value>, Outcome> {
-        self.found(Request::Journal(self.settings.lease.clone(), Storing::Read), None, "the journal").await
+        self.found(Request::Journal(self.settings.lease.clone(), Verb::Get), None, "the journal").await
     }
 
     /// Sends a read until it is answered. None: absent.
@@ -117,7 +117,7 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Describes the patch that brings fields of an object to one side, with this mark or without one.
-    pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Write {
+    pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Verb {
         towards(object, with(object, fields, side), mark)
     }
 
@@ -140,7 +140,7 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Sends a write to a target. Returns the object; none: look again.
-    pub(super) async fn write(&self, target: &Target, write: Write) -> Result<Option<Value>, Outcome> {
+    pub(super) async fn write(&self, target: &Target, write: Verb) -> Result<Option<Value>, Outcome> {
         self.done(Request::Write(target.clone(), write), self.acting_as.as_deref(), &target.to_string()).await
     }
 
@@ -229,9 +229,9 @@ pub(super) fn set_mark(object: &mut Value, mark: Option<Mark>) {
 }
 
 /// Describes the patch that makes another state of an object, with this mark or without one.
-pub(super) fn towards(object: &Value, mut next: Value, mark: Option<Mark>) -> Write {
+pub(super) fn towards(object: &Value, mut next: Value, mark: Option<Mark>) -> Verb {
     set_mark(&mut next, mark);
-    Write::Merge(versioned(merge_patch(object, &next), object))
+    Verb::Merge(versioned(merge_patch(object, &next), object).into())
 }
 
 /// Returns a body for exactly this version of an object.
@@ -242,12 +242,12 @@ pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
 }
 
 /// Describes the deletion of exactly this version of an object.
-pub(super) fn deletion(object: &Value, dry_run: bool) -> Write {
+pub(super) fn deletion(object: &Value, dry_run: bool) -> Verb {
     let mut options = exactly(object);
     if dry_run {
         as_map(&mut options).insert("dryRun".into(), json!(["All"]));
     }
-    Write::Delete(options)
+    Verb::Delete(options.into())
 }
 
 /// Returns the options of a DELETE of exactly this version of an object.

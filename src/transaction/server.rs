@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-
-use super::{EntryType, Target};
+use super::{EntryType, Target, Verb};
 use crate::{
     election::writes::LeaseWrite,
     request::{Answer, RequestError},
@@ -36,40 +34,18 @@ pub trait Server {
 pub enum Request {
     /// GET of a target without resourceVersion: a quorum read.
     Look(Target),
-    /// A dry run: `dryRun=All&fieldManager=tenure`; a DELETE has its dry run in its body.
-    Plan(Target, Write),
+    /// A dry run: `dryRun=All&fieldManager=tenure` with `fieldValidation=Strict`, or `force=true` for an apply, which is only ever one. A
+    /// DELETE has its dry run in its body.
+    Plan(Target, Verb),
     /// A write: `fieldManager=tenure`.
-    Write(Target, Write),
-    /// A request about the journal beside the Lease of this place.
-    Journal(Place, Storing),
+    Write(Target, Verb),
+    /// A request about the journal beside the Lease of this place: a Secret, whose text is in `stringData.journal` both when it is read and
+    /// when it is written.
+    Journal(Place, Verb),
     /// GET of a Lease, or this write of it.
     Lease(Place, Option<LeaseWrite>),
     /// A SelfSubjectAccessReview, as the user that acts: is the verb allowed for the target? An object means yes.
     Review(Target, &'static str),
-}
-
-/// A write to a target, for real or as a dry run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Write {
-    /// PATCH with `application/apply-patch+yaml` and `force=true`. Only ever a dry run.
-    Apply(Value),
-    /// PATCH with `application/merge-patch+json`; a dry run also has `fieldValidation=Strict`.
-    Merge(Value),
-    /// POST; a dry run also has `fieldValidation=Strict`.
-    Create(Value),
-    /// DELETE with this body: a DeleteOptions with preconditions, and `dryRun` where it is one.
-    Delete(Value),
-}
-
-/// A request about a journal: a Secret, whose text is in `stringData.journal` both when it is read and when it is written.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Storing {
-    /// GET: a quorum read.
-    Read,
-    /// POST.
-    Create(Value),
-    /// PUT of the whole object with uid and resourceVersion.
-    Replace(Value),
 }
 
 /// Where a Lease is. Its journal is the Secret `LEASE-journal` beside it.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Entry, EntryType, Fate, Field, MANAGER, Outcome, Phase, Server, Write,
+    Entry, EntryType, Fate, Field, MANAGER, Outcome, Phase, Server, Verb,
     driver::Driver,
     fields::{Side, body},
     holds_others,
@@ -14,7 +14,7 @@ use super::{
 
 /// The next step of an undo.
 enum Step {
-    Write(Write),
+    Write(Verb),
     /// Marks the object, so that no write that is under way can commit.
     Fence,
     /// The object is as before.
@@ -101,7 +101,7 @@ impl<S: Server> Driver<'_, S> {
                 Step::Done => return Ok(done),
                 Step::Leave(why) => return Ok(conflict(&why)),
             };
-            let is_creation = matches!(write, Write::Create(_));
+            let is_creation = matches!(write, Verb::Create(_));
             let Some(object) = self.write(&entry.target, write).await? else { continue };
             if entry.kind == EntryType::Delete {
                 // This driver or an earlier one has made it again.
@@ -190,7 +190,7 @@ impl<S: Server> Driver<'_, S> {
                 return Ok(());
             }
             let patch = versioned(json!({ "metadata": { "managedFields": next } }), &object);
-            if self.write(&entry.target, Write::Merge(patch)).await?.is_some() {
+            if self.write(&entry.target, Verb::Merge(patch.into())).await?.is_some() {
                 return Ok(());
             }
         }

@@ -106,7 +106,7 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (missing.to_owned(), "spec.changes is missing"),
         (typed("{changes: []}"), "spec.changes is missing"),
         (typed("{change: []}"), "unknown field `change`"),
-        (typed("{lockTimeout: 5m, changes: []}"), "there is no key lockTimeout"),
+        (typed("{lockTimeout: 5m, changes: []}"), "spec: unknown field `lockTimeout`"),
         (typed("{timeout: 5, changes: []}"), "spec: invalid type"),
         (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
         (format!("{}more: 1\n", transaction(&[CONFIG_MAP])), "a Transaction has no key more"),

@@ -38,7 +38,7 @@ use schedules::{
 use serde_json::json;
 use tenure::{
     request::Answer,
-    transaction::{Outcome, Verb},
+    transaction::{ChangeType, Outcome},
 };
 use world::{Job, World, change};
 
@@ -96,9 +96,9 @@ fn a_late_write_of_a_dead_driver_does_not_commit_under_the_next_one() {
 #[test]
 fn whichever_request_is_the_last_of_a_driver_the_next_one_undoes_it_and_begins_anew() {
     let first = || Job::Apply(every_kind("first"));
-    let other = || Job::Apply(vec![change("X1", Verb::Patch, json!({ "data": { "other": "other" } }))]);
+    let other = || Job::Apply(vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "other" } }))]);
     let leads = |value: &str, names: [&str; 2]| {
-        Job::Promote(names.map(|name| change(name, Verb::Patch, json!({ "data": { "new": value } }))).to_vec())
+        Job::Promote(names.map(|name| change(name, ChangeType::Patch, json!({ "data": { "new": value } }))).to_vec())
     };
     let (one, two) = (|| leads("one", ["X0", "X1"]), || leads("two", ["X0", "X2"]));
     let before = || BTreeMap::from(["D0", "X0", "X1", "X2"].map(|name| (name.to_owned(), json!({ "a": name }))));
@@ -188,7 +188,7 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
         journal["stringData"]["journal"] = json!("{");
     };
     let begun = || Drive(Job::Apply(every_kind("first")), Some(26));
-    let other = vec![change("X1", Verb::Patch, json!({ "data": { "other": "other" } }))];
+    let other = vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "other" } }))];
     let again = || Drive(Job::Apply(other.clone()), None);
 
     let forget = || Drive(Job::Forget, None);
@@ -204,7 +204,7 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
 
 #[test]
 fn a_promotion_follows_on_a_journal_of_either_kind_that_was_forgotten() {
-    let promotion = || Drive(Job::Promote(vec![change("X0", Verb::Patch, json!({ "data": { "new": "one" } }))]), None);
+    let promotion = || Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "new": "one" } }))]), None);
     let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["stringData"]["journal"] = json!("{");
 
     let (outcomes, objects, _) = relay(vec![promotion(), Meanwhile(edit), Drive(Job::Forget, None), promotion()]);
@@ -243,7 +243,7 @@ fn a_recovery_acts_as_the_user_that_is_asked_for() {
 
 #[test]
 fn a_promotion_that_cannot_be_planned_has_undone_the_last_one() {
-    let promotion = |name| Drive(Job::Promote(vec![change(name, Verb::Patch, json!({ "data": { "new": "one" } }))]), None);
+    let promotion = |name| Drive(Job::Promote(vec![change(name, ChangeType::Patch, json!({ "data": { "new": "one" } }))]), None);
 
     let (outcomes, objects, _) = relay(vec![promotion("X0"), promotion("absent"), promotion("X1")]);
 
@@ -264,7 +264,7 @@ fn a_journal_of_a_later_term_is_left_alone_and_the_remedy_is_named() {
 
 #[test]
 fn a_journal_of_promotions_takes_no_transaction() {
-    let promotion = Job::Promote(vec![change("X0", Verb::Patch, json!({ "data": { "new": "one" } }))]);
+    let promotion = Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "new": "one" } }))]);
 
     let transaction = Job::Apply(every_kind("first"));
 
@@ -331,7 +331,7 @@ fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
     let others =
         |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["spec"]["containers"][1]["image"] = json!("3"));
     let content = json!({ "spec": { "containers": [{ "name": "web", "image": "2", "probe": { "exec": "x" } }, { "name": "new", "image": "9" }] } });
-    let patch = || Drive(Job::Apply(vec![change("X0", Verb::Patch, content.clone())]), None);
+    let patch = || Drive(Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]), None);
 
     let (_, changed) = relayed(vec![Meanwhile(make), patch(), Meanwhile(others)]);
     let (outcomes, undone) = relayed(vec![Meanwhile(make), patch(), Meanwhile(others), Drive(Job::Recover, None)]);
@@ -387,7 +387,7 @@ fn a_mark_whose_lease_may_not_be_read_is_live_and_a_settled_one_is_written_over(
 #[test]
 fn an_object_that_may_not_be_read_concerns_its_entry_only() {
     let first = || Drive(Job::Apply(every_kind("first")), None);
-    let other = Job::Apply(vec![change("X1", Verb::Patch, json!({ "data": { "other": "x" } }))]);
+    let other = Job::Apply(vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "x" } }))]);
 
     let (outcomes, objects, _) = relay(vec![first(), Denied(&["create"]), Drive(Job::Recover, None)]);
     let (following, ..) = relay(vec![first(), Denied(&["get"]), Drive(other, None)]);
@@ -400,7 +400,7 @@ fn an_object_that_may_not_be_read_concerns_its_entry_only() {
 
 #[test]
 fn what_the_same_file_has_committed_is_made_again_only_if_somebody_has_changed_it() {
-    let patch = || Drive(Job::Apply(vec![change("X0", Verb::Patch, json!({ "data": { "a": "x" } }))]), None);
+    let patch = || Drive(Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "x" } }))]), None);
 
     let (outcomes, objects, _) = relay(vec![patch(), patch(), Meanwhile(|world| set(world, "X0", "a")), patch()]);
 
@@ -413,7 +413,7 @@ fn a_creation_that_has_not_come_after_five_minutes_is_no_longer_in_doubt() {
     let listed = |world: &World| {
         judge::journal(&world.cluster.journals["J1"]).unwrap().entries.iter().any(|entry| entry.target.name == "C0")
     };
-    let other = || Drive(Job::Apply(vec![change("X1", Verb::Patch, json!({ "data": { "other": "x" } }))]), None);
+    let other = || Drive(Job::Apply(vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "x" } }))]), None);
     let begun = || vec![Drive(Job::Apply(every_kind("first")), Some(24)), Drive(Job::Recover, None)];
 
     for (seconds, is_listed) in [(60, true), (400, false)] {

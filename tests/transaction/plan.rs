@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Value, json};
-use tenure::transaction::Verb;
+use tenure::transaction::ChangeType;
 use tenure_world::clock::S;
 
 use crate::{
@@ -107,25 +107,25 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
                     .map(|key| ((*key).to_owned(), json!(format!("{name}:t{number}{key}"))))
                     .collect();
                 if content.as_object().is_some_and(|content| !content.is_empty()) {
-                    changes.push(change(name, Verb::Patch, json!({ "data": content })));
+                    changes.push(change(name, ChangeType::Patch, json!({ "data": content })));
                 }
             }
         }
         if is_promotion && w.e.chance(0.6) {
-            changes.push(change(&pods[number], Verb::Patch, json!({ "data": { "a": format!("P{number}:t{number}") } })));
+            changes.push(change(&pods[number], ChangeType::Patch, json!({ "data": { "a": format!("P{number}:t{number}") } })));
         }
         if kinds && w.e.chance(0.5) {
             changes.push(change(
                 "C0",
-                Verb::Create,
+                ChangeType::Create,
                 json!({ "data": { "a": format!("C0:t{number}a"), "b": format!("C0:t{number}b") } }),
             ));
         }
         if kinds && w.e.chance(0.4) {
-            changes.push(change("D0", Verb::Delete, json!({})));
+            changes.push(change("D0", ChangeType::Delete, json!({})));
         }
         if changes.is_empty() {
-            changes.push(change(&targets[0], Verb::Patch, json!({ "data": { "a": format!("X0:t{number}!") } })));
+            changes.push(change(&targets[0], ChangeType::Patch, json!({ "data": { "a": format!("X0:t{number}!") } })));
         }
         w.e.rng.shuffle(&mut changes);
         let refused: Vec<String> =

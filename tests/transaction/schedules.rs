@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use serde_json::{Value, json};
 use tenure::{
     request::Answer,
-    transaction::{Change, Outcome, Verb},
+    transaction::{Change, ChangeType, Outcome},
 };
 use tenure_world::clock::S;
 
@@ -21,7 +21,7 @@ pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
     let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
     let promotion = |name: &str, value: &str| {
         let content = json!({ "data": { "a": format!("{name}:{value}") } });
-        Job::Promote(vec![change(name, Verb::Patch, content)])
+        Job::Promote(vec![change(name, ChangeType::Patch, content)])
     };
     let lead = |job: Job, token: u64, dies_late: bool| {
         let driver = world.borrow_mut().add("J1", token, job, Faults::default());
@@ -61,7 +61,7 @@ pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {
     }
     let apply = |author: &str, names: &mut dyn Iterator<Item = &str>| {
         let content = json!({ "data": { "a": author } });
-        let job = Job::Apply(names.map(|name| change(name, Verb::Patch, content.clone())).collect());
+        let job = Job::Apply(names.map(|name| change(name, ChangeType::Patch, content.clone())).collect());
         let mut world = world.borrow_mut();
         let driver = world.add(author, 1, job, Faults::default());
         let after = world.e.rng.u64(0..S / 5);
@@ -80,11 +80,11 @@ pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {
 pub fn every_kind(value: &str) -> Vec<Change> {
     let content = json!({ "data": { "a": value, "new": value } });
     vec![
-        change("X0", Verb::Patch, content.clone()),
-        change("C0", Verb::Create, content.clone()),
-        change("D0", Verb::Delete, json!({})),
-        change("X1", Verb::Update, content.clone()),
-        change("X2", Verb::Patch, content),
+        change("X0", ChangeType::Patch, content.clone()),
+        change("C0", ChangeType::Create, content.clone()),
+        change("D0", ChangeType::Delete, json!({})),
+        change("X1", ChangeType::Update, content.clone()),
+        change("X2", ChangeType::Patch, content),
     ]
 }
 

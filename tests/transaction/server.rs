@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tenure::{
     election::Request as LeaseRequest,
     request::Answer,
-    transaction::{MARK, Request, Storing, Write},
+    transaction::{MARK, Request, Verb},
 };
 
 /// The objects, and by the name of the Lease: the journals, and what the Leases announce.
@@ -47,18 +47,19 @@ impl Cluster {
                 Err(no) => no,
             },
             Request::Journal(place, storing) => match (storing, self.journals.get(&place.name)) {
-                (Storing::Read, Some(journal)) => found(journal.clone()),
-                (Storing::Read | Storing::Replace(_), None) => Answer::NotFound,
-                (Storing::Create(_), Some(_)) => Answer::Conflict,
-                (Storing::Replace(next), Some(old)) if version(next) != version(old) || uid(next) != uid(old) => Answer::Conflict,
-                (Storing::Create(next) | Storing::Replace(next), _) => {
-                    let mut next = next.clone();
-                    if matches!(storing, Storing::Create(_)) {
+                (Verb::Get, Some(journal)) => found(journal.clone()),
+                (Verb::Get | Verb::Replace(_), None) => Answer::NotFound,
+                (Verb::Create(_), Some(_)) => Answer::Conflict,
+                (Verb::Replace(next), Some(old)) if version(next) != version(old) || uid(next) != uid(old) => Answer::Conflict,
+                (Verb::Create(next) | Verb::Replace(next), _) => {
+                    let mut next = Value::clone(next);
+                    if matches!(storing, Verb::Create(_)) {
                         next["metadata"]["uid"] = self.new_uid();
                     }
                     next["metadata"]["resourceVersion"] = self.new_version();
                     return (found(next.clone()), Effect::Journal { name: place.name.clone(), next });
                 }
+                (other, _) => unreachable!("{other:?} of a journal"),
             },
             Request::Lease(place, write) => {
                 let lease = self.lease(&place.name);
@@ -97,12 +98,13 @@ impl Cluster {
     }
 
     /// The state of an object after a write. None: deleted.
-    fn next(&mut self, name: &str, write: &Write) -> Result<Option<Value>, Answer> {
+    fn next(&mut self, name: &str, write: &Verb) -> Result<Option<Value>, Answer> {
         let found = self.objects.get(name).cloned();
         match (write, found) {
-            (Write::Create(_), Some(_)) => Err(Answer::Conflict),
-            (Write::Create(body), None) => {
-                let mut body = body.clone();
+            (Verb::Get | Verb::List | Verb::Replace(_), _) => unreachable!("{write:?} of a target"),
+            (Verb::Create(_), Some(_)) => Err(Answer::Conflict),
+            (Verb::Create(body), None) => {
+                let mut body = Value::clone(body);
                 body["metadata"]["uid"] = self.new_uid();
                 self.version += 1;
                 if body["spec"]["allocated"].is_null() {
@@ -110,20 +112,20 @@ impl Cluster {
                 }
                 Ok(Some(self.written(&json!({}), body, "tenure")))
             }
-            (Write::Apply(_) | Write::Merge(_) | Write::Delete(_), None) => Err(Answer::NotFound),
-            (Write::Delete(options), Some(found)) => {
+            (Verb::Apply(_) | Verb::Merge(_) | Verb::Delete(_), None) => Err(Answer::NotFound),
+            (Verb::Delete(options), Some(found)) => {
                 let wanted = &options["preconditions"];
                 let is_same =
                     ["uid", "resourceVersion"].iter().all(|key| wanted[key].is_null() || wanted[key] == found["metadata"][key]);
                 if is_same { Ok(None) } else { Err(Answer::Conflict) }
             }
-            (Write::Apply(patch) | Write::Merge(patch), Some(found)) => {
+            (Verb::Apply(patch) | Verb::Merge(patch), Some(found)) => {
                 let wanted = &patch["metadata"]["resourceVersion"];
                 if !wanted.is_null() && wanted != &found["metadata"]["resourceVersion"] {
                     return Err(Answer::Conflict);
                 }
                 let mut next = found.clone();
-                if matches!(write, Write::Apply(_)) {
+                if matches!(write, Verb::Apply(_)) {
                     let mut managers = next["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
                     managers.push(json!({ "manager": "tenure", "operation": "Apply", "fieldsV1": named(patch) }));
                     next["metadata"]["managedFields"] = managers.into();

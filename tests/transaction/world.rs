@@ -17,8 +17,8 @@ use tenure::{
     request::{Answer, Refusal, RequestError},
     time::Instant,
     transaction::{
-        Change, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Storing, Target, Verb, Write, apply, demote,
-        forget, promote, recover,
+        Change, ChangeType, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Target, Verb, apply, demote, forget,
+        promote, recover,
     },
 };
 use tenure_world::{clock::S, engine::Engine};
@@ -226,7 +226,7 @@ impl World {
 
     pub fn serve(&mut self, driver: usize, request: Request, slot: Option<Slot>) {
         let (mut answer, mut effect) = self.cluster.judge(&request);
-        if let Request::Write(target, Write::Merge(patch)) = &request
+        if let Request::Write(target, Verb::Merge(patch)) = &request
             && patch["metadata"]["annotations"][MARK].is_string()
             && patch.get("data").is_some()
             && self.drivers[driver].refused.contains(&target.name)
@@ -252,7 +252,7 @@ impl World {
         }
         self.e.note("server", || match &request {
             Request::Look(target) => format!("driver {driver} looks at {}: {}", target.name, told(&answer)),
-            Request::Journal(place, Storing::Read) => format!("driver {driver} reads {}", place.name),
+            Request::Journal(place, Verb::Get) => format!("driver {driver} reads {}", place.name),
             Request::Lease(place, None) => format!("driver {driver} reads Lease {}", place.name),
             request @ (Request::Plan(..)
             | Request::Write(..)
@@ -281,7 +281,7 @@ impl World {
 
     /// The control: answers the first write of a prepared journal, and stores it with the next write only.
     fn hold_back(&mut self, driver: usize, request: &Request) -> bool {
-        if let Request::Journal(_, Storing::Create(secret) | Storing::Replace(secret)) = request
+        if let Request::Journal(_, Verb::Create(secret) | Verb::Replace(secret)) = request
             && journal(secret).is_some_and(|journal| journal.phase == Phase::Prepared)
         {
             self.drivers[driver].held_back = Some(request.clone());
@@ -329,9 +329,10 @@ fn verb(request: &Request) -> Option<&'static str> {
     match request {
         Request::Look(_) => Some("get"),
         Request::Plan(_, write) | Request::Write(_, write) => Some(match write {
-            Write::Apply(_) | Write::Merge(_) => "patch",
-            Write::Create(_) => "create",
-            Write::Delete(_) => "delete",
+            Verb::Apply(_) | Verb::Merge(_) => "patch",
+            Verb::Create(_) => "create",
+            Verb::Delete(_) => "delete",
+            Verb::Get | Verb::List | Verb::Replace(_) => unreachable!("{request:?}"),
         }),
         Request::Review(_, verb) => Some(verb),
         Request::Lease(_, None) => Some("lease"),
@@ -359,7 +360,7 @@ pub fn target(name: &str) -> Target {
     Target { api_version, kind, resource, namespace: Some("ns".into()), name: name.into() }
 }
 
-pub fn change(name: &str, verb: Verb, content: Value) -> Change {
+pub fn change(name: &str, verb: ChangeType, content: Value) -> Change {
     Change { target: target(name), verb, content, require: None }
 }
 

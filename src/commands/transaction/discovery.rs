@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::files::Target;
 use crate::{
     api::{Place, Request},
     commands::access::{Access, exit_code, said},
@@ -35,7 +34,7 @@ impl Kinds {
     ///
     /// # Errors
     /// The server does not serve it, lets nobody patch it, or does not answer.
-    pub(super) async fn of(&mut self, access: &Access, target: &Target) -> Result<Resource, Refusal> {
+    pub(super) async fn of(&mut self, access: &Access, target: &Place) -> Result<Resource, Refusal> {
         let version = &target.api_version;
         if !self.0.contains_key(version) {
             let place = Place::discovery(version);

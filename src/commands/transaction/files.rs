@@ -10,14 +10,14 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::discovery::Resource;
+use super::{discovery::Resource, lock};
 use crate::{
     config::duration,
     environment::{FENCING_TOKEN, IDENTITY, SLOT, TERM},
-    transaction::{self, Change, MARK, Verb},
+    transaction::{self, Change, ChangeType, MARK, Target},
 };
 
 /// More than any transaction needs; devices never end.
@@ -62,10 +62,10 @@ const VARIABLES: [&str; 9] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID", 
 pub(super) struct Written {
     /// File, document and change.
     pub(super) place: String,
-    /// The object to change.
+    /// The object to change; its resource is not known yet.
     pub(super) target: Target,
     /// How it is changed.
-    pub(super) verb: Verb,
+    pub(super) verb: ChangeType,
     /// Its new parts; empty for a Delete.
     pub(super) content: Map<String, Value>,
     /// The parts that it must have before.
@@ -73,13 +73,13 @@ pub(super) struct Written {
 }
 
 /// An object by its names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Target {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
+struct Named {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -88,59 +88,31 @@ struct Spec {
     service_account_name: Option<String>,
     timeout: Option<String>,
     changes: Option<Vec<Value>>,
-    lock_timeout: Option<IgnoredAny>,
-    sealed: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Item {
-    target: Target,
-    r#type: Verb,
+    target: Named,
+    r#type: ChangeType,
     content: Option<Map<String, Value>>,
     require: Option<Map<String, Value>>,
 }
 
-impl Target {
-    /// The API group; empty for the core group.
-    pub(super) fn group(&self) -> &str {
-        group(&self.api_version)
-    }
-
-    /// Returns true if both name one object, whatever the versions of its API. A namespace that is not named is that of the
-    /// transaction.
-    pub(super) fn is_same_object(&self, other: &Self) -> bool {
-        self.group() == other.group() && (&self.kind, &self.namespace, &self.name) == (&other.kind, &other.namespace, &other.name)
-    }
-
-    /// Kind and name, for people.
-    fn shown(&self) -> String {
-        format!("{}/{}", self.kind, self.name)
-    }
-}
-
 impl Files {
-    /// Reads and judges the files in their order; `-` is `standard_input`.
+    /// Reads and judges the files in their order; `-` is standard input. With `variable` they are those of a promotion, which has changes of
+    /// type Patch, and $(VAR) in them.
     ///
     /// # Errors
     /// All reasons to refuse them, one line each.
-    pub(super) fn read<P: AsRef<Path>>(paths: &[P], standard_input: &str) -> Result<Self, Vec<String>> {
-        Self::read_with(paths, standard_input, Self::default())
-    }
-
-    /// Reads and judges the files of a promotion: one Transaction, changes of type Patch, and $(VAR) in them.
-    ///
-    /// # Errors
-    /// The same, and a variable that is not set.
-    pub(super) fn promotion<P: AsRef<Path>>(paths: &[P], variable: Lookup) -> Result<Self, Vec<String>> {
-        Self::read_with(paths, "", Self { variable: Some(variable), ..Self::default() })
-    }
-
-    fn read_with<P: AsRef<Path>>(paths: &[P], standard_input: &str, mut files: Self) -> Result<Self, Vec<String>> {
+    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, Vec<String>> {
+        let mut files = Self { variable, ..Self::default() };
         for path in paths {
             let path = path.as_ref();
-            let shown = if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() };
-            let text = if path.as_os_str() == "-" { Ok(standard_input.to_owned()) } else { File::open(path).and_then(limited) };
+            let (shown, text) = match path.to_str() {
+                Some("-") => ("standard input".into(), lock::standard_input()),
+                _ => (path.display().to_string(), File::open(path).and_then(limited)),
+            };
             match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
                 Ok(documents) => {
                     for (at, document) in documents.into_iter().enumerate() {
@@ -184,19 +156,16 @@ impl Files {
         if document.contains_key("status") {
             self.notes.push(format!("{place}: status is ignored"));
         }
-        let spec = document.remove("spec").unwrap_or_else(|| Map::new().into());
-        let Spec { service_account_name, timeout, changes, lock_timeout, sealed } = match serde_json::from_value(spec) {
+        let mut spec = document.remove("spec").unwrap_or_else(|| Map::new().into());
+        if let (JANUS, Some(spec)) = (version, spec.as_object_mut()) {
+            for key in ["lockTimeout", "sealed"].into_iter().filter(|key| spec.remove(*key).is_some()) {
+                self.notes.push(format!("{place}: spec.{key} is ignored"));
+            }
+        }
+        let Spec { service_account_name, timeout, changes } = match serde_json::from_value(spec) {
             Ok(spec) => spec,
             Err(error) => return self.refuse(place, &format!("spec: {error}")),
         };
-        let ignored = [("lockTimeout", lock_timeout.is_some()), ("sealed", sealed.is_some())];
-        for (key, _) in ignored.iter().filter(|(_, given)| *given) {
-            if version == JANUS {
-                self.notes.push(format!("{place}: spec.{key} is ignored"));
-            } else {
-                self.refuse(place, &format!("spec: there is no key {key}"));
-            }
-        }
         // As in a Pod, an empty name is none.
         self.account = service_account_name.filter(|name| !name.is_empty());
         match timeout.as_deref().map(duration::parse).transpose() {
@@ -213,10 +182,11 @@ impl Files {
                 continue;
             }
             match serde_json::from_value(change) {
-                Ok(Item { mut target, r#type: verb, content, require }) => {
+                Ok(Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, require }) => {
                     let (mut content, require) = (content.unwrap_or_default(), require.unwrap_or_default());
-                    target.namespace = target.namespace.or_else(|| self.namespace.clone());
-                    if verb == Verb::Delete && !content.is_empty() {
+                    let namespace = namespace.or_else(|| self.namespace.clone());
+                    let target = Target { api_version, kind, resource: String::new(), namespace, name };
+                    if verb == ChangeType::Delete && !content.is_empty() {
                         self.notes.push(format!("{place}: the content of a Delete is ignored"));
                         content.clear();
                     }
@@ -232,7 +202,7 @@ impl Files {
         if let Err(why) = change.judge() {
             self.refuse(&change.shown(), &why);
         }
-        if self.variable.is_some() && change.verb != Verb::Patch {
+        if self.variable.is_some() && change.verb != ChangeType::Patch {
             self.refuse(&change.shown(), "a promotion has changes of type Patch only");
         }
         self.changes.push(change);
@@ -247,24 +217,23 @@ impl Files {
             self.refused.push(format!("{} changes are more than {MOST_CHANGES}: split the transaction", self.changes.len()));
         }
         for (at, change) in self.changes.iter().enumerate() {
-            if let Some(first) = self.changes.iter().take(at).find(|first| first.target.is_same_object(&change.target)) {
-                let why = format!("{} is a target twice: also in {}", change.target.shown(), first.place);
-                self.refused.push(format!("{}: {why}", change.place));
+            if let Some(first) = self.changes.iter().take(at).find(|first| is_same(&first.target, &change.target)) {
+                self.refused.push(format!("{} is a target twice: also in {}", change.shown(), first.place));
             }
         }
         let size: usize = self.changes.iter().map(|change| Value::from(change.content.clone()).to_string().len()).sum();
         if size > LARGEST_TRANSACTION {
             self.refused.push(format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"));
         }
-        for delete in self.changes.iter().filter(|change| change.verb == Verb::Delete) {
+        for delete in self.changes.iter().filter(|change| change.verb == ChangeType::Delete) {
             if delete.target.kind == "PersistentVolumeClaim" {
                 let what = "undoing this Delete does not bring the data of the volume back";
                 self.notes.push(format!("{}: {what}", delete.shown()));
             }
         }
-        let mut deletes = self.changes.iter().skip_while(|change| change.verb != Verb::Delete);
+        let mut deletes = self.changes.iter().skip_while(|change| change.verb != ChangeType::Delete);
         if let Some(delete) = deletes.next()
-            && deletes.any(|after| after.verb != Verb::Delete)
+            && deletes.any(|after| after.verb != ChangeType::Delete)
         {
             let what = "new uid, no status, nothing that was deleted with it; put it last";
             self.notes.push(format!("{}: undoing a Delete makes a new object: {what}", delete.shown()));
@@ -279,19 +248,18 @@ impl Files {
 impl Written {
     /// Its place and its object, for people.
     pub(super) fn shown(&self) -> String {
-        format!("{} ({})", self.place, self.target.shown())
+        format!("{} ({}/{})", self.place, self.target.kind, self.target.name)
     }
 
     /// The change of an object of this resource. `namespace` is that of targets which name none.
     pub(super) fn change(&self, resource: Resource, namespace: &str) -> Change {
-        let Target { api_version, kind, namespace: named, name } = self.target.clone();
-        let mut content = self.content.clone();
+        let (mut target, mut content) = (self.target.clone(), self.content.clone());
         content.retain(|key, _| key != "apiVersion" && key != "kind");
         if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| key != "name" && key != "namespace");
         }
-        let namespace = resource.namespaced.then(|| named.unwrap_or_else(|| namespace.to_owned()));
-        let target = transaction::Target { api_version, kind, resource: resource.name, namespace, name };
+        target.namespace = resource.namespaced.then(|| target.namespace.unwrap_or_else(|| namespace.to_owned()));
+        target.resource = resource.name;
         let require = Some(self.require.clone()).filter(|require| !require.is_empty()).map(Value::Object);
         Change { target, verb: self.verb, content: content.into(), require }
     }
@@ -311,7 +279,7 @@ impl Written {
 
     /// Why this change alone is refused.
     fn judge(&self) -> Result<(), String> {
-        let Target { api_version, kind, namespace, name } = &self.target;
+        let Target { api_version, kind, namespace, name, .. } = &self.target;
         let is_segment = |text: &str| {
             !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
         };
@@ -326,10 +294,10 @@ impl Written {
         if self.target.group() == "coordination.k8s.io" && kind == "Lease" {
             return Err("a Lease cannot be a target: locks rest on it".into());
         }
-        if self.verb == Verb::Delete && transaction::holds_others(api_version, kind) {
+        if self.verb == ChangeType::Delete && transaction::holds_others(api_version, kind) {
             return Err(format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"));
         }
-        if self.verb != Verb::Delete && self.content.is_empty() {
+        if self.verb != ChangeType::Delete && self.content.is_empty() {
             return Err("content is missing".into());
         }
         let is_other = |key, expected: &str| self.content.get(key).is_some_and(|value| value.as_str() != Some(expected));
@@ -357,7 +325,7 @@ impl Written {
     fn judge_metadata(&self) -> Result<(), String> {
         let Some(metadata) = self.content.get("metadata") else { return Ok(()) };
         let Some(metadata) = metadata.as_object() else { return Err("metadata is no map".into()) };
-        let creates = self.verb == Verb::Create;
+        let creates = self.verb == ChangeType::Create;
         for (key, value) in metadata {
             match key.as_str() {
                 "name" if value.as_str() == Some(&self.target.name) => {}
@@ -377,9 +345,9 @@ impl Written {
     }
 }
 
-/// The group of an apiVersion; empty for the core group.
-pub(super) fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+/// Returns true if both name one object, whatever the versions of its API. A namespace that is not named is that of the transaction.
+pub(super) fn is_same(a: &Target, b: &Target) -> bool {
+    a.group() == b.group() && (&a.kind, &a.namespace, &a.name) == (&b.kind, &b.namespace, &b.name)
 }
 
 /// Reads all that fits.
@@ -472,6 +440,8 @@ fn holds_null_in_list(value: &Value, is_item: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{env, fs, process};
+
     use super::*;
 
     #[test]
@@ -479,7 +449,11 @@ mod tests {
         let account = |line: &str| {
             let change = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Delete}";
             let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
-            Files::read(&["-"], &text).unwrap().account
+            let path = env::temp_dir().join(format!("tenure-account-{}", process::id()));
+            fs::write(&path, text).unwrap();
+            let files = Files::read(&[&path], None);
+            fs::remove_file(&path).unwrap();
+            files.unwrap().account
         };
 
         assert_eq!(account("serviceAccountName: deploy"), Some("deploy".into()));

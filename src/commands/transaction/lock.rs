@@ -1,12 +1,10 @@
-//! How a command of transactions gets its Lease: it becomes `tenure lock`, which runs the same command again inside its term.
+//! How a command of transactions gets its Lease: it becomes the init of `tenure lock`, which runs the same command again inside its term.
 
 use std::{
     env,
-    ffi::OsString,
     fs::File,
     io::{self, Seek as _, Write as _},
-    os::unix::process::CommandExt as _,
-    process::Command,
+    iter,
     time::Duration,
 };
 
@@ -17,9 +15,10 @@ use nix::{
 
 use super::files;
 use crate::{
-    cli::{ConfigFlags, Lock},
+    cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
     environment::{FENCING_TOKEN, IDENTITY, LEASE, NAMESPACE, ROLE, TERM_FD},
+    init,
     role::Role,
     term_page::{ReadError, Reader},
 };
@@ -68,21 +67,16 @@ pub(super) fn standard_input() -> io::Result<String> {
     Ok(text)
 }
 
-/// Becomes `tenure lock`, which runs this same command line in the term of the Lease.
+/// Becomes the init of `tenure lock`, which runs this same command line in the term of the Lease; returns the exit code.
 ///
-/// Returns only if that fails. A stop leaves the undo its limit, and the driver the time to say what is left.
-pub(super) fn become_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> io::Error {
+/// A stop leaves the undo its limit, and the driver the time to say what is left.
+pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> u8 {
     const GRACE: &str = "workload.stop.grace=";
-    let is_set = flags.set.iter().any(|set| set.starts_with(GRACE));
-    let grace = (!is_set).then(|| format!("--set={GRACE}{}", duration::format(limit + SAYING)));
-    let again: Vec<OsString> = env::args_os().skip(1).collect();
-    Command::new(OURSELVES)
-        .arg0("tenure")
-        .arg("lock")
-        .args(flags.arguments())
-        .args(how.arguments())
-        .args(grace)
-        .args(["--of-transaction", "--", OURSELVES])
-        .args(again)
-        .exec()
+    let preset = Preset::Lock(Lock { of_transaction: true, ..how.clone() });
+    let mut flags = ConfigFlags { preset, ..flags.clone() };
+    if !flags.set.iter().any(|set| set.starts_with(GRACE)) {
+        flags.set.push(format!("{GRACE}{}", duration::format(limit + SAYING)));
+    }
+    let again = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    init::start(&Run { flags, command: iter::once(OURSELVES.to_owned()).chain(again).collect() })
 }

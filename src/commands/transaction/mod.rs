@@ -1,7 +1,7 @@
 //! `tenure apply`, `recover`, `promote` and `demote`: changes to several objects, all made or all undone (docs/transactions.md).
 //!
 //! Owns files, discovery, requests, output and exit codes. The room [`crate::transaction`] decides what is sent, and when. A command
-//! that changes something becomes `tenure lock` first, which runs it again: there is no second way to hold a Lease.
+//! that changes something becomes the init of `tenure lock` first, which runs it again: there is no second way to hold a Lease.
 
 use std::{env, time::Duration};
 
@@ -44,13 +44,7 @@ struct Desk<'a> {
 
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
     let common = &asked.common;
-    let pipes = asked.files.iter().filter(|file| file.as_os_str() == "-").count();
-    let standard_input = match pipes {
-        0 => Ok(String::new()),
-        1 => lock::standard_input().map_err(|error| vec![format!("standard input: {error}")]),
-        _ => Err(vec!["standard input can be read only once: write -f - only once".to_owned()]),
-    };
-    let files = standard_input.and_then(|text| Files::read(&asked.files, &text)).map_err(refuse_files)?;
+    let files = Files::read(&asked.files, None).map_err(refuse_files)?;
     let flags = of_transaction(asked.name.as_ref().or(files.name.as_ref()), &common.flags);
     if flags.lease.is_none() {
         return Err(refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE"));
@@ -87,7 +81,7 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
 }
 
 pub(super) fn promote(asked: &cli::Promote) -> Ended {
-    let files = Files::promotion(&asked.files, |name| env::var(name).ok()).map_err(refuse_files)?;
+    let files = Files::read(&asked.files, Some(|name| env::var(name).ok())).map_err(refuse_files)?;
     in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&files.notes);
         let changes = desk.changes(&files).await?;
@@ -142,11 +136,7 @@ impl<'a> Desk<'a> {
             let refused = |code, why: &str| refuse(code, &format!("{}: {why}", written.shown()));
             let resource = kinds.of(self.server.access, &written.target).await.map_err(|(code, why)| refused(code, &why))?;
             let change = written.change(resource, namespace);
-            let names = |Change { target, .. }: &Change| {
-                let group = files::group(&target.api_version).to_owned();
-                (group, target.resource.clone(), target.namespace.clone(), target.name.clone())
-            };
-            if changes.iter().any(|other| names(other) == names(&change)) {
+            if changes.iter().any(|other| files::is_same(&other.target, &change.target)) {
                 return Err(refused(exit::INVALID, "this object is a target twice"));
             }
             let target = &change.target;
@@ -201,8 +191,7 @@ fn under_lease(
     }
     if !lock::is_inside(&super::load(flags, &[], Purpose::Look)?.config) {
         super::warn(notes);
-        let error = lock::become_lock(flags, how, limit);
-        return Err(refuse(exit::INTERNAL, &format!("tenure lock cannot be started: {error}")));
+        return Ok(lock::under_lock(flags, how, limit));
     }
     let term = lock::term().map_err(|why| refuse(exit::INVALID, &why))?;
     Ok(at_desk(flags, Some(term), limit, async |desk| {

@@ -25,7 +25,7 @@ use crate::{
     console::complain,
     request::{Answer, Refusal, RequestError},
     time::Instant,
-    transaction::{self, Event, MANAGER, Request, Server, Storing, Target, Write, exactly},
+    transaction::{self, Event, MANAGER, Request, Server, Target, exactly},
 };
 
 /// The API server, the term and the clock of one driver.
@@ -119,45 +119,31 @@ impl Server for ApiServer<'_> {
 
 fn built(request: Request) -> Sent {
     match request {
-        Request::Look(target) => Sent::get(&Place::from(&target)),
-        Request::Plan(target, write) => written(&target, write, true),
-        Request::Write(target, write) => written(&target, write, false),
-        Request::Journal(place, storing) => {
-            let verb = match storing {
-                Storing::Read => Verb::Get,
-                Storing::Create(body) => Verb::Create(body.into()),
-                Storing::Replace(body) => Verb::Replace(body.into()),
-            };
-            Sent::of(Place::secret(&place.namespace, place.journal()), verb)
+        Request::Look(target) => Sent::get(&target),
+        Request::Plan(target, verb) => {
+            let checks = if matches!(verb, Verb::Apply(_)) { ("force", "true") } else { ("fieldValidation", "Strict") };
+            written(target, verb, &[("dryRun", "All"), ("fieldManager", MANAGER), checks])
         }
+        Request::Write(target, verb) => written(target, verb, &[("fieldManager", MANAGER)]),
+        Request::Journal(place, verb) => Sent::of(Place::secret(&place.namespace, place.journal()), verb),
         Request::Lease(place, write) => {
             let place = Place::lease(&place.namespace, place.name);
             write.map_or_else(|| Sent::get(&place), |write| Sent::lease(&place, &write))
         }
-        Request::Review(target, verb) => {
-            let mut place = Place::from(&target);
+        Request::Review(mut target, verb) => {
             // Who may create objects may not be narrowed to a name.
             if verb == "create" {
-                place.name.clear();
+                target.name.clear();
             }
-            Right::new(&place, verb).request()
+            Right::new(&target, verb).request()
         }
     }
 }
 
-fn written(target: &Target, write: Write, dry: bool) -> Sent {
-    let (verb, checks) = match write {
-        Write::Apply(body) => (Verb::Apply(body.into()), ("force", "true")),
-        Write::Merge(body) => (Verb::Merge(body.into()), ("fieldValidation", "Strict")),
-        Write::Create(body) => (Verb::Create(body.into()), ("fieldValidation", "Strict")),
-        // With a body the server ignores the query.
-        Write::Delete(body) => return Sent::of(target.into(), Verb::Delete(body.into())),
-    };
-    let sent = Sent::of(target.into(), verb);
-    match dry {
-        true => sent.with(&[("dryRun", "All"), ("fieldManager", MANAGER), checks]),
-        false => sent.with(&[("fieldManager", MANAGER)]),
-    }
+fn written(target: Target, verb: Verb, parameters: &[(&str, &str)]) -> Sent {
+    // With a body the server ignores the query.
+    let parameters = if matches!(verb, Verb::Delete(_)) { &[] } else { parameters };
+    Sent::of(target, verb).with(parameters)
 }
 
 fn reviewed(review: &Value) -> Answer {
@@ -232,18 +218,21 @@ mod tests {
         for (request, expected) in [
             (Request::Look(target()), format!("GET {at}/web  ")),
             (
-                Request::Plan(target(), Write::Apply(body())),
+                Request::Plan(target(), Verb::Apply(body().into())),
                 format!("PATCH {at}/web?{dry}&force=true application/apply-patch+yaml {{}}"),
             ),
-            (Request::Plan(target(), Write::Merge(body())), format!("PATCH {at}/web?{dry}&fieldValidation=Strict {merge} {{}}")),
-            (Request::Plan(target(), Write::Create(body())), format!("POST {at}?{dry}&fieldValidation=Strict {JSON} {{}}")),
-            (Request::Plan(target(), Write::Delete(body())), format!("DELETE {at}/web {JSON} {{}}")),
-            (Request::Write(target(), Write::Merge(body())), format!("PATCH {at}/web?{real} {merge} {{}}")),
-            (Request::Write(target(), Write::Create(body())), format!("POST {at}?{real} {JSON} {{}}")),
-            (Request::Write(target(), Write::Delete(body())), format!("DELETE {at}/web {JSON} {{}}")),
-            (Request::Journal(place(), Storing::Read), format!("GET {journals}/txn-x-journal  ")),
-            (Request::Journal(place(), Storing::Create(body())), format!("POST {journals} {JSON} {{}}")),
-            (Request::Journal(place(), Storing::Replace(body())), format!("PUT {journals}/txn-x-journal {JSON} {{}}")),
+            (
+                Request::Plan(target(), Verb::Merge(body().into())),
+                format!("PATCH {at}/web?{dry}&fieldValidation=Strict {merge} {{}}"),
+            ),
+            (Request::Plan(target(), Verb::Create(body().into())), format!("POST {at}?{dry}&fieldValidation=Strict {JSON} {{}}")),
+            (Request::Plan(target(), Verb::Delete(body().into())), format!("DELETE {at}/web {JSON} {{}}")),
+            (Request::Write(target(), Verb::Merge(body().into())), format!("PATCH {at}/web?{real} {merge} {{}}")),
+            (Request::Write(target(), Verb::Create(body().into())), format!("POST {at}?{real} {JSON} {{}}")),
+            (Request::Write(target(), Verb::Delete(body().into())), format!("DELETE {at}/web {JSON} {{}}")),
+            (Request::Journal(place(), Verb::Get), format!("GET {journals}/txn-x-journal  ")),
+            (Request::Journal(place(), Verb::Create(body().into())), format!("POST {journals} {JSON} {{}}")),
+            (Request::Journal(place(), Verb::Replace(body().into())), format!("PUT {journals}/txn-x-journal {JSON} {{}}")),
         ] {
             assert_eq!(line(request), expected);
         }
