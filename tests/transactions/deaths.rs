@@ -29,12 +29,12 @@ const OTHER: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {na
 
 /// The driver that this `tenure lock` runs.
 pub(super) async fn driver(lock: Pid) -> Pid {
-    let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "apply" || word == "recover");
+    let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| ["apply", "recover", "promote"].contains(&&**word));
     found("a driver", async || children(lock).into_iter().find(is_driver)).await
 }
 
 /// Runs it, and kills its driver at the request of this number, with which the proxy does this; false if it ends before.
-async fn dies(shop: &Shop<'_>, line: &[&str], number: usize, fault: Fault) -> bool {
+pub(super) async fn dies(shop: &Shop<'_>, line: &[&str], number: usize, fault: Fault) -> bool {
     let (sent, hidden) = (shop.exchanges().len(), fault.request.clone());
     shop.desk.proxy.on(is_number(number), Times::Only(1), fault);
     let lock = shop.desk.starts(line);

@@ -23,6 +23,7 @@ pub(super) fn all() -> Vec<Case> {
         a_value_that_cannot_be_decoded_is_refused_at_once,
         a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace,
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
+        a_policy_that_stamps_each_write_is_nobodys_conflict,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
     ]
 }
@@ -36,12 +37,6 @@ fn transaction(changes: &[String]) -> String {
 
 fn change(version: &str, kind: &str, name: &str, how: &str) -> String {
     format!("{{target: {{apiVersion: {version}, kind: {kind}, name: {name}}}, {how}}}")
-}
-
-/// The managers of an object's fields.
-async fn managers(shop: &Shop<'_>, path: &str) -> Vec<Value> {
-    let (_, object) = shop.stage.api.call(Method::GET, path, None).await;
-    object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default()
 }
 
 async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back(stage: Stage) {
@@ -58,6 +53,11 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         { "name": "web", "image": "web:1.0", "livenessProbe": { "httpGet": { "path": "/", "port": 80 } } }, { "name": "log", "image": "log:1.0" },
     ]}}}});
     assert_eq!(patched(&shop, &shop.objects[1], "application/strategic-merge-patch+json", &probe).await, 200);
+    // A list that nobody names may have a key twice, which server-side apply refuses.
+    let (_, mut twice) = stage.api.call(Method::GET, &shop.objects[1], None).await;
+    twice["spec"]["template"]["spec"]["containers"][1]["env"] =
+        json!([{ "name": "A", "value": "b" }, { "name": "A", "value": "c" }]);
+    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&twice)).await.0, 200);
     let container = "/spec/template/spec/containers/0";
     for (path, kind, name, content, pointer, value) in [
         (shop.objects[2].clone(), "v1 Secret", "old-key", "stringData: {key: new}", "/data/key", json!("bmV3")),
@@ -98,7 +98,7 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         ),
     ] {
         let (version, kind) = kind.split_once(' ').expect("two words");
-        let (before, owners) = (shop.read(&path).await, managers(&shop, &path).await);
+        let (before, owners) = (shop.read(&path).await, shop.managers(&path).await);
         let file =
             shop.file("x.yaml", &transaction(&[change(version, kind, name, &format!("type: Patch, content: {{{content}}}"))]));
 
@@ -108,7 +108,7 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
         said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
         assert_eq!(shop.read(&path).await, before, "{content}");
-        assert_eq!(managers(&shop, &path).await, owners, "{content}");
+        assert_eq!(shop.managers(&path).await, owners, "{content}");
     }
 }
 
@@ -353,7 +353,7 @@ async fn the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo(stage:
         patched(&shop, &format!("{path}?fieldManager=owner"), "application/apply-patch+yaml", &object(value)).await
     };
     assert_eq!(owns("1").await, 201);
-    let before = managers(&shop, &path).await;
+    let before = shop.managers(&path).await;
     let file =
         shop.file("x.yaml", &transaction(&[change("v1", "ConfigMap", "owned", "type: Patch, content: {data: {version: '2'}}")]));
     let taken = "data.version is applied by owner";
@@ -363,8 +363,61 @@ async fn the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo(stage:
 
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
 
-    assert_eq!(managers(&shop, &path).await, before);
+    assert_eq!(shop.managers(&path).await, before);
     assert_eq!(owns("3").await, 200);
+}
+
+async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (policies, name) = ("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolic", &stage.namespace);
+    let stamp = "Object{metadata: Object.metadata{annotations: {'example.com/stamp': string(object.metadata.?resourceVersion.orValue('new'))}}}";
+    let matched = json!({
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } },
+        "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps", "secrets"] }],
+    });
+    let spec = json!({
+        "matchConstraints": matched, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+        "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": stamp } }],
+    });
+    stage.api.create(&format!("{policies}ies"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
+    let binding = json!({ "metadata": { "name": name }, "spec": { "policyName": name } });
+    stage.api.create(&format!("{policies}ybindings"), &binding).await;
+    let stamped = |object: &Value| object["metadata"]["annotations"]["example.com/stamp"].clone();
+    let stamps = async || {
+        let path = format!("{}?dryRun=All", shop.objects[0]);
+        let (_, settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
+        stamped(&stage.api.call(Method::PUT, &path, Some(&settings)).await.1).is_string()
+    };
+    until("each write is stamped", stamps).await;
+    let without_stamps = async || {
+        let mut seen = shop.seen().await;
+        seen.push(shop.read(&format!("/api/v1/namespaces/{name}/configmaps/new")).await);
+        for annotations in seen.iter_mut().filter_map(|object| object.pointer_mut("/metadata/annotations")?.as_object_mut()) {
+            annotations.remove("example.com/stamp");
+        }
+        seen.iter_mut().filter_map(|object| object.pointer_mut("/metadata")?.as_object_mut()).for_each(|metadata| {
+            metadata.retain(|key, value| key != "annotations" || value != &json!({}));
+        });
+        seen
+    };
+    let before = without_stamps().await;
+    let changes = [
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+        change("v1", "Secret", "old-key", "type: Delete"),
+        change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+
+    let committed = shop.apply(&file, &[]).await;
+    let stamp = stamped(&shop.read(&shop.objects[0]).await);
+    let again = shop.apply(&file, &[]).await;
+    let recovered = shop.recover(&["apply", "x"]).await;
+
+    said(&committed, 0, &["committed: 3 changes"]);
+    said(&again, 0, &["committed already"]);
+    said(&recovered, 0, &["undone: 3 changes"]);
+    assert_ne!(stamped(&shop.read(&shop.objects[0]).await), stamp, "an undo is stamped too");
+    assert_eq!(without_stamps().await, before);
 }
 
 async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
@@ -404,6 +457,27 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
             assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "{err}");
         }
         shop.desk.proxy.clear();
+    }
+    // A third signal kills the driver in the middle of the undo: the next command undoes the rest.
+    let is_undone = |e: &Exchange| is_undo(&e.request) && e.answer.is_some();
+    shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
+    shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
+    let (sent, undone) = (shop.desk.proxy.log.count(|e| is_last(&e.request)), shop.desk.proxy.log.count(is_undone));
+    let lock = shop.desk.starts(&line);
+    shop.desk.proxy.log.nth(sent, "the last change", |e| is_last(&e.request)).await;
+    for signal in 0..3 {
+        kill(lock.pid, Signal::SIGINT).expect("it lives");
+        shop.desk.proxy.log.nth(undone + signal, "an undo", is_undone).await;
+    }
+
+    let (code, err) = lock.exit().await;
+
+    assert!(code > 2 && !err.contains("tenure: undone: "), "{code} {err}");
+    said(&shop.recover(&["plan", "x"]).await, 1, &["put back"]);
+    shop.desk.proxy.clear();
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
+    for number in 0..OBJECTS {
+        assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "{err}");
     }
     // The API server is away in the middle of the undo: whatever becomes of this driver, the next one ends it.
     shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(422, "Invalid"));

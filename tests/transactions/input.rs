@@ -18,6 +18,7 @@ pub(super) fn all() -> Vec<Case> {
     cases![
         an_object_that_cannot_be_changed_or_kept_refuses_everything,
         a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten,
+        what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_only,
         a_webhook_that_answers_nonsense_changes_nothing_within_the_limit,
         a_conversion_webhook_that_is_down_changes_nothing_within_the_limit,
     ]
@@ -62,6 +63,53 @@ async fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten(sta
         assert_eq!(shop.seen().await, wanted(before.clone()));
         said(&shop.recover(&["forget", "release-2"]).await, 0, &["forgotten: a journal that cannot be read"]);
         said(&shop.apply(EXAMPLE, &[]).await, 0, &["nothing to do"]);
+    }
+}
+
+async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_only(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
+    let unread = "the journal cannot be read";
+    for (place, value, code, word) in [
+        ("/claim", json!(u64::MAX), 78, unread),
+        ("/claim", json!(-1), 78, unread),
+        ("/entries", json!({}), 78, unread),
+        ("/entries/0", json!([5]), 78, unread),
+        ("/entries/0/target", json!("map[]"), 78, unread),
+        ("/entries/0/fields", json!([{ "path": [], "known": 0 }]), 78, unread),
+        ("/entries/0/fields/0/path", json!(["data", "version"]), 78, unread),
+        ("/entries/0/fields/0/path/0", json!("k:[x]"), 78, unread),
+        ("/entries/0/fields/0/path/0", json!(5), 78, unread),
+        ("/entries/0/fields/0/before", json!({ "a": [5] }), 2, "ConfigMap"),
+        ("/entries/0/fields/0/known", json!(99), 0, "undone: 3 changes"),
+        ("/entries/0/managers", json!([5, "map[]", { "manager": {} }]), 0, "undone: 3 changes"),
+        ("/entries/0/target/resource", json!("../x"), 2, "ConfigMap"),
+        ("/entries/0/target/apiVersion", json!("map[]"), 2, "ConfigMap"),
+        ("/entries/0/target/name", json!(""), 2, "ConfigMap"),
+        ("/entries/0/uid", json!(""), 0, "undone: 3 changes"),
+        ("/entries/2/object", json!([5]), 2, "Secret"),
+        ("/entries/2/object", json!({ "metadata": "map[]", "data": 5 }), 2, "Secret"),
+    ] {
+        shop.stock().await;
+        said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+        let mut journal = shop.journal("release-2").await.expect("a journal");
+        *journal.pointer_mut(place).expect(place) = value.clone();
+        let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
+        secret["data"] = json!({ "journal": BASE64_STANDARD.encode(journal.to_string()) });
+        assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+
+        let plan = shop.recover(&["plan", "release-2"]).await;
+        let ended = shop.recover(&["apply", "release-2", "--limit", "5s"]).await;
+
+        assert!([1, 78].contains(&plan.code) && !plan.err.contains("panicked"), "{place} {value}: {plan:?}");
+        assert!(ended.code == code && ended.err.contains(word), "{place} {value}: {ended:?}");
+        assert!(!ended.err.contains("panicked"), "{place} {value}: {ended:?}");
+        if code == 2 {
+            let seen = shop.seen().await;
+            let others = if place.starts_with("/entries/0") { &seen[2] } else { &seen[0]["data"]["version"] };
+            assert!(!others.is_null() && others != "2.0", "the others are put back: {place} {value}: {seen:?}");
+        }
+        said(&shop.recover(&["forget", "release-2"]).await, 0, &[]);
     }
 }
 

@@ -134,6 +134,12 @@ impl<'a> Shop<'a> {
         object
     }
 
+    /// The managers of an object's fields.
+    async fn managers(&self, path: &str) -> Vec<Value> {
+        let (_, object) = self.stage.api.call(Method::GET, path, None).await;
+        object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default()
+    }
+
     async fn journal(&self, name: &str) -> Option<Value> {
         use base64::Engine as _;
         let path = format!("/api/v1/namespaces/{}/secrets/txn-{name}-journal", self.stage.namespace);

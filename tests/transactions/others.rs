@@ -1,15 +1,18 @@
 //! Others change the same objects: another transaction, a person, a controller.
 
+use std::path::PathBuf;
+
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Stage, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases, until};
 
-use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, said, wanted};
+use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, said, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
         two_transactions_in_opposite_order_are_never_mixed,
+        transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is,
         an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays,
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
@@ -36,8 +39,8 @@ async fn edit(shop: &Shop<'_>, at: usize, change: impl Fn(&mut Value)) {
     }
 }
 
-async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
-    let shop = Shop::open(&stage).await;
+/// Two transactions over two objects, in opposite order.
+fn opposed(shop: &Shop<'_>) -> [PathBuf; 2] {
     let text = |name: &str, kinds: [&str; 2]| {
         let mut text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: {name}}}\nspec:\n  changes:\n");
         for kind in kinds {
@@ -50,7 +53,52 @@ async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
         }
         text
     };
-    let files = [shop.file("a.yaml", &text("a", ["v1", "apps"])), shop.file("b.yaml", &text("b", ["apps", "v1"]))];
+    [shop.file("a.yaml", &text("a", ["v1", "apps"])), shop.file("b.yaml", &text("b", ["apps", "v1"]))]
+}
+
+async fn transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let files = opposed(&shop);
+    let is_prepared = |request: &Request| {
+        let text = request.body["stringData"]["journal"].as_str().unwrap_or_default();
+        request.method == Method::PUT && text.contains(r#""phase":"prepared""#)
+    };
+    let by = |name: &'static str, object: &'static str| {
+        move |request: &Request| {
+            is_change(request) && request.body["metadata"]["labels"]["by"] == name && request.uri.contains(object)
+        }
+    };
+    let second = move |request: &Request| by("a", "/deployments/")(request) || by("b", "/configmaps/")(request);
+    let (planned, met) = (Valve::closed(), Valve::closed());
+    shop.desk.proxy.on(is_prepared, Times::Only(2), Fault::late_request(&planned));
+    shop.desk.proxy.on(second, Times::Only(2), Fault::late_request(&met));
+    let log = &shop.desk.proxy.log;
+
+    let running = files.each_ref().map(|file| shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]));
+    log.nth(1, "both are planned", |e| is_prepared(&e.request)).await;
+    planned.open();
+    let is_made =
+        |e: &Exchange| e.answer.is_some() && (by("a", "/configmaps/")(&e.request) || by("b", "/deployments/")(&e.request));
+    log.nth(1, "both have made their first change", is_made).await;
+    log.nth(1, "both try their second", |e| second(&e.request)).await;
+    met.open();
+
+    let mut codes = Vec::new();
+    for running in running {
+        let (code, err) = running.exit().await;
+        assert!(code == 0 || err.contains("undone: ") && err.contains("it is another transaction's: "), "{code} {err}");
+        codes.push(code);
+    }
+    codes.sort_unstable();
+    assert!([[0, 75], [75, 75]].iter().any(|expected| codes == expected), "{codes:?}");
+    let seen = shop.seen().await;
+    assert_eq!(seen[0]["metadata"]["labels"]["by"], seen[1]["metadata"]["labels"]["by"], "{codes:?}");
+    assert!(seen.iter().all(|object| object["metadata"]["annotations"]["tenure.dev/change"].is_null()), "{seen:?}");
+}
+
+async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let files = opposed(&shop);
     let mut committed = 0;
     for round in 0..rounds() {
         let (a, b) = tokio::join!(shop.apply(&files[0], &["--limit", "2s"]), shop.apply(&files[1], &["--limit", "2s"]));

@@ -5,6 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Fault, LEASE, Prepared, Request, Stage, Times, Verbs, cases, found, until};
 
+use super::{Shop, deaths::dies, said};
 use crate::{
     TENURE,
     beside::Desk,
@@ -16,6 +17,7 @@ pub(super) fn all() -> Vec<Case> {
         objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop,
         a_hook_that_cannot_promote_hands_over_and_leaves_nothing,
         a_promotion_acts_as_the_account_that_its_file_names,
+        a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_them_is_killed,
     ]
 }
 
@@ -142,4 +144,40 @@ async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {
 
     a.said("cannot impersonate").await;
     a.said("hook-failed").await;
+}
+
+async fn a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_them_is_killed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = shop.objects[2].clone();
+    let before = shop.read(&path).await;
+    let owners = shop.managers(&path).await;
+    let promotion = |value: &str| {
+        let content = format!("{{stringData: {{key: {value}, leader: {value}}}}}");
+        let target = "{apiVersion: v1, kind: Secret, name: old-key}";
+        let text = format!(
+            "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {{target: {target}, type: Patch, content: {content}}}\n"
+        );
+        shop.file(&format!("{value}.yaml"), &text).to_str().expect("text").to_owned()
+    };
+    let files = ["one", "two", "three"].map(promotion);
+    let term = ["lock", "leader", "--set", "lease.creationWait=0s", "--", TENURE];
+    let promotes = |leader: usize| [&term[..], &["promote", "-f", &files[leader]]].concat();
+    for request in 1.. {
+        said(&shop.desk.ends(&promotes(0)).await, 0, &["committed: 1 change"]);
+
+        let died = dies(&shop, &promotes(1), request, Fault::lost_reply()).await;
+        let third = shop.desk.ends(&promotes(2)).await;
+        let data = shop.read(&path).await["data"].take();
+        let demoted = shop.desk.ends(&[&term[..], &["demote"]].concat()).await;
+
+        said(&third, 0, &["committed: 1 change"]);
+        assert_eq!(data, json!({ "key": "dGhyZWU=", "leader": "dGhyZWU=" }), "killed after {request}");
+        said(&demoted, 0, &["undone: 1 change"]);
+        assert_eq!(shop.read(&path).await, before, "killed after {request}");
+        assert_eq!(shop.managers(&path).await, owners, "killed after {request}");
+        if !died {
+            assert!(request > 9, "only {request} requests");
+            return;
+        }
+    }
 }
