@@ -58,11 +58,11 @@ batch/v1 Job jobs spec: {suspend: true, template: {spec: {restartPolicy: Never, 
 events.k8s.io/v1 Event events {eventTime: '2026-01-01T00:00:00.000000Z', reportingController: example.com/x, reportingInstance: x, action: a, reason: r, type: Normal, regarding: {kind: Pod, namespace: NAME, name: x}}
 storage.k8s.io/v1 CSINode /csinodes spec: {drivers: []}
 storage.k8s.io/v1 CSIStorageCapacity csistoragecapacities {storageClassName: x, capacity: 1Gi}
-storage.k8s.io/v1 VolumeAttachment /volumeattachments spec: {attacher: example.com/x, nodeName: x, source: {persistentVolumeName: x}}
-storage.k8s.io/v1 VolumeAttributesClass /volumeattributesclasses {driverName: example.com/x, parameters: {a: b}}
+storage.k8s.io/v1 VolumeAttachment /volumeattachments spec: {attacher: example.com, nodeName: x, source: {persistentVolumeName: x}}
+storage.k8s.io/v1 VolumeAttributesClass /volumeattributesclasses {driverName: example.com, parameters: {a: b}}
 flowcontrol.apiserver.k8s.io/v1 FlowSchema /flowschemas spec: {priorityLevelConfiguration: {name: catch-all}, matchingPrecedence: 9000}
 admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /validatingadmissionpolicybindings spec: {policyName: NAME, validationActions: [Audit]}
-admissionregistration.k8s.io/v1 MutatingAdmissionPolicy /mutatingadmissionpolicies spec: {reinvocationPolicy: Never, matchConstraints: RULES, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[]'}}]}
+admissionregistration.k8s.io/v1 MutatingAdmissionPolicy /mutatingadmissionpolicies spec: {reinvocationPolicy: Never, matchConstraints: RULES, mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{}'}}]}
 admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding /mutatingadmissionpolicybindings spec: {policyName: NAME}
 admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration /validatingwebhookconfigurations webhooks: [HOOK]
 admissionregistration.k8s.io/v1 MutatingWebhookConfiguration /mutatingwebhookconfigurations webhooks: [HOOK]
