@@ -435,7 +435,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     let line = ["apply", "-f", file.to_str().expect("text"), "--limit", "1m"];
     let is_last = |request: &Request| is_change(request) && request.body["spec"]["replicas"] == 2;
     let is_undo = |request: &Request| is_change(request) && request.body["data"]["version"] == "1";
-    for signals in [&[Signal::SIGTERM][..], &[Signal::SIGINT, Signal::SIGINT]] {
+    for signals in [&[Signal::SIGTERM][..], &[Signal::SIGINT, Signal::SIGINT, Signal::SIGINT]] {
         shop.desk.proxy.on(is_last, Times::Always, Fault::refused(503, "ServiceUnavailable"));
         shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
         let sent = shop.desk.proxy.log.count(|e| is_last(&e.request));
@@ -458,7 +458,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
         }
         shop.desk.proxy.clear();
     }
-    // A third signal kills the driver in the middle of the undo: the next command undoes the rest.
+    // A third SIGTERM kills the driver in the middle of the undo: the next command undoes the rest.
     let is_undone = |e: &Exchange| is_undo(&e.request) && e.answer.is_some();
     shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
     shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
@@ -466,7 +466,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     let lock = shop.desk.starts(&line);
     shop.desk.proxy.log.nth(sent, "the last change", |e| is_last(&e.request)).await;
     for signal in 0..3 {
-        kill(lock.pid, Signal::SIGINT).expect("it lives");
+        kill(lock.pid, Signal::SIGTERM).expect("it lives");
         shop.desk.proxy.log.nth(undone + signal, "an undo", is_undone).await;
     }
 
