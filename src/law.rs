@@ -32,6 +32,11 @@
 //! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
 //!
+//! `proof/law.py` proves the rules as a whole, by two solvers and for any number of replicas, requests and Leases: no two run at once,
+//! nothing is given back that runs, and fencing tokens rise. This rests on 1, 3, 6, 8, 11, 12, 14, 15, 16 and 20, and on T < D: an older
+//! answer could show an absence that is over. `tests/law` judges the steps of the shipping code. Not proved: that anything runs, that the
+//! kernel kills by E, slots, rests, fires and `creationWait`.
+//!
 //! The clock is the hardware's: CLOCK_MONOTONIC_RAW, and the time for which the machine was suspended (CLOCK_BOOTTIME less
 //! CLOCK_MONOTONIC). No time service slews it, and all processes of a kernel share it. rho covers crystals and hypervisors. Kernel
 //! timers are slewed, by 9 % at most: whoever waits for an instant sets one to nine tenths of what is left, until that is under

@@ -89,7 +89,7 @@ impl Mutant {
 ///
 /// # Panics
 /// It cannot be read.
-fn law(file: &str) -> Vec<String> {
+pub(crate) fn law(file: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(file)).expect("it can be read");
     let mut law: Vec<Vec<&str>> = vec![Vec::new()];
     for line in text.lines().map_while(|line| line.strip_prefix("//!")) {

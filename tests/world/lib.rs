@@ -11,6 +11,8 @@
 pub mod client_go;
 pub mod clock;
 pub mod engine;
+#[path = "../law/mod.rs"]
+pub mod law;
 pub mod register;
 mod scene;
 pub mod tree;
