@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let case = Case {
         name: "no_slew_of_the_kernels_clock_moves_a_deadline",
         on: EMBEDDED,
+        since: 0,
         body: |stage| Box::pin(no_slew_of_the_kernels_clock_moves_a_deadline(stage)),
     };
     support::case::main(env!("CARGO_BIN_EXE_tenure"), vec![("clock", vec![case])])

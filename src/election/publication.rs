@@ -10,7 +10,10 @@ use std::{mem, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::record::{is_number, later, metadata_of};
+use super::{
+    record::{is_number, later, metadata_of},
+    writes::drop_managers,
+};
 use crate::{law::Timing, link::Term, request::RequestError, slot::Slot, time::Instant};
 
 /// The longest Retry-After that is honoured.
@@ -223,6 +226,7 @@ fn changed(seen: &Value, wanted: &Wanted, own: Option<&Value>, ports: &[Value]) 
         return Ok(None);
     }
     let mut next = seen.clone();
+    drop_managers(&mut next);
     next["metadata"]["annotations"][TOKEN] = wanted.token.clone().into();
     next["endpoints"] = list.into();
     next["ports"] = ports.to_vec().into();

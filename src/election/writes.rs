@@ -2,7 +2,7 @@
 //!
 //! Owns what may be written when: [`LeaseWriter`] for the replica and its witness, [`operator`] for everybody else. Owns four rules
 //! of the record: times have six digits; renewTime rises; acquireTime and leaseTransitions change only with the
-//! holder; the fields of others are left alone.
+//! holder; the fields of others are left alone. Only the server's notes of who wrote which field are dropped.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -205,13 +205,14 @@ impl LeaseWriter {
         object
     }
 
-    /// Copies the object as read, without the last holder's status. Adds apiVersion, kind and namespace if a proxy left them out.
+    /// Copies the object as read, without the last holder's status and the server's notes. Adds apiVersion, kind and namespace if a proxy left them out.
     fn copy(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         if let Some(object) = object.as_object_mut() {
             object.entry("apiVersion").or_insert_with(|| API_VERSION.into());
             object.entry("kind").or_insert_with(|| KIND.into());
         }
+        drop_managers(&mut object);
         if from.strategy().is_none() {
             // The API server refuses preferredHolder without a strategy.
             spec_of(&mut object).remove("preferredHolder");
@@ -284,6 +285,16 @@ impl Stamps {
 /// replicas announce themselves again.
 fn drop_candidates(object: &mut Value) {
     annotations_of(object).retain(|name, _| !name.starts_with(CANDIDATE));
+}
+
+/// Makes the server drop its notes of who wrote which field, as one empty entry does: they are two fifths of a Lease, in each read and
+/// each event. All of them stay where somebody applies the object on the server's side, which needs them.
+pub(super) fn drop_managers(object: &mut Value) {
+    if let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut)
+        && entries.iter().all(|entry| entry["operation"] != "Apply")
+    {
+        *entries = vec![json!({})];
+    }
 }
 
 /// Sets the holder, the duration and renewTime.

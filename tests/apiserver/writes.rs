@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Case, Stage, cases};
+use support::{Case, Stage, cases, server::COORDINATED};
 
 use super::{JSON, Leases as _, MERGE, TIME, lease, number, plain, uid, version, with};
 
@@ -16,7 +16,6 @@ pub(super) fn cases() -> Vec<Case> {
         an_update_replaces_the_whole_object,
         a_stale_update_is_a_conflict_and_changes_nothing,
         a_write_that_changes_nothing_makes_no_version,
-        what_others_wrote_survives_if_it_is_sent_back,
         an_update_of_a_missing_lease_creates_one_without_uid,
         a_lease_made_anew_is_another,
         a_merge_patch_changes_what_it_names,
@@ -24,6 +23,10 @@ pub(super) fn cases() -> Vec<Case> {
         a_deletion_with_preconditions_fails_unless_they_hold,
         a_finalizer_keeps_a_lease_until_it_is_taken_away,
     ];
+    let coordinated = cases![BOTH: what_others_wrote_survives_if_it_is_sent_back, a_preferred_holder_needs_a_strategy];
+    cases.extend(coordinated.into_iter().map(|case| case.since(COORDINATED)));
+    // Before 1.35 the code is 500.
+    cases.extend(cases![BOTH: options_of_a_deletion_that_cannot_be_read_are_refused].into_iter().map(|case| case.since(35)));
     cases.extend(cases![EMBEDDED: what_is_not_served_is_refused]);
     cases
 }
@@ -101,19 +104,27 @@ async fn bodies_that_cannot_be_read_are_refused(stage: Stage) {
     assert_eq!(version(&stage.get("a").await.ok()), version(&object));
 }
 
+/// # Panics
+/// If any kind of write makes this field have this value.
+async fn assert_refused(stage: &Stage, object: &Value, field: &str, value: Value) {
+    let spec = json!({ field: value });
+    let field = format!("spec.{field}");
+    stage.post(&lease("b", spec.clone())).await.invalid(&field);
+    stage.put("a", &with(object.clone(), "/spec", spec.clone())).await.invalid(&field);
+    stage.patch("a", &json!({ "spec": spec })).await.invalid(&field);
+}
+
+async fn a_preferred_holder_needs_a_strategy(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    assert_refused(&stage, &object, "preferredHolder", json!("x")).await;
+}
+
 async fn the_rules_of_a_lease_are_kept(stage: Stage) {
     let object = stage.given("a", json!({})).await;
-    for (field, value) in [
-        ("leaseDurationSeconds", json!(0)),
-        ("leaseDurationSeconds", json!(-1)),
-        ("leaseTransitions", json!(-1)),
-        ("preferredHolder", json!("x")),
-    ] {
-        let spec = json!({ field: value });
-        let field = format!("spec.{field}");
-        stage.post(&lease("b", spec.clone())).await.invalid(&field);
-        stage.put("a", &with(object.clone(), "/spec", spec.clone())).await.invalid(&field);
-        stage.patch("a", &json!({ "spec": spec })).await.invalid(&field);
+    for (field, value) in
+        [("leaseDurationSeconds", json!(0)), ("leaseDurationSeconds", json!(-1)), ("leaseTransitions", json!(-1))]
+    {
+        assert_refused(&stage, &object, field, value).await;
     }
     for name in ["B", "-b", "b_c", "b..c", ""] {
         stage.post(&lease(name, json!({}))).await.invalid("metadata.name");
@@ -230,6 +241,14 @@ async fn a_deleted_lease_is_gone(stage: Stage) {
     assert_eq!(missing["details"], name);
 }
 
+async fn options_of_a_deletion_that_cannot_be_read_are_refused(stage: Stage) {
+    stage.given("a", json!({})).await;
+    for options in [json!({ "preconditions": { "uid": 5 } }), json!([])] {
+        stage.delete("a", &options).await.refused(400, "BadRequest");
+    }
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
 async fn a_deletion_with_preconditions_fails_unless_they_hold(stage: Stage) {
     let old = stage.given("a", json!({})).await;
     let object = stage.patch("a", &json!({ "spec": { "holderIdentity": "x" } })).await.ok();
@@ -237,8 +256,6 @@ async fn a_deletion_with_preconditions_fails_unless_they_hold(stage: Stage) {
 
     stage.delete("a", &must("another", version(&object))).await.refused(409, "Conflict");
     stage.delete("a", &must(uid(&object), version(&old))).await.refused(409, "Conflict");
-    stage.delete("a", &json!({ "preconditions": { "uid": 5 } })).await.refused(400, "BadRequest");
-    stage.delete("a", &json!([])).await.refused(400, "BadRequest");
     assert_eq!(stage.get("a").await.code, 200);
     stage.delete("a", &must(uid(&object), version(&object))).await.ok();
     assert_eq!(stage.get("a").await.code, 404);

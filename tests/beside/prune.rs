@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
     Case, Fault, LEASE, PATIENCE, Request, Stage, Times, Valve, Verb, cases,
+    server::COORDINATED,
     spec::{held, released, time, wait},
     within,
 };
@@ -14,8 +15,7 @@ use tenure::clock;
 use super::{Desk, Ended};
 
 pub(super) fn all() -> Vec<Case> {
-    cases![
-        what_nobody_uses_goes_and_everything_else_stays,
+    let mut cases = cases![
         a_dry_run_deletes_nothing_and_waits_for_nothing,
         a_lease_that_is_renewed_while_it_is_watched_is_untouched,
         a_lease_that_is_touched_in_the_last_moment_is_untouched,
@@ -23,7 +23,9 @@ pub(super) fn all() -> Vec<Case> {
         a_selector_narrows_and_one_of_the_kind_decides_on_it,
         what_the_server_refuses_is_1_and_if_it_refuses_all_77,
         a_server_that_does_not_answer_is_69,
-    ]
+    ];
+    cases.extend(cases![what_nobody_uses_goes_and_everything_else_stays].into_iter().map(|case| case.since(COORDINATED)));
+    cases
 }
 
 const PRUNE: &[&str] = &["prune", "-o", "json"];

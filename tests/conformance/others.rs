@@ -2,21 +2,29 @@
 
 use std::time::Duration;
 
+use http::Request;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use support::{Behaviour, Case, Exchange, Fault, Replica, Stage, Times, Verb, cases, spec::released, timing};
+use support::{
+    Behaviour, Case, Exchange, Fault, Replica, Stage, Times, Verb, cases, server::COORDINATED, spec::released, timing,
+};
 use tenure::clock;
 
 pub fn all() -> Vec<Case> {
-    cases![
+    let mut cases = cases![
+        case_51_fields_of_the_future_are_kept,
+        case_51_who_wrote_which_field_is_kept_only_once_somebody_applies_the_lease,
+        case_53_labels_are_added_where_there_were_none,
+    ];
+    let coordinated = cases![
         case_48_a_preferred_other_is_given_way,
         case_48_being_preferred_changes_nothing,
         case_49_a_lease_kept_for_another_is_not_taken,
         case_50_every_write_on_a_lease_keeps_its_strategy,
         case_50_no_preferred_holder_is_written_without_a_strategy,
-        case_51_fields_of_the_future_are_kept,
-        case_53_labels_are_added_where_there_were_none,
-    ]
+    ];
+    cases.extend(coordinated.into_iter().map(|case| case.since(COORDINATED)));
+    cases
 }
 
 /// A coordinator sets this holder as preferred.
@@ -130,6 +138,26 @@ async fn case_51_fields_of_the_future_are_kept(stage: Stage) {
         assert_eq!(write.request.spec()["futureField"], json!({ "a": 1 }));
     }
     assert_eq!(me.exit().await, 0);
+}
+
+async fn case_51_who_wrote_which_field_is_kept_only_once_somebody_applies_the_lease(stage: Stage) {
+    let managers = |object: &Value| object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    assert_eq!(managers(&stage.lease.create(released()).await).len(), 1, "the server keeps it by itself");
+    let me = stage.prepare("me").await.unhurried().start();
+    stage.witness.start("me", 0).await;
+    assert_eq!(managers(&stage.lease.read().await.expect("a Lease")), [Value::Null; 0]);
+
+    let object = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "labels": { "team": "a" } } });
+    let path = format!("{}?fieldManager=owner", stage.lease.path());
+    let request = Request::patch(path).header("content-type", "application/apply-patch+yaml");
+    let answer = stage.api.client().send(request.body(object.to_string().into_bytes().into()).unwrap()).await.unwrap();
+    assert!(answer.status().is_success(), "{answer:?}");
+    let applied = stage.lease.read().await.expect("a Lease");
+
+    let renewed = |e: &Exchange| e.request.is_held() && e.succeeded() && base(&e.request.body) >= base(&applied);
+    let renewals = me.proxy.log.nth(1, "renewals of it", renewed).await;
+    let kept = managers(&renewals.answer.expect("an answer").body);
+    assert!(kept.iter().any(|entry| entry["manager"] == "owner" && entry["operation"] == "Apply"), "{kept:?}");
 }
 
 async fn case_53_labels_are_added_where_there_were_none(stage: Stage) {

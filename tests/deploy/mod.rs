@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Case, Ended as _, Namespace, PATIENCE, cases, programs};
+use support::{Case, Ended as _, Namespace, PATIENCE, cases, programs, server::VALIDATING};
 
 use crate::TENURE;
 
@@ -28,7 +28,7 @@ mod one_label;
 pub(crate) use one_label::all as of_one_label;
 
 pub(crate) fn all() -> Vec<Case> {
-    cases![restricted:
+    let mut cases = cases![restricted:
         its_pods_are_admitted_where_pod_security_is_restricted,
         the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else,
         a_second_apply_leaves_the_holder_alone,
@@ -41,14 +41,18 @@ pub(crate) fn all() -> Vec<Case> {
         an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_is_restricted,
         the_components_are_taken_by_the_server_and_name_what_the_kustomization_names,
         what_monitors_it_is_rendered_for_the_pods_of_the_deployment,
+        the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
+        the_patch_that_leaves_the_witness_out_is_json_and_names_the_witness,
+    ];
+    let examples = cases![restricted:
         the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted,
         the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else,
         the_examples_have_the_leases_that_their_commands_take,
-        the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
         a_pod_of_the_example_makes_only_itself_the_leader,
         the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector,
-        the_patch_that_leaves_the_witness_out_is_json_and_names_the_witness,
-    ]
+    ];
+    cases.extend(examples.into_iter().map(|case| case.since(VALIDATING)));
+    cases
 }
 
 /// A program whose image knows nothing of tenure runs under it, whatever its Pod has already.

@@ -12,15 +12,19 @@ use crate::TENURE;
 
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/inject");
 
+/// The minor of Kubernetes from which on it has the version of MutatingAdmissionPolicy that deploy/inject writes.
+const MUTATING: u32 = 36;
+
 pub(crate) fn all() -> Vec<Case> {
-    cases![restricted:
+    let cases = cases![restricted:
         the_policy_and_the_command_make_the_same_of_forty_pods,
         the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
         what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
         the_first_rollout_waits_until_no_pod_runs,
         a_template_whose_policy_is_deleted_makes_pods_that_never_start,
         a_deployment_that_the_command_wrapped_is_left_alone,
-    ]
+    ];
+    cases.into_iter().map(|case| case.since(MUTATING)).collect()
 }
 
 /// The policies are those of all namespaces, so one case at a time has them.

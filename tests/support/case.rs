@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Trial};
 
 use super::{
     Scratch, TENURE, fresh,
-    server::{Kind, Server, scratch},
+    server::{Kind, Server, minor, scratch},
     stage::Stage,
     workload,
 };
@@ -24,8 +24,18 @@ pub struct Case {
     pub name: &'static str,
     /// The servers on which it runs, once on each.
     pub on: &'static [Kind],
+    /// The minor of Kubernetes that brought what it needs; on an older server it is ignored.
+    pub since: u32,
     /// Its body.
     pub body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Case {
+    /// The same for a server of this minor of Kubernetes or a later one.
+    #[must_use]
+    pub const fn since(self, minor: u32) -> Self {
+        Self { since: minor, ..self }
+    }
 }
 
 /// Both servers.
@@ -46,6 +56,7 @@ macro_rules! cases {
         vec![$($crate::Case {
             name: stringify!($name),
             on: $crate::REAL,
+            since: 0,
             body: |stage| Box::pin($function(stage, $($argument),*)),
         }),*]
     };
@@ -53,6 +64,7 @@ macro_rules! cases {
         vec![$($crate::Case {
             name: stringify!($name),
             on: $crate::REAL,
+            since: 0,
             body: |stage| Box::pin(async move { $name(&stage) }),
         }),*]
     };
@@ -60,11 +72,17 @@ macro_rules! cases {
         vec![$($crate::Case {
             name: stringify!($name),
             on: $crate::REAL,
+            since: 0,
             body: |stage| Box::pin(async move { $name(&$crate::Namespace::restricted(&stage)) }),
         }),*]
     };
     ($on:ident: $($name:ident),* $(,)?) => {
-        vec![$($crate::Case { name: stringify!($name), on: $crate::case::$on, body: |stage| Box::pin($name(stage)) }),*]
+        vec![$($crate::Case {
+            name: stringify!($name),
+            on: $crate::case::$on,
+            since: 0,
+            body: |stage| Box::pin($name(stage)),
+        }),*]
     };
     ($($name:ident),* $(,)?) => { $crate::cases![REAL: $($name),*] };
 }
@@ -81,14 +99,14 @@ pub fn main(tenure: &'static str, groups: Vec<(&'static str, Vec<Case>)>) -> Exi
     let servers = Arc::new(Servers::default());
     let mut trials = Vec::new();
     for (group, cases) in groups {
-        for Case { name, on, body } in cases {
+        for Case { name, on, since, body } in cases {
             for kind in on {
                 let servers = servers.clone();
                 let trial = Trial::test(format!("{}::{group}::{name}", kind.as_str()), move || {
                     run(servers.get(*kind), body);
                     Ok(())
                 });
-                trials.push(trial);
+                trials.push(trial.with_ignored_flag(*kind == Kind::Real && since > minor()));
             }
         }
     }

@@ -57,6 +57,21 @@ impl Program {
     }
 }
 
+/// The minor of Kubernetes that brought ValidatingAdmissionPolicy v1.
+pub const VALIDATING: u32 = 30;
+
+/// The minor of Kubernetes that brought coordinated leader election.
+pub const COORDINATED: u32 = 31;
+
+/// The minor of Kubernetes that `TENURE_KUBERNETES` asks a real server to be of; the latest of all without it.
+///
+/// # Panics
+/// If it is no such number as 1.31.
+pub fn minor() -> u32 {
+    let Ok(asked) = std::env::var("TENURE_KUBERNETES") else { return u32::MAX };
+    asked.strip_prefix("1.").and_then(|minor| minor.parse().ok()).expect("TENURE_KUBERNETES is like 1.31")
+}
+
 /// A running API server; ends when dropped, or when this process ends, however that happens.
 pub struct Server {
     directory: PathBuf,
@@ -136,8 +151,11 @@ fn embedded(directory: &Path) -> Runs {
 
 fn real(directory: &Path) -> Runs {
     let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/server"));
-    // Without it the server drops `strategy` and `preferredHolder` from every Lease.
-    command.arg(directory).arg("--feature-gates=CoordinatedLeaderElection=true");
+    command.arg(directory);
+    if minor() >= COORDINATED {
+        // Without it the server drops `strategy` and `preferredHolder` from every Lease.
+        command.arg("--feature-gates=CoordinatedLeaderElection=true");
+    }
     let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server's script");
     let lifeline = script.stdin.take();
     let mut line = String::new();

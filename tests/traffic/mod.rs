@@ -144,6 +144,7 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     let ports = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }, { "name": "dns", "port": 53, "protocol": "UDP" }]);
     assert_eq!(stored["ports"], ports);
     assert_eq!(stored["metadata"]["labels"]["kubernetes.io/service-name"], "billing");
+    assert_eq!(stored["metadata"]["managedFields"], Value::Null, "the server kept it by itself");
 
     a.signal(Signal::SIGTERM).await;
     let stop = stage.witness.signal("a", "SIGTERM").await;

@@ -9,11 +9,15 @@ use support::{Case, Stage, cases};
 use super::{Shop, said};
 
 pub(super) fn all() -> Vec<Case> {
-    cases![
+    let cases = cases![
         each_built_in_kind_is_created_patched_deleted_and_recovered,
         the_table_has_each_kind_that_the_api_server_lets_anybody_create_patch_and_delete,
-    ]
+    ];
+    cases.into_iter().map(|case| case.since(OF)).collect()
 }
+
+/// The minor of Kubernetes whose kinds the table has.
+const OF: u32 = 36;
 
 const POD: &str = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}";
 

@@ -84,6 +84,18 @@ fn a_write_carries_uid_version_and_token_and_keeps_what_is_others() {
 }
 
 #[test]
+fn who_wrote_which_field_is_dropped_unless_somebody_applies_the_slice_on_the_servers_side() {
+    for (operation, after) in [("Update", json!([{}])), ("Apply", json!([{ "operation": "Apply" }]))] {
+        let mut read = slice("7", None, json!(null));
+        read["metadata"]["managedFields"] = json!([{ "operation": operation }]);
+
+        let SliceAction::Replace(write) = written(&read, &wanted("9", true)) else { panic!("no write") };
+
+        assert_eq!(write["metadata"]["managedFields"], after);
+    }
+}
+
+#[test]
 fn a_lower_token_never_replaces_a_higher_one_and_tokens_are_numbers_of_any_length() {
     for (stored, own, may) in [
         ("9", "10", true),

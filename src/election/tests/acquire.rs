@@ -240,6 +240,24 @@ fn fields_labels_and_annotations_of_others_survive_every_write() {
 }
 
 #[test]
+fn who_wrote_which_field_is_dropped_unless_somebody_applies_the_lease_on_the_servers_side() {
+    let updated = json!({"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {}}});
+    let applied = json!({"manager": "helm", "operation": "Apply", "fieldsV1": {"f:metadata": {}}});
+    for (before, after) in
+        [(json!([updated]), json!([{}])), (json!([updated, applied]), json!([updated, applied])), (Value::Null, Value::Null)]
+    {
+        let mut register = Register::holding(mark());
+        register.edit(|object| object["metadata"]["managedFields"] = before.clone());
+        let mut bench = Bench::start(initial_state(), register);
+
+        bench.run(seconds(4));
+
+        assert!(bench.writes().len() >= 2, "acquired and renewed");
+        assert_eq!(bench.body()["metadata"]["managedFields"], after);
+    }
+}
+
+#[test]
 fn an_acquiring_write_removes_a_request_to_an_earlier_holder() {
     let mut register = Register::holding(mark());
     register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): "x_1", (STEP_DOWN_TO): ME}));
