@@ -460,7 +460,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     }
     // A third SIGTERM kills the driver in the middle of the undo: the next command undoes the rest.
     let is_undone = |e: &Exchange| is_undo(&e.request) && e.answer.is_some();
-    shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
+    shop.desk.proxy.on(is_last, Times::Always, Fault::refused(503, "ServiceUnavailable"));
     shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
     let (sent, undone) = (shop.desk.proxy.log.count(|e| is_last(&e.request)), shop.desk.proxy.log.count(is_undone));
     let lock = shop.desk.starts(&line);
