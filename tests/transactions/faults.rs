@@ -465,10 +465,11 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     let (sent, undone) = (shop.desk.proxy.log.count(|e| is_last(&e.request)), shop.desk.proxy.log.count(is_undone));
     let lock = shop.desk.starts(&line);
     shop.desk.proxy.log.nth(sent, "the last change", |e| is_last(&e.request)).await;
-    for signal in 0..3 {
+    for done in undone..undone + 2 {
         kill(lock.pid, Signal::SIGTERM).expect("it lives");
-        shop.desk.proxy.log.nth(undone + signal, "an undo", is_undone).await;
+        shop.desk.proxy.log.nth(done, "an undo", is_undone).await;
     }
+    kill(lock.pid, Signal::SIGTERM).expect("it lives");
 
     let (code, err) = lock.exit().await;
 
