@@ -52,6 +52,7 @@ fn main() -> ExitCode {
                 the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused,
                 a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken,
                 a_program_gets_the_pod_that_it_needs,
+                a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_both,
                 a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted,
                 the_database_of_the_documentation_is_admitted,
                 a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer,
@@ -314,6 +315,7 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         "serviceAccount": { "create": false, "name": "own" },
         "podSecurityContext": { "runAsUser": 70, "runAsGroup": null, "fsGroup": 70 },
         "securityContext": { "readOnlyRootFilesystem": false },
+        "priorityClassName": "high",
         "initContainers": [{ "name": "first", "image": "writer" }],
         "envFrom": [{ "secretRef": { "name": "own" } }],
         "ports": [{ "name": "http", "containerPort": 80 }],
@@ -332,7 +334,7 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
     let container = &pod["containers"][0];
     assert_eq!((&deployment["metadata"]["name"], &container["name"]), (&json!("billing-ledger"), &json!("ledger")));
     assert_eq!(template["metadata"]["labels"]["app.kubernetes.io/name"], "ledger");
-    assert_eq!(pod["serviceAccountName"], "own");
+    assert_eq!((&pod["serviceAccountName"], &pod["priorityClassName"]), (&json!("own"), &json!("high")));
     assert_eq!(rendered(cluster, "RoleBinding", &values)["subjects"][0]["name"], "own");
     assert_eq!(
         pod["securityContext"],
@@ -357,20 +359,56 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         ("config.lease.enabled=false", "config.lease.enabled: "),
         ("serviceAccount.create=false", "serviceAccount.name is required"),
         ("config=[", "config: "),
+        ("config.http.listen=127.0.0.1:8080", "config.http.listen: the kubelet's probes reach the pod's address"),
+        ("config.http.listen=[::1]:8079", "no loopback address: write 0.0.0.0:8079"),
+        ("config.http.listen=[::ffff:127.0.0.2]:80", "no loopback address"),
     ] {
         let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", values]]).failure();
         assert!(refused.contains(words), "{values}: {refused}");
     }
 }
 
+/// Helm reads YAML 1.1, tenure YAML 1.2.
+fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_both(cluster: &Namespace) {
+    let file = env::temp_dir().join(format!("tenure-chart-{}-words.yaml", process::id()));
+    let (flag, path) = (format!("config={}", file.display()), file.to_str().unwrap());
+    let judged = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let by_helm = helm(cluster, &TEMPLATE, &[&LEAST, &["--set-file", &flag]]);
+        let mut check = Command::new(TENURE);
+        let by_tenure = check.args(["check", "--offline", "--lease=a", "--config", path, "--", "true"]).output().unwrap();
+        [by_helm, by_tenure]
+    };
+    for text in [
+        "events: { enabled: yes }\n",
+        "workload: { env: { DEBUG: Off } }\n",
+        "workload:\n  command:\n    - echo\n    - on # not true\n",
+        "workload:\n  command: [echo, \"on\", NO]\n",
+    ] {
+        for said in judged(text) {
+            let refused = said.failure();
+            assert!(refused.contains("an unquoted yes, no, on or off is ambiguous: quote it"), "{text}: {refused}");
+        }
+    }
+    for text in [
+        "# yes: on, no, off\nevents: { enabled: true }\n",
+        "workload: { env: { DEBUG: 'off', MORE: yes-man, LAST: \"no: on, off\" } }\n",
+        "workload:\n  command:\n    - echo\n    - turn it on\n    - |\n      on\n    - y\n    - n\n",
+    ] {
+        for said in judged(text) {
+            said.success();
+        }
+    }
+    fs::remove_file(&file).unwrap();
+}
+
 /// As docs/pasted-parts.md says.
 fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster: &Namespace) {
-    let page = include_str!("../docs/pasted-parts.md");
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
     let directory = env::temp_dir().join(format!("tenure-chart-{}-existing", process::id()));
     fs::create_dir(&directory).unwrap();
     let written = |name: &str| {
-        fs::write(directory.join(name), support::fences::file(page, name)).unwrap();
+        fs::write(directory.join(name), support::fences::pasted(name)).unwrap();
         directory.join(name).to_str().unwrap().to_owned()
     };
     let script = ["tenure.yaml", "deployment.yaml", "kustomization.yaml", "post-render"].map(written)[3].clone();
@@ -378,8 +416,8 @@ fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster:
     // The script calls kubectl by its name.
     std::os::unix::fs::symlink(support::programs::path("kubectl"), directory.join("kubectl")).unwrap();
     let path = format!("{}:{}", directory.display(), env::var("PATH").unwrap_or_default());
-    let extra = ["--set-json", &format!("extraDeploy={}", json!(documents(support::fences::file(page, "tenure.yaml"))))]
-        .map(str::to_owned);
+    let extra =
+        ["--set-json", &format!("extraDeploy={}", json!(documents(&support::fences::pasted("tenure.yaml"))))].map(str::to_owned);
     let by_values = ["--values".to_owned(), written("values.yaml")].into_iter().chain(extra).collect();
     let mut seen = Vec::new();
 

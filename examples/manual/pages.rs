@@ -86,6 +86,7 @@ fn values() -> String {
             "tolerations": of("array"),
             "affinity": of("object"),
             "imagePullSecrets": of("array"),
+            "priorityClassName": of("string"),
             "serviceAccount": object(json!({ "create": of("boolean"), "name": of("string"), "annotations": of("object") })),
             "witness": of("boolean"),
             "disruptionBudget": of("boolean"),
@@ -163,7 +164,7 @@ beforeFollow and afterFollow get the reason of the end as `TENURE_REASON`.
 const METRICS: &str = "
 ## Metrics
 
-[Metrics](metrics.md) says how to read them, and what to look at. `phase` is the name of a [span](#spans); `reason` and `why` are
+[Observing](observing.md#metrics) says how to read them, and what to look at. `phase` is the name of a [span](#spans); `reason` and `why` are
 [reasons](#reasons). `/metrics` also has `target_info`, the resource.
 ";
 const OF_TRANSACTIONS: &str = "

@@ -83,6 +83,11 @@ fn judge(container: &Value, granted: u64) -> Result<(), String> {
     });
     let variables: Vec<_> = variables.collect();
     let loaded = loading::load_elsewhere(&run.flags, &run.command, &variables).map_err(|invalid| invalid.to_string())?;
+    if let Some(listen) = loaded.config.http.listen.filter(|listen| listen.ip().to_canonical().is_loopback())
+        && container["readinessProbe"].is_object()
+    {
+        return Err(format!("http.listen: the kubelet's probes do not reach {listen}: write 0.0.0.0:{}", listen.port()));
+    }
     let needed = check::grace_period(&loaded.config).as_secs();
     if needed > granted {
         return Err(format!("its configuration needs terminationGracePeriodSeconds: {needed}, and the pod has {granted}"));

@@ -12,11 +12,11 @@ use serde::{
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
 /// A value and its place.
-pub(super) type Node = Spanned<Content>;
+pub(crate) type Node = Spanned<Content>;
 
 /// The kinds of values.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// A value without parts.
     Scalar(Value),
     /// A list.
@@ -34,9 +34,33 @@ pub(super) struct Malformed {
     pub(super) message: String,
 }
 
-/// Reads YAML.
+/// What is said of a text that other readers of YAML take for a boolean.
+pub(crate) const AMBIGUOUS: &str = "an unquoted yes, no, on or off is ambiguous: quote it, or write true or false";
+
+/// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
-    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
+    let node = read(text, true)?;
+    match ambiguous(&node, &read(text, false)?) {
+        Some(line) => Err(Malformed { line: Some(line), message: AMBIGUOUS.to_owned() }),
+        None => Ok(node),
+    }
+}
+
+/// The line of the first text that Helm and kubectl, which read YAML 1.1, take for a boolean: two readings differ there. To them too,
+/// y and n are texts.
+pub(crate) fn ambiguous(strict: &Node, lenient: &Node) -> Option<u64> {
+    match (&strict.value, &lenient.value) {
+        (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() > 1 => {
+            Some(strict.referenced.line())
+        }
+        (Content::List(a), Content::List(b)) => a.iter().zip(b).find_map(|(a, b)| ambiguous(a, b)),
+        (Content::Map(a), Content::Map(b)) => a.iter().zip(b).find_map(|((_, a), (_, b))| ambiguous(a, b)),
+        (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
+    }
+}
+
+fn read(text: &str, strict_booleans: bool) -> Result<Node, Malformed> {
+    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: strict_booleans };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.without_snippet().render_with_formatter(&UserMessageFormatter);
         let message = message.split(" at line ").next().unwrap_or_default();

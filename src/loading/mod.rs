@@ -22,6 +22,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use document::{AMBIGUOUS, Node, ambiguous};
 pub(crate) use effective::written;
 pub(crate) use load::load_elsewhere;
 #[cfg(any(test, fuzzing))]

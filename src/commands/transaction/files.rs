@@ -10,13 +10,14 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{discovery::Resource, lock};
 use crate::{
     config::duration,
     environment::{FENCING_TOKEN, IDENTITY, SLOT, TERM},
+    loading::{AMBIGUOUS, Node, ambiguous},
     transaction::{self, Change, ChangeType, MARK, Target},
 };
 
@@ -363,27 +364,17 @@ pub(super) fn limited(source: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// The documents of a file, as kubectl reads them: YAML with 0644 in octal. What kubectl reads as a boolean, and others as a text, is
-/// refused.
+/// The documents of a file, as kubectl reads them: YAML with 0644 in octal.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let documents = read(text, true)?;
-    if documents.iter().zip(&read(text, false)?).any(|(text, boolean)| is_ambiguous(text, boolean)) {
-        return Err("an unquoted yes, no, on or off is ambiguous: quote it, or write true or false".into());
-    }
-    Ok(documents)
-}
-
-/// Compares what two readers of YAML make of a document. To both, y and n are texts.
-fn is_ambiguous(text: &Value, boolean: &Value) -> bool {
-    match (text, boolean) {
-        (Value::String(text), Value::Bool(_)) => text.len() > 1,
-        (Value::Array(a), Value::Array(b)) => a.iter().zip(b).any(|(a, b)| is_ambiguous(a, b)),
-        (Value::Object(a), Value::Object(b)) => a.iter().any(|(key, a)| b.get(key).is_some_and(|b| is_ambiguous(a, b))),
-        _ => false,
+    let (strict, lenient) = (read::<Node>(text, true)?, read(text, false)?);
+    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient)) {
+        Some(line) => Err(format!("line {line}: {AMBIGUOUS}")),
+        None => Ok(documents),
     }
 }
 
-fn read(text: &str, strict_booleans: bool) -> Result<Vec<Value>, String> {
+fn read<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: strict_booleans,

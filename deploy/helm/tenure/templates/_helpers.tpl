@@ -23,8 +23,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tenure.config" -}}
 {{- $config := .Values.config -}}
 {{- if kindIs "string" $config -}}
-{{- $config = fromYaml $config -}}
+{{- $text := $config -}}
+{{- $config = fromYaml $text -}}
 {{- with $config.Error }}{{ fail (printf "config: %s" .) }}{{ end -}}
+{{- /* Helm reads YAML 1.1: it makes a boolean of each such word without quotes. As a part of another word it stays a text. */ -}}
+{{- $other := fromYaml (regexReplaceAll "(?i)\\b(yes|no|on|off)\\b" $text "x$1") -}}
+{{- if ne (regexFindAll "true|false" (toJson $config) -1 | len) (regexFindAll "true|false" (toJson $other) -1 | len) -}}
+{{- fail "config: an unquoted yes, no, on or off is ambiguous: quote it, or write true or false" -}}
+{{- end -}}
 {{- end -}}
 {{- $said := dict -}}
 {{- range $section, $keys := $config }}{{ if $keys }}{{ $_ := set $said $section $keys }}{{ end }}{{ end -}}

@@ -180,6 +180,9 @@ configuration, a key, and the default.
     ports: tenure itself listens on {{ .containerPort }}: set config.http.listen to another port, such as 0.0.0.0:8079
   {{- end }}
 {{- end }}
+{{- if regexMatch "^(127[.]|localhost:|\\[[0:]*(:ffff:(127[.]|7f)|:0*1\\]))" (include "tenure.listen" . | lower) }}
+  config.http.listen: the kubelet's probes reach the pod's address, and no loopback address: write 0.0.0.0:{{ include "tenure.port" . }}
+{{- end }}
 {{- if and .Values.volumeClaimTemplates (ne .Values.kind "StatefulSet") }}
   volumeClaimTemplates: set kind to StatefulSet
 {{- end }}
