@@ -45,6 +45,9 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     // kubectl runs kubectl-NAME as its command NAME, and that is what usage and errors call it.
     if let Some(name) = line.first_mut().filter(|name| Path::new(name).file_name().is_some_and(|name| name == "kubectl-tenure")) {
         *name = "kubectl tenure".into();
+        if line.len() == 1 {
+            line.push("--help".into());
+        }
     }
     if matches!(&*line, [_, face] if face == "elector") {
         return Ok(Face::Elector);
@@ -257,6 +260,9 @@ mod tests {
         let usage = |name: &str| parse([name, "status", "a", "b"].map(OsString::from)).unwrap_err().to_string();
         assert!(usage("/usr/bin/kubectl-tenure").contains("Usage: kubectl tenure status "));
         assert!(usage("/usr/bin/tenure").contains("Usage: tenure status "));
+        // Nobody runs a workload by the plugin: without arguments it helps.
+        let help = parse([OsString::from("/usr/bin/kubectl-tenure")]).unwrap_err();
+        assert!(help.code() == 0 && help.to_string().contains("Usage: kubectl tenure "), "{help}");
     }
 
     #[test]
