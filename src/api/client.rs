@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     clock,
+    config::duration,
     request::{Answer, Refusal, RequestError, WatchEnd},
     time::Instant,
     words::one_line,
@@ -94,7 +95,7 @@ impl Client {
     /// Waits for a connection. Not a byte is sent.
     async fn prepare(&self, request: &Request) -> Result<Prepared, Answered> {
         let end = time::Instant::now() + self.timeout;
-        let late = |_| Err(format!("no credentials within {:?}", self.timeout).into());
+        let late = |_| Err(format!("no credentials within {}", duration::format(self.timeout)).into());
         let client = time::timeout_at(end, self.connected()).await.unwrap_or_else(late);
         let client = client.map_err(|error: RequestError| Answered::not_sent(Refusal::Unauthorized, error))?;
         let http = request.http().map_err(|error| Answered::not_sent(Refusal::Invalid, one_line(&error)))?;

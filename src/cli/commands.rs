@@ -87,10 +87,10 @@ pub enum Command {
     ///
     /// Waits at a socket for the electors of the pod (lease.witness). Each hands over a pidfd of its PID 1, which the kernel makes
     /// readable once no process of that container is left. The witness then releases the Leases that still name this replica. It needs
-    /// the service account of the replicas, POD_NAME where they have it, and no configuration file. SIGTERM ends it once it waits for
-    /// no replica.
+    /// the service account of the replicas, and POD_NAME where they have it. It takes lease.witness from the file and the variable that
+    /// they have. SIGTERM ends it once it waits for no replica.
     ///
-    /// Exit codes: 0 told to end, and nothing is left to do; 78 --socket is no socket, or is taken or cannot be made.
+    /// Exit codes: 0 told to end, and nothing is left to do; 78 the configuration is refused, or the socket is taken or cannot be made.
     #[command(verbatim_doc_comment)]
     Witness(Witness),
     /// Let no replica acquire a Lease: its holder keeps it, but a replica that restarts is another holder
@@ -272,9 +272,13 @@ pub struct ConfirmDead {
 /// Waits for the end of replicas.
 #[derive(Args, Clone, Debug)]
 pub struct Witness {
-    /// Where to listen: an absolute path on a volume that only the two containers mount, or @NAME
-    #[arg(long, value_name = "PATH", default_value = "/run/tenure/witness", value_parser = socket)]
-    pub socket: String,
+    /// Where to listen: an absolute path on a volume that only the two containers mount, or @NAME [default: lease.witness, else
+    /// /run/tenure/witness]
+    #[arg(long, value_name = "PATH", value_parser = socket)]
+    pub socket: Option<String>,
+    /// Configuration file, YAML or JSON [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// Says whether the workload that asks may do something.

@@ -49,7 +49,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Demote(asked) => transaction::demote(asked),
         Command::StepDown(asked) => Ok(steer::step_down(asked)),
         Command::ConfirmDead(asked) => Ok(steer::confirm_dead(asked)),
-        Command::Witness(asked) => Ok(witness::run(asked)),
+        Command::Witness(asked) => witness::run(asked),
         Command::Pause(asked) => Ok(steer::pause(asked, true)),
         Command::Resume(asked) => Ok(steer::pause(asked, false)),
         Command::Held(arguments) => held::run(arguments),

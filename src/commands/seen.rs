@@ -108,7 +108,7 @@ impl Seen {
         let until = match self.fires[1] {
             Some(fire) => format!(", next fire {}", to_the_second(fire)),
             None if ends => format!(", until {}", moment(self.until)),
-            None => String::new(),
+            None => self.why_free(),
         };
         [
             self.name.clone(),
@@ -120,6 +120,19 @@ impl Seen {
             self.status.clone().unwrap_or_default(),
             self.candidates.iter().filter_map(|one| named(one, self.now)).collect::<Vec<_>>().join(", "),
         ]
+    }
+
+    /// Returns why no candidate acquires a free Lease, as the end of its state, if they say so.
+    fn why_free(&self) -> String {
+        if self.state != State::Free || self.candidates.is_empty() {
+            return String::new();
+        }
+        let ready = self.candidates.iter().filter(|candidate| candidate["ready"] == true);
+        match ready.map(|candidate| backoff(candidate, self.now)).min() {
+            None => ", no candidate is ready".into(),
+            Some(Some(first)) => format!(", every candidate backs off until {} or later", to_the_second(first)),
+            Some(None) => String::new(),
+        }
     }
 
     /// Returns its line in a table; `namespaced` and `wide` fill columns that others leave out.
@@ -191,15 +204,17 @@ pub(super) fn candidates(object: &Value) -> Vec<Value> {
 fn named(candidate: &Value, now: Timestamp) -> Option<String> {
     let identity = candidate["identity"].as_str()?;
     let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
-    // The annotation may be older than that.
-    let backoff =
-        candidate["backoffUntil"].as_str().and_then(|until| until.parse().ok()).filter(|until: &Timestamp| *until > now);
-    let state = match (&candidate["ready"], backoff) {
+    let state = match (&candidate["ready"], backoff(candidate, now)) {
         (Value::Bool(true), Some(until)) => format!(" (backs off until {})", to_the_second(until)),
         (Value::Bool(true), None) => String::new(),
         _ => " (not ready)".into(),
     };
     Some(format!("{name}{state}"))
+}
+
+/// The end of a candidate's backoff. The annotation may be older than that.
+fn backoff(candidate: &Value, now: Timestamp) -> Option<Timestamp> {
+    candidate["backoffUntil"].as_str()?.parse().ok().filter(|until| *until > now)
 }
 
 /// jiff cannot represent the API's last day, because it leaves room for other time zones.
@@ -404,6 +419,32 @@ mod tests {
         );
         let identities: Vec<_> = seen.candidates.iter().map(|candidate| &candidate["identity"]).collect();
         assert_eq!(identities, ["b_2", "c\u{1b}_3", "d_5", "e_6"]);
+    }
+
+    #[test]
+    fn a_free_lease_says_why_no_candidate_acquires_it() {
+        let said_of = |spec: &Value, candidates: &[Value]| {
+            let mut lease = lease(spec.clone());
+            let texts = candidates.iter().enumerate().map(|(at, one)| (format!("{CANDIDATE}{at}"), json!(one.to_string())));
+            lease["metadata"]["annotations"] = texts.collect();
+            said(Output::Table, &Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN), false)
+        };
+        let candidate = |ready: bool, until: &str| json!({ "identity": "a_1", "ready": ready, "backoffUntil": until });
+        let (early, late) = (candidate(true, "2026-01-01T00:00:30Z"), candidate(true, "2026-01-01T00:01:00Z"));
+        let (free, held) =
+            (json!({ "holderIdentity": "" }), json!({ "holderIdentity": "b_2", "renewTime": "2026-01-01T00:00:09Z" }));
+
+        let all = said_of(&free, &[late.clone(), early.clone(), candidate(false, "")]);
+        let unfit = said_of(&free, &[candidate(false, "2026-01-01T00:00:30Z")]);
+        let others = [
+            said_of(&free, &[]),
+            said_of(&free, &[early.clone(), candidate(true, "2026-01-01T00:00:09Z")]),
+            said_of(&held, &[early, late]),
+        ];
+
+        assert!(all.contains("   free, every candidate backs off until 2026-01-01T00:00:30Z or later   "), "{all}");
+        assert!(unfit.contains("   free, no candidate is ready   "), "{unfit}");
+        assert!(others.iter().all(|text| !text.contains("candidate")), "{others:?}");
     }
 
     #[test]

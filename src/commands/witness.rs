@@ -1,7 +1,7 @@
 //! `tenure witness`: in a second container of the pod, gives back what a killed replica held (law 20).
 //!
 //! Owns the socket at which electors hand over pidfds of their inits, the wait for these, the log and the exit codes. Carries out
-//! what [`Witness`] decides. Reads no configuration file, connects to nothing before a replica is dead, and signals no process.
+//! what [`Witness`] decides. Connects to nothing before a replica is dead, and signals no process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,11 +29,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{block_on, interrupts::Interrupts};
+use super::{Ended, block_on, interrupts::Interrupts};
 use crate::{
     api::{Access, Cluster},
-    cli, clock,
-    config::Log,
+    cli::{self, ConfigFlags},
+    clock,
+    config::{Config, duration},
     console::complain,
     election::{
         RequestId,
@@ -44,6 +45,7 @@ use crate::{
         witness::{KNOWN, REFUSED, address, read, socket},
     },
     exit, init,
+    loading::Purpose,
     process::memory,
     request::Answer,
     slot::Slot,
@@ -52,6 +54,8 @@ use crate::{
     words::{bounded, one_line},
 };
 
+/// Where it listens if nothing is said.
+const USUAL: &str = "/run/tenure/witness";
 /// Longest datagram in bytes: 64 Leases with the longest names.
 const LONGEST: usize = 20 * 1024;
 /// A connection that says nothing for so long is closed.
@@ -81,15 +85,18 @@ enum Handed {
 }
 
 /// Runs until it is told to end and nothing is left to do; returns the exit code.
-pub(super) fn run(asked: &cli::Witness) -> u8 {
-    log::start(&Log::default());
-    let ended = block_on(serve(&asked.socket)).map_err(Failed::System).flatten();
-    let Err(failed) = ended else { return 0 };
+pub(super) fn run(asked: &cli::Witness) -> Ended {
+    let flags = ConfigFlags { config: asked.config.clone(), ..ConfigFlags::default() };
+    let Config { lease, log, .. } = super::load(&flags, &[], Purpose::Look)?.config;
+    let socket = asked.socket.clone().or(lease.witness).unwrap_or_else(|| USUAL.into());
+    log::start(&log);
+    let ended = block_on(serve(&socket)).map_err(Failed::System).flatten();
+    let Err(failed) = ended else { return Ok(0) };
     complain(&one_line(&failed));
-    match failed {
+    Err(match failed {
         Failed::Taken(_) | Failed::NoSocket(_) | Failed::Listen(..) => exit::INVALID,
         Failed::System(_) => exit::INTERNAL,
-    }
+    })
 }
 
 async fn serve(name: &str) -> Result<(), Failed> {
@@ -214,7 +221,7 @@ impl Room {
             }
             Action::Ended { identity, given_back } => {
                 let Some((since, _)) = self.dead.remove(&identity) else { return };
-                let (took, identity) = (format!("{:.1?}", clock::boot().since(since)), &*bounded(&identity));
+                let (took, identity) = (duration::measured(clock::boot().since(since)), &*bounded(&identity));
                 match &given_back[..] {
                     [] => tracing::info!(identity, took, "it is dead, and holds nothing"),
                     leases => {

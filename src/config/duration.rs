@@ -2,17 +2,29 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, fmt::friendly};
+use jiff::{
+    SignedDuration,
+    fmt::friendly::{FractionalUnit, Spacing, SpanPrinter},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserializer, Serialize, Serializer};
 
 use super::scalars::{Text, text};
 
-static PRINTER: friendly::SpanPrinter = friendly::SpanPrinter::new().spacing(friendly::Spacing::None);
+const WHOLE: SpanPrinter = SpanPrinter::new().spacing(Spacing::None);
+const DECIMAL: SpanPrinter = WHOLE.fractional(Some(FractionalUnit::Second));
 
-/// Writes `span` in the form that [`parse`] reads.
+/// Writes `span` in the form that [`parse`] reads and all texts have: `15.15s`, `1m30s`, `200ms`.
 pub(crate) fn format(span: Duration) -> String {
-    PRINTER.unsigned_duration_to_string(&span)
+    let printer = if span < Duration::from_secs(1) { &WHOLE } else { &DECIMAL };
+    printer.unsigned_duration_to_string(&span)
+}
+
+/// Writes a span that was measured: to the hundredth of a second, and below a second to the millisecond.
+pub(crate) fn measured(span: Duration) -> String {
+    let unit = if span < Duration::from_secs(1) { 1 } else { 10 };
+    let rounded = (span.as_micros() + 500 * unit) / (1000 * unit) * unit;
+    format(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
 }
 
 /// Reads `15s`, `1m30s`, `200ms`. Refuses a number without a unit.

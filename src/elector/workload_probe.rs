@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout
 use crate::{
     api::few_heads,
     clock,
-    config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind},
+    config::{FileProbe, HttpProbe, Probe, ProbeHandler, ProbeKind, duration},
     time::{Instant, Now},
     words::one_line,
 };
@@ -61,7 +61,8 @@ pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Timestamp) -> Opti
             Some(ProbeHandler::Notify | ProbeHandler::Exec) | None => Err("init asks".into()),
         }
     };
-    timeout(probe.timeout, answer).await.unwrap_or_else(|_| Err(format!("no answer within {:?}", probe.timeout))).err()
+    let late = |_| Err(format!("no answer within {}", duration::format(probe.timeout)));
+    timeout(probe.timeout, answer).await.unwrap_or_else(late).err()
 }
 
 /// Sends a GET on a connection of its own. The certificate is not checked, and a redirection counts as an answer.
@@ -94,7 +95,7 @@ async fn look(kind: ProbeKind, probe: FileProbe, since: Timestamp) -> Result<(),
     match kind {
         ProbeKind::Readiness if is_older(written, since) => Err("it was written before this start of the program".into()),
         ProbeKind::Readiness | ProbeKind::Liveness if probe.max_age.is_some_and(|max| age > max) => {
-            Err(format!("it was written {age:?} ago"))
+            Err(format!("it was written {} ago", duration::measured(age)))
         }
         ProbeKind::Readiness | ProbeKind::Liveness => Ok(()),
     }

@@ -196,7 +196,7 @@ fn every_type_is_written_for_people_and_read_again() {
     }
     let json = serde_json::to_value(full()).unwrap();
     assert_eq!(json["lease"]["clockDrift"], "0.5%");
-    assert_eq!(json["workload"]["stop"]["lossGrace"], "3s500ms");
+    assert_eq!(json["workload"]["stop"]["lossGrace"], "3.5s");
     assert_eq!(json["signals"]["rewrite"]["leader"], serde_json::json!({ "SIGHUP": null }));
 }
 

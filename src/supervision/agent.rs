@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    config::{Config, Hooks, Preset, SharedConfig, Signal, Signals},
+    config::{Config, Hooks, Preset, SharedConfig, Signal, Signals, duration},
     law::Timing,
     link::{InitialState, KubeContext, LastSeen, LeaseBackoff, Reason, Term, ToElector},
     slot::Slot,
@@ -261,7 +261,7 @@ impl Agent {
             Some(Move::Kill) => {
                 self.actions.push_back(Action::KillElector);
                 // After that, because it would read no line.
-                self.warn(format!("the elector was silent for {:?} and is killed", self.timing.duration));
+                self.warn(format!("the elector was silent for {} and is killed", duration::format(self.timing.duration)));
             }
             None => {}
         }

@@ -271,7 +271,7 @@ impl Check {
     fn handle_timeout(&mut self, asks: &Asks, now: Instant, out: &mut VecDeque<Action>) {
         if let Some(attempt) = self.attempt.filter(|attempt| attempt.kill_at <= now) {
             self.kill(now, out);
-            self.count_in_time(Some(format!("no answer within {:?}", self.probe.timeout)), attempt.began, now);
+            self.count_in_time(Some(format!("no answer within {}", duration::format(self.probe.timeout))), attempt.began, now);
         }
         if now < self.at {
             return;

@@ -33,7 +33,7 @@ use super::{
     export::{OtlpConfig, Protocol, Signal},
     grpc,
 };
-use crate::{api::few_heads, words::one_line};
+use crate::{api::few_heads, config::duration, words::one_line};
 
 /// How much of a collector's answer is read, in bytes.
 const ANSWER: usize = 64 * 1024;
@@ -87,7 +87,7 @@ impl CollectorClient {
         let limit = connections.timeout;
         // A timeout is made on the runtime's thread, which this is not.
         let exchange = self.runtime.spawn(async move { timeout(limit, connections.exchange(request)).await });
-        exchange.await?.map_err(|_| format!("no answer within {limit:?}"))?
+        exchange.await?.map_err(|_| format!("no answer within {}", duration::format(limit)))?
     }
 
     fn tell(&self, failure: Option<String>) {

@@ -16,7 +16,7 @@ use super::{
     transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
-    config::{HookKind, Preset, Zone},
+    config::{HookKind, Preset, Zone, duration},
     election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
     link::{Exit, InitialState, Reason, Resume, ToElector},
     request::{Operation, RequestError},
@@ -36,6 +36,9 @@ const STARTING: Duration = Duration::from_secs(5);
 
 /// A grace below this is none that the program could have used.
 const SHORTEST: Duration = Duration::from_millis(50);
+
+/// The end of a program that is known later than this is told with its own time.
+const LATE: Duration = Duration::from_secs(1);
 
 /// Count of different failures of one operation that are remembered.
 const STATES: usize = 8;
@@ -156,8 +159,8 @@ impl EventLog {
                 lease,
                 failures = backoff.failures,
                 seconds = readable(backoff.until.since(now).as_secs_f64()),
-                "the term failed: this replica leaves the Lease to the others for {:.1} s",
-                backoff.until.since(now).as_secs_f64()
+                "the term failed: this replica leaves the Lease to the others for {}",
+                duration::measured(backoff.until.since(now))
             ),
             Event::Preempts { holder } => {
                 info!(
@@ -184,11 +187,11 @@ impl EventLog {
             Recorded::HolderChanged { nobody: None | Some(Duration::ZERO), .. } => {}
             Recorded::HolderChanged { nobody: Some(wait), .. } => {
                 let (held, gets) = (nouns.lease, if nouns.is_run { "leads" } else { "gets it" });
-                let seconds = wait.as_secs_f64();
                 info!(
                     lease,
-                    wait = readable(seconds),
-                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {seconds:.2} s, in case an earlier holder has not stopped"
+                    wait = readable(wait.as_secs_f64()),
+                    "nobody holds {held}, and no holder gave it back: nobody {gets} for {}, in case an earlier holder has not stopped",
+                    duration::measured(*wait)
                 );
                 self.waits = true;
             }
@@ -199,8 +202,11 @@ impl EventLog {
             }
             Recorded::Transitioned(transition) => {
                 (self.confirmed, self.waits, self.ends) = (Some(now), false, false);
-                self.transitioned(transition);
+                self.transitioned(transition, now);
                 self.never_led = transition.outcome == Outcome::NeverLed;
+                if transition.to == Role::Standby {
+                    self.holder = Some("this replica".into());
+                }
             }
             Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => {}
         }
@@ -210,7 +216,7 @@ impl EventLog {
         let ((trace_id, span_id), lease) = (ids(context), self.lease.as_str());
         let why = match (reason, self.confirmed) {
             (Reason::Expired, Some(confirmed)) => {
-                format!("no renewal was confirmed for {:.2} s", now.since(confirmed).as_secs_f64())
+                format!("no renewal was confirmed for {}", duration::measured(now.since(confirmed)))
             }
             _ => self.nouns.because(reason),
         };
@@ -218,15 +224,15 @@ impl EventLog {
         let reason_word = reason.as_str();
         let end = before.election.leading.map(|led| led.deadlines.end).filter(|end| *end <= now);
         if let Some(end) = end {
-            let late = now.since(end).as_secs_f64();
+            let late = duration::measured(now.since(end));
             warn!(
                 lease,
                 reason = reason_word,
                 trace_id,
                 span_id,
-                "{why}: {held} expired {late:.1} s ago, while this replica did not run"
+                "{why}: {held} expired {late} ago, while this replica did not run"
             );
-        } else if self.ends || matches!(reason, Reason::Exited | Reason::SpawnFailed) {
+        } else if self.ends || self.never_led || matches!(reason, Reason::Exited | Reason::SpawnFailed) {
             // The line about the end says it.
             debug!(lease, reason = reason_word, trace_id, span_id, "{why}");
         } else if reason.is_asked_for() {
@@ -236,7 +242,7 @@ impl EventLog {
         }
     }
 
-    fn transitioned(&self, transition: &Transition) {
+    fn transitioned(&self, transition: &Transition, now: Instant) {
         let Transition { to, reason, slot, term, token, context, from, until, margin, exit, fused, release, outcome, .. } =
             transition;
         let Nouns { program, lease: held, is_run, .. } = self.nouns;
@@ -271,8 +277,8 @@ impl EventLog {
         let grace = transition.grace_before_kill();
         let end = match (outcome, exit) {
             (_, Some(_)) if let Some((dead, noticed)) = *fused => {
-                let (at, late) = (transition.anchor.shown(dead), noticed.since(dead).as_secs_f64());
-                format!("{program} was dead at {at}, by the kernel's fuse; noticed {late:.1} s later")
+                let (at, late) = (transition.anchor.shown(dead), duration::measured(noticed.since(dead)));
+                format!("{program} was dead at {at}, by the kernel's fuse; noticed {late} later")
             }
             (Outcome::Demoted, _) if self.never_led => {
                 format!("{}: {program} did not lead, and keeps running", self.nouns.because(*reason))
@@ -283,11 +289,19 @@ impl EventLog {
             }
             (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed at once"),
             (_, Some(_)) if let Some(grace) = grace => {
-                format!("{program} did not stop within {:.1} s: killed", grace.as_secs_f64())
+                format!("{program} did not stop within {}: killed", duration::measured(grace))
             }
             (_, Some(exit)) if *reason == Reason::Exited => format!("{program} {}", exit.predicate()),
             (_, None) => format!("{}: {program} did not run", self.nouns.because(*reason)),
             (_, Some(_)) => format!("{program} has stopped"),
+        };
+        // Beside the lines of the next leader this one, which comes late, would look as if two programs had run at once.
+        let gone = transition.phases.iter().find(|phase| phase.kind == PhaseKind::WorkloadProof).map(|phase| phase.until);
+        let end = match gone.filter(|gone| fused.is_none() && exit.is_some() && now.since(*gone) > LATE) {
+            Some(gone) => {
+                format!("{end} at {}, noticed {} later", transition.anchor.shown(gone), duration::measured(now.since(gone)))
+            }
+            None => end,
         };
         let became = match release {
             Some(ReleaseResult::Clear) => format!("{end}; {held} is given back"),
@@ -298,6 +312,7 @@ impl EventLog {
             }
             Some(ReleaseResult::NotOurs) => format!("{end}; {held} is left as it is, because somebody else has changed it"),
             Some(ReleaseResult::Rest) => format!("{end}; {held} is kept until the next run is due"),
+            None if fused.is_some() => format!("{end}; {held} has expired"),
             None if *reason == Reason::Expired => format!("{end}; {held} is left to expire"),
             None => end,
         };
@@ -375,8 +390,8 @@ impl EventLog {
         let (lease, program) = (self.lease.as_str(), self.nouns.program);
         let led = if operation == Operation::Update { before.election.leading } else { None };
         let what = if led.is_some() { "a renewal" } else { "a request to the API server" };
-        let left = led.map(|led| led.deadlines.soft.since(now).as_secs_f64());
-        let left = left.map_or_else(String::new, |left| format!("; {program} is stopped in {left:.1} s if none succeeds"));
+        let left = led.map(|led| duration::measured(led.deadlines.soft.since(now)));
+        let left = left.map_or_else(String::new, |left| format!("; {program} is stopped in {left} if none succeeds"));
         if lacks_right && !may_pass {
             let remedy = "`tenure check` tells which permissions are missing";
             error!(lease, operation = operation_name, "{what} failed: {words}{left} ({remedy})");

@@ -35,7 +35,7 @@ fn a_service_link_of_kubernetes_is_no_unknown_key() {
 fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps() {
     let parts = [
         "--lease-duration: lease.duration: only 1 attempt to renew fits",
-        "stopped after 6s880ms",
+        "stopped after 6.88s",
         "Set lease.duration to 13s or more",
     ];
     tenure(&["--lease", "x", "--lease-duration", "12s", "--", "true"], &[]).says(78, &parts);

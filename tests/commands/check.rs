@@ -10,10 +10,10 @@ fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
     let parts = [
         "name: x",
         "ok    the workload is /",
-        "9s850ms  stop deadline (S): ",
-        "13s850ms  kill deadline (H): ",
-        "14s850ms  end (E): ",
-        "15s150ms  a standby that watched all the time may take over",
+        "9.85s  stop deadline (S): ",
+        "13.85s  kill deadline (H): ",
+        "14.85s  end (E): ",
+        "15.15s  a standby that watched all the time may take over",
         "terminationGracePeriodSeconds: 27 or more",
         "\nkill power of this container\n",
     ];

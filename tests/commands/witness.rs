@@ -15,7 +15,7 @@ fn check_says_how_soon_a_killed_container_is_followed_and_what_a_witness_lacks()
     let name = format!("@tenure-check-{}", std::process::id());
     let setting = format!("lease.witness={name}");
     let check = ["check", "--offline", "--lease", "x", "--set", &setting, "--", "sh"];
-    let late = "note  a container that is killed is followed after 15s150ms: no witness";
+    let late = "note  a container that is killed is followed after 15.15s: no witness";
     tenure(&["check", "--offline", "--lease", "x", "--", "sh"], &[]).says(0, &[&format!("{late} (lease.witness)")]);
     tenure(&check, &[]).says(0, &[&format!("{late} can help: tenure is not PID 1")]);
     tenure_as_pid_1_denied(libc::SYS_pidfd_open, &check).says(0, &[&format!("{late} can help: pidfd_open is refused: EPERM")]);
@@ -25,7 +25,7 @@ fn check_says_how_soon_a_killed_container_is_followed_and_what_a_witness_lacks()
     let witness = listening(&name);
 
     let soon = format!("ok    a container that is killed is followed after about 20 ms (a witness answers at {name})");
-    tenure_as_pid_1(&check).says(0, &[&soon, "a lost node, and a first start, cost 15s150ms"]);
+    tenure_as_pid_1(&check).says(0, &[&soon, "a lost node, and a first start, cost 15.15s"]);
     assert_eq!(witness.end(), Some(0));
 }
 
@@ -48,6 +48,26 @@ fn a_socket_at_which_no_witness_can_listen_is_78_and_says_why() {
         witness(wrong).says(78, &["--socket <PATH>", "write @NAME or an absolute path, of at most 107 bytes"]);
     }
     assert_eq!([first.end(), twice.end()], [Some(0), Some(0)]);
+}
+
+#[test]
+fn a_witness_listens_where_the_variable_or_the_file_of_its_replica_says() {
+    let place = Scratch::new();
+    let [by_variable, by_file, by_flag] = ["variable", "file", "flag"].map(|name| place.join(name).display().to_string());
+    let file = place.file("tenure.yaml", format!("lease: {{ witness: {by_file} }}"));
+    let variable = [("TENURE_LEASE__WITNESS", by_variable.as_str())];
+    let listens = |arguments: &[&str], variables: &[(&str, &str)], socket: &str| {
+        let witness = Running::start(&[&["witness"], arguments].concat(), variables);
+        witness.says(&["waits for replicas at", socket]);
+        assert_eq!(witness.end(), Some(0));
+    };
+
+    listens(&["--config", &file], &[], &by_file);
+    listens(&["--config", &file], &variable, &by_variable);
+    listens(&["--config", &file, "--socket", &by_flag], &variable, &by_flag);
+
+    tenure(&["witness"], &[("TENURE_LEASE__WITNESS", "socket")])
+        .says(78, &["TENURE_LEASE__WITNESS: lease.witness", "is no socket"]);
 }
 
 #[test]

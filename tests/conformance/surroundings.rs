@@ -49,7 +49,7 @@ async fn case_67_what_cannot_be_lawful_is_refused_without_a_request(stage: Stage
         ("lease.renewPeriod", "0s", "1s is the shortest"),
         ("lease.renewPeriod", "-1s", "lease.renewPeriod"),
         ("lease.renewPeriod", "900ms", "1s is the shortest"),
-        ("lease.renewPeriod", "3500ms", "the next one is due after 3s500ms, the workload is stopped after 3s160ms"),
+        ("lease.renewPeriod", "3500ms", "the next one is due after 3.5s, the workload is stopped after 3.16s"),
         ("lease.attemptTimeout", "0s", "10ms is the shortest"),
         ("lease.attemptTimeout", "9ms", "10ms is the shortest"),
         ("lease.attemptTimeout", "-1s", "lease.attemptTimeout"),

@@ -69,11 +69,11 @@ const COMMANDS: &[(&str, How)] = &[
     (
         "tenure check --offline --lease billing-writer --set lease.duration=8s --set lease.renewPeriod=1s --s\
          et lease.attemptTimeout=1s --set workload.stop.lossGrace=2s -- billing-writer",
-        Ends("4s920ms  stop deadline (S):"),
+        Ends("4.92s  stop deadline (S):"),
     ),
     (
         "tenure check --offline --lease billing-writer --set lease.duration=60s --set lease.renewPeriod=10s -- billing-writer",
-        Ends("54s400ms  stop deadline (S):"),
+        Ends("54.4s  stop deadline (S):"),
     ),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),

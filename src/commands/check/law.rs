@@ -120,13 +120,13 @@ mod tests {
         let mut report = Report::default();
         check(&Config::default(), &mut report);
         for number in [
-            "9s850ms  stop deadline (S):",
-            "13s850ms  kill deadline (H):",
-            "14s850ms  end (E):",
-            "15s150ms  a standby",
-            "18s150ms if its watch",
+            "9.85s  stop deadline (S):",
+            "13.85s  kill deadline (H):",
+            "14.85s  end (E):",
+            "15.15s  a standby",
+            "18.15s if its watch",
             "3 attempts",
-            "4s400ms  of an outage",
+            "4.4s  of an outage",
         ] {
             assert!(report.text.contains(number), "{number} in {}", report.text);
         }

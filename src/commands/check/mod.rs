@@ -13,7 +13,7 @@ use super::{
 use crate::{
     api::{PLUGIN_PATIENCE, Place, Request},
     cli,
-    config::{Config, HookKind, ProbeKind},
+    config::{Config, HookKind, ProbeKind, duration},
     console,
     election::{ONLY_READS, record::LeaseRecord, writes::operator::rehearsal},
     elector, exit,
@@ -105,7 +105,7 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
     let took = crate::clock::boot().since(before);
     match read {
         Ok(Some(lease)) => {
-            report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
+            report.good(&format!("Lease {namespace}/{name} is there, read in {}", duration::measured(took)));
             if let Some(record) = LeaseRecord::read(lease.into()) {
                 if let Some(odd) = record.warning(None) {
                     report.note(odd);
@@ -116,7 +116,7 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
         Ok(None) if access.lacks_namespace(namespace).await => {
             report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
         }
-        Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {took:.1?}")),
+        Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {}", duration::measured(took))),
         Err(error) => {
             report.bad(exit_code(&error), &format!("Lease {namespace}/{name} cannot be read: {}", said(&error)));
             if exit_code(&error) == exit::UNAVAILABLE {
@@ -132,7 +132,8 @@ async fn rehearse(access: &Access, namespace: &str, name: &str, record: &LeaseRe
     let write = Request::lease(&Place::lease(namespace, name), &rehearsal(record)).with(&[("dryRun", "All")]);
     let before = crate::clock::boot();
     match access.send(&write).await.object() {
-        Ok(_) => report.good(&format!("a dry run of a write is answered in {:.1?}", crate::clock::boot().since(before))),
+        Ok(_) => report
+            .good(&format!("a dry run of a write is answered in {}", duration::measured(crate::clock::boot().since(before)))),
         Err(error) if error.status.is_none() => {
             report.bad(exit::UNAVAILABLE, &format!("a dry run of a write: {}; {ONLY_READS}", said(&error)));
         }

@@ -12,7 +12,7 @@ use nix::{
 };
 
 use crate::{
-    config::Config,
+    config::{Config, duration},
     law::Timing,
     process::{
         PID1,
@@ -207,15 +207,16 @@ impl Power {
                 "the kernel has a fuse: the workload's process groups die at the kill deadline even if tenure gets no processor",
             ),
             Ok(false) => {
-                let (advance, margin) = (self.timing.fuse_advance(), self.timing.kill_margin);
+                let advance = self.timing.fuse_advance();
                 let late = "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration";
                 if advance.is_zero() {
                     return strong(format!("{late}: workload.stop.killMargin has room for that"));
                 }
                 weak(format!(
-                    "{late}: it is set {advance:?} before the kill deadline, and workload.stop.lossGrace is shorter by that; \
-                     a workload.stop.killMargin of {:?} has room for it",
-                    margin + advance
+                    "{late}: it is set {} before the kill deadline, and workload.stop.lossGrace is shorter by that; \
+                     a workload.stop.killMargin of {} has room for it",
+                    duration::format(advance),
+                    duration::format(self.timing.kill_margin + advance)
                 ))
             }
             Err(why) => weak(format!(

@@ -78,6 +78,7 @@ pub(super) fn name_in_full(config: &mut Config, purpose: Purpose) {
 /// Records everything that is wrong with `config`, and everything odd.
 pub(super) fn judge(config: &Config, purpose: Purpose, validation: &mut Validation) {
     if purpose == Purpose::Look {
+        names::judge_socket(&config.lease, validation);
         if config.lease.name.is_empty() {
             names::judge_namespace(&config.lease, validation);
         } else {
@@ -91,6 +92,7 @@ pub(super) fn judge(config: &Config, purpose: Purpose, validation: &mut Validati
     workload::judge(config, validation);
     if config.lease.enabled {
         names::judge(&config.lease, validation);
+        names::judge_socket(&config.lease, validation);
         timing::judge(config, validation);
         roles::judge(config, validation);
         health::judge(config, validation);

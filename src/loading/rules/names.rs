@@ -1,7 +1,7 @@
 //! Judges whether the Lease can carry its name, namespace, identity, labels and annotations.
 
 use super::Validation;
-use crate::config::{LONGEST_NAME, LeaseConfig, can_stand};
+use crate::config::{LONGEST_NAME, LONGEST_SOCKET, LeaseConfig, can_stand, is_socket};
 
 /// The longest name of a namespace, and the longest name and value of a label.
 const LONGEST_LABEL: usize = 63;
@@ -38,6 +38,13 @@ pub(super) fn judge_namespace(lease: &LeaseConfig, validation: &mut Validation) 
     refuse! { validation;
         !namespace.is_empty() && !is_label(namespace) => ["lease.namespace"] =>
             format!("{namespace:?} is not a valid namespace: use at most 63 of a to z, 0 to 9 and, between them, hyphens");
+    }
+}
+
+pub(super) fn judge_socket(lease: &LeaseConfig, validation: &mut Validation) {
+    if let Some(name) = lease.witness.as_deref().filter(|name| !is_socket(name)) {
+        let message = format!("{name:?} is no socket: write @NAME or an absolute path, of at most {LONGEST_SOCKET} bytes");
+        validation.refuse(&["lease.witness"], message);
     }
 }
 

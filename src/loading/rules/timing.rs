@@ -7,7 +7,7 @@ use super::{
     names::{MOST_SLOTS, is_label, made_valid},
 };
 use crate::{
-    config::{Config, Drift, LONGEST_SOCKET, LeaseConfig, Release, duration, is_socket},
+    config::{Config, Drift, LeaseConfig, Release, duration},
     law::{REQUIRED_ATTEMPTS, RETRY_PAUSE, Timing},
     time::Instant,
 };
@@ -69,8 +69,6 @@ pub(crate) fn may_be_told(namespace: &str, leases: &[String], attempt_timeout: D
 
 fn judge_witness(lease: &LeaseConfig, validation: &mut Validation) {
     refuse! { validation;
-        lease.witness.as_deref().is_some_and(|name| !is_socket(name)) => ["lease.witness"] =>
-            format!("{:?} is no socket: write @NAME or an absolute path, of at most {LONGEST_SOCKET} bytes", lease.witness.as_deref().unwrap_or_default());
         lease.witness.is_some() && lease.release == Release::Keep => ["lease.witness", "lease.release"] =>
             "with lease.release: keep no Lease is given back, and a witness has nothing to do: change one of the two";
     }

@@ -136,8 +136,46 @@ fn a_program_that_was_dead_before_anybody_noticed_is_said_to_have_been_dead_then
         ..stood_by()
     };
     let line = &logged(|log| log.recorded(&Recorded::Transitioned(Box::new(end)), ms(23_500)))[0];
-    let said = "the program was dead at 1970-01-01T00:00:19.607Z, by the kernel's fuse; noticed 3.9 s later; the Lease is left to expire";
+    let said =
+        "the program was dead at 1970-01-01T00:00:19.607Z, by the kernel's fuse; noticed 3.89s later; the Lease has expired";
     assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
+}
+
+#[test]
+fn a_program_whose_end_is_told_late_is_said_to_have_stopped_then() {
+    let end = |told: u64| {
+        let proof = Phase { kind: PhaseKind::WorkloadProof, from: ms(20), until: ms(20_544) };
+        let phases = stood_by().phases.into_iter().take(1).chain([proof]).collect();
+        let end = Transition { reason: TransitionReason::Ended(Reason::Expired), phases, release: None, ..stood_by() };
+        let lines = logged(|log| log.recorded(&Recorded::Transitioned(Box::new(end)), ms(told)));
+        lines[0]["message"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(end(20_600), "the program has stopped; the Lease is left to expire");
+    let late = "the program has stopped at 1970-01-01T00:00:20.544Z, noticed 3.23s later; the Lease is left to expire";
+    assert_eq!(end(23_776), late);
+}
+
+#[test]
+fn a_term_in_which_the_program_never_led_is_not_said_to_stop_it_and_the_next_one_follows_this_replica() {
+    let of = |to, reason, outcome| {
+        Recorded::Transitioned(Box::new(Transition { to, reason, exit: None, outcome, release: None, ..stood_by() }))
+    };
+    let failed = Reason::HookFailed;
+    let lines = logged(|log| {
+        log.recorded(&of(Role::Leader, TransitionReason::Ended(failed), Outcome::NeverLed), ms(0));
+        reported(log, 1, &Event::Stopping { reason: failed, context: CONTEXT });
+        log.recorded(&of(Role::Standby, TransitionReason::Ended(failed), Outcome::Complete), ms(2));
+        log.recorded(&of(Role::Leader, TransitionReason::Acquired(AcquireReason::Released), Outcome::Complete), ms(3));
+    });
+    let messages: Vec<_> = lines.iter().filter(|line| line["level"] != "DEBUG").map(|line| &line["message"]).collect();
+    assert_eq!(
+        messages,
+        [
+            "held the Lease, but the term ended before the program led",
+            "a hook failed: the program did not run",
+            "leading: the program runs; the last holder, this replica, gave the Lease back"
+        ]
+    );
 }
 
 #[test]
@@ -162,7 +200,7 @@ fn who_wakes_after_the_lease_expired_says_so_and_not_that_it_stops_the_program()
         log.take(&Fact::Elects(View { leading: Some(led), ..log.status.election }), ms(0));
         reported(log, 19_000, &stopping);
     })[0];
-    let said = "no renewal was confirmed in time: the Lease expired 4.0 s ago, while this replica did not run";
+    let said = "no renewal was confirmed in time: the Lease expired 4s ago, while this replica did not run";
     assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
 }
 
@@ -259,8 +297,8 @@ fn a_wait_says_for_how_long_nobody_leads() {
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let nobody =
-        "nobody holds the Lease, and no holder gave it back: nobody leads for 15.15 s, in case an earlier holder has not stopped";
-    assert_eq!(messages, [nobody, "the term failed: this replica leaves the Lease to the others for 30.3 s"]);
+        "nobody holds the Lease, and no holder gave it back: nobody leads for 15.15s, in case an earlier holder has not stopped";
+    assert_eq!(messages, [nobody, "the term failed: this replica leaves the Lease to the others for 30.3s"]);
 }
 
 #[test]
@@ -404,7 +442,7 @@ fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_i
     let remedy = "(`tenure check` tells which permissions are missing)";
     let lasts = format!("{failure}; 3 failures in 5 s {remedy}");
     let renewal = "a renewal failed: the API server answered 403: leases is forbidden";
-    let led = format!("{renewal}; 4 failures in 65 s; the program is stopped in 0.0 s if none succeeds {remedy}");
+    let led = format!("{renewal}; 4 failures in 65 s; the program is stopped in 0s if none succeeds {remedy}");
     // A server that has just started refuses everybody.
     assert_eq!(told, [("WARN", failure), ("WARN", failure), ("ERROR", &*lasts), ("ERROR", &*led)]);
 }
@@ -500,7 +538,7 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
     };
     let cases = [
         (hooked(20_000), "WARN", "hook beforeFollow failed (exit code 3): the program was killed"),
-        (hooked(500), "WARN", "the program did not stop within 20.0 s: killed"),
+        (hooked(500), "WARN", "the program did not stop within 20s: killed"),
         (ended(Reason::Exited, Some(Exit::Code(0))), "INFO", "the program ended with exit code 0"),
         (ended(Reason::Exited, Some(Exit::Code(3))), "WARN", "the program ended with exit code 3"),
         (ended(Reason::Exited, Some(Exit::Signal(11))), "WARN", "the program was killed by SIGSEGV"),
@@ -508,7 +546,7 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
         (ended(Reason::NotLive, Some(Exit::Signal(15))), "WARN", "the program has stopped"),
         (ended(Reason::SpawnFailed, None), "WARN", "the program could not be started: the program did not run"),
         (killed_at_once, "WARN", "the program was killed at once"),
-        (killed, "WARN", "the program did not stop within 20.0 s: killed"),
+        (killed, "WARN", "the program did not stop within 20s: killed"),
     ];
     for (transition, level, end) in cases {
         assert_eq!(end_of(transition), (level.to_owned(), format!("{end}; the Lease is given back")));
@@ -522,7 +560,7 @@ fn a_term_that_expires_says_for_how_long_no_renewal_was_confirmed() {
         reported(lines, 10_850, &Event::Stopping { reason: Reason::Expired, context: CONTEXT });
     });
     let said = ["level", "message"].map(|name| lines[0][name].as_str().unwrap());
-    assert_eq!(said, ["WARN", "no renewal was confirmed for 9.85 s: stopping the program"]);
+    assert_eq!(said, ["WARN", "no renewal was confirmed for 9.85s: stopping the program"]);
 }
 
 #[test]
@@ -533,7 +571,7 @@ fn the_first_renewal_that_fails_says_when_the_program_will_be_stopped() {
         reported(lines, 4_000, &failed("timed out"));
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
-    assert_eq!(messages, ["a renewal failed: timed out; the program is stopped in 6.8 s if none succeeds"]);
+    assert_eq!(messages, ["a renewal failed: timed out; the program is stopped in 6.8s if none succeeds"]);
 }
 
 #[test]
@@ -587,7 +625,7 @@ fn a_lock_has_one_line_for_each_of_its_wait_its_hold_and_its_end() {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let expected = [
-        "nobody holds the lock, and no holder gave it back: nobody gets it for 15.15 s, in case an earlier holder has not stopped",
+        "nobody holds the lock, and no holder gave it back: nobody gets it for 15.15s, in case an earlier holder has not stopped",
         "has the lock: the command runs",
         "the command ended with exit code 3; the lock is given back",
     ];
