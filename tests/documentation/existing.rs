@@ -7,7 +7,6 @@ use support::{Ended as _, Namespace, Stage, fences};
 
 use crate::TENURE;
 
-const PAGE: &str = include_str!("../../docs/pasted-parts.md");
 const CLUSTERS: &str = include_str!("../../docs/several-clusters.md");
 const LOCKS: &str = include_str!("../../docs/locks.md");
 
@@ -18,7 +17,7 @@ pub(super) fn a_workload_that_exists_gets_tenure(stage: &Stage) {
         let directory = stage.directory().join(format!("existing-{kind}"));
         fs::create_dir(&directory).unwrap();
         for name in ["before.yaml", "tenure.yaml", "deployment.yaml", "kustomization.yaml"] {
-            let mut text = fences::file(PAGE, name).replace("kind: Deployment", &format!("kind: {kind}"));
+            let mut text = fences::pasted(name).replace("kind: Deployment", &format!("kind: {kind}"));
             if kind == "StatefulSet" {
                 text = text.lines().filter(|line| !line.contains("strategy:")).map(|line| format!("{line}\n")).collect();
             }
@@ -53,7 +52,7 @@ pub(super) fn a_job_that_exists_gets_tenure(stage: &Stage) {
     let directory = stage.directory().join("existing-job");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("before.yaml"), before.to_string()).unwrap();
-    fs::write(directory.join("job.yaml"), fences::file(PAGE, "job.yaml")).unwrap();
+    fs::write(directory.join("job.yaml"), fences::pasted("job.yaml")).unwrap();
     fs::write(directory.join("kustomization.yaml"), "resources: [before.yaml]\npatches: [{ path: job.yaml }]\n").unwrap();
 
     let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
@@ -63,8 +62,7 @@ pub(super) fn a_job_that_exists_gets_tenure(stage: &Stage) {
     cluster.admits(&template);
     let container = &template["spec"]["containers"][0];
     assert!(granted(&template["spec"]) >= needed(container), "the grace period is too short");
-    let leases =
-        fences::file(PAGE, "tenure.yaml").replace("resourceNames: [shop-billing]", "resourceNames: [lock-billing-import]");
+    let leases = fences::pasted("tenure.yaml").replace("resourceNames: [shop-billing]", "resourceNames: [lock-billing-import]");
     let leases = leases.replace("{ name: shop-billing }", "{ name: lock-billing-import }");
     let leases = leases.replace("ServiceAccount, name: shop-billing", "ServiceAccount, name: billing-import");
     cluster.feed(&["apply", "-f", "-"], &leases).success();

@@ -88,14 +88,14 @@ impl Existing<'_> {
 /// Writes the files of the page for what a public chart renders.
 fn write_public(directory: &Path) {
     fs::create_dir(directory).unwrap();
-    let parts = fences::file(PAGE, "tenure.yaml").replace("ServiceAccount, name: shop-billing", "ServiceAccount, name: default");
+    let parts = fences::pasted("tenure.yaml").replace("ServiceAccount, name: shop-billing", "ServiceAccount, name: default");
     let files = [
         ("before.yaml", PUBLIC.to_owned()),
         ("tenure.yaml", parts.replace("shop-billing", "shop-podinfo")),
-        ("podinfo.yaml", fences::file(PAGE, "podinfo.yaml").replace("REGISTRY", "registry.example")),
+        ("podinfo.yaml", fences::pasted("podinfo.yaml").replace("REGISTRY", "registry.example")),
         (
             "kustomization.yaml",
-            fences::file(PAGE, "kustomization.yaml")
+            fences::pasted("kustomization.yaml")
                 .replace("deployment.yaml", "podinfo.yaml")
                 .replace("shop-billing", "shop-podinfo"),
         ),
@@ -109,9 +109,8 @@ fn write_public(directory: &Path) {
 fn write(directory: &Path, kind: &str) {
     fs::create_dir(directory).unwrap();
     for name in ["before.yaml", "tenure.yaml", "deployment.yaml", "kustomization.yaml"] {
-        let text = fences::file(PAGE, name)
-            .replace("kind: Deployment", &format!("kind: {kind}"))
-            .replace("REGISTRY", "registry.example");
+        let text =
+            fences::pasted(name).replace("kind: Deployment", &format!("kind: {kind}")).replace("REGISTRY", "registry.example");
         let is_taken = |line: &&str| kind == "Deployment" || !line.contains("strategy:");
         let text: String = text.lines().filter(is_taken).map(|line| format!("{line}\n")).collect();
         fs::write(directory.join(name), text).unwrap();

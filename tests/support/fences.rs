@@ -1,10 +1,21 @@
-//! Reads from a page of the documentation what its reader types.
+//! Reads from a page of the documentation what its reader types, and the files that it tells the reader to paste.
+
+use std::{fs, path::Path};
 
 /// The lines of the blocks of `sh`, without their comments.
 pub fn commands(page: &str) -> impl Iterator<Item = &str> {
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let lines = blocks.flat_map(str::lines).filter_map(|line| line.split("  #").next()).map(str::trim);
     lines.filter(|line| !line.is_empty())
+}
+
+/// The text of this file of `deploy/pasted`.
+///
+/// # Panics
+/// If there is no such file.
+pub fn pasted(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/pasted").join(name);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// The block that is this file: its comment at the top is the name.

@@ -1,4 +1,4 @@
-//! Programs read their term (docs/term.md), with whole replicas: the documented examples, and a replica that is cut off.
+//! Programs read their term (docs/term.md), with whole replicas: the examples in config/examples, and a replica that is cut off.
 
 use std::{
     fs,
@@ -16,7 +16,8 @@ use tenure::{clock, time::Instant};
 
 use crate::TENURE;
 
-const PAGE: &str = include_str!("../../docs/term.md");
+/// Where the examples are.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples");
 
 pub(crate) fn all() -> Vec<Case> {
     cases![
@@ -26,20 +27,18 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-/// The language of a block, the file that it is put into, and how that becomes a program, if it is none yet.
+/// The language of an example, its file, and how that becomes a program, if it is none yet.
 const EXAMPLES: [(&str, &str, &[&str]); 4] = [
-    ("c", "example.c", &["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "example", "example.c"]),
-    ("go", "main.go", &["go", "build", "-o", "example", "main.go"]),
-    ("python", "example.py", &[]),
-    ("rust", "example.rs", &["rustc", "--edition=2024", "-o", "example", "example.rs"]),
+    ("c", "term.c", &["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "example", "term.c"]),
+    ("go", "term.go", &["go", "build", "-o", "example", "term.go"]),
+    ("python", "term.py", &[]),
+    ("rust", "term.rs", &["rustc", "--edition=2024", "-o", "example", "term.rs"]),
 ];
 
 /// The example in this language, as a command; none, and said so, where it cannot be built.
 fn example(language: &str, file: &str, build: &[&str], directory: &Path) -> Option<String> {
-    let (_, block) = PAGE.split_once(&format!("```{language}\n")).expect("an example");
-    let (block, _) = block.split_once("```").expect("its end");
     fs::create_dir(directory).expect("a new directory");
-    fs::write(directory.join(file), block).expect("a file");
+    fs::copy(Path::new(PROGRAMS).join(file), directory.join(file)).expect("an example");
     let tool = build.first().unwrap_or(&"python3");
     if Command::new("sh")
         .args(["-c", "command -v \"$0\"", tool])
@@ -47,7 +46,7 @@ fn example(language: &str, file: &str, build: &[&str], directory: &Path) -> Opti
         .status()
         .is_ok_and(|found| !found.success())
     {
-        not_run(&format!("the example in {language} of docs/term.md"), format!("there is no {tool}"));
+        not_run(&format!("the example in {language}"), format!("there is no {tool}"));
         return None;
     }
     let Some((compiler, arguments)) = build.split_first() else {

@@ -18,11 +18,9 @@ use super::{
 
 pub(super) async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {
     let Some(debian) = Debian::package("openjdk-17-jdk-headless") else { return };
-    let (_, program) = include_str!("../../docs/frozen.md").split_once("```java\n").expect("a program");
-    let (program, _) = program.split_once("```").expect("its end");
     let classes = stage.directory().join("classes");
     fs::create_dir(&classes).expect("a directory");
-    fs::write(classes.join("Worker.java"), program).expect("a file");
+    fs::write(classes.join("Worker.java"), include_str!("../../config/examples/Worker.java")).expect("a file");
     let compiled = debian.command("javac").arg("Worker.java").current_dir(&classes).output().expect("env");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 
