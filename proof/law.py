@@ -313,8 +313,9 @@ def actions(s, off=(), bound=None, strict=False):
     yield "a take is stored", And(cas, what(q) == TAKE), claim(sent(q), new)
     yield "a release is stored", And(cas, Or(what(q) == RELEASE, what(q) == OBITUARY), Not(keeps)), write(RELEASED, ann=false)
     yield "a release of client-go is stored", And(cas, what(q) == RELEASE, keeps), write(FREE, spec=-s.uid(top))
+    # Version k is an older one that says the same; 0 is none.
     again = And(s.kind(k) == NOBODY, s.uid(k) == s.uid(top), exists(s, k)) if not on("14 nobody's new renewTime") else false
-    yield "nobody is stored", And(cas, what(q) == HOLD), write(NOBODY, dur=asks(q), spec=If(again, s.spec(k), new))
+    yield "nobody is stored", And(cas, what(q) == HOLD, need("14 nobody's new renewTime", k == 0)), write(NOBODY, dur=asks(q), spec=If(again, s.spec(k), new))
     yield "nobody is created", And(s.pend(q), what(q) == CREATE, s.kind(top) == ABSENT), write(NOBODY, dur=asks(q), uid=new)
 
     # -- Others: people, and clients that keep no rules.
