@@ -20,7 +20,7 @@ RENEW, TAKE, RELEASE, OBITUARY, HOLD, CREATE = range(1, 7)
 UNSEEN, NO_LEASE = -1, 0                              # of `seen`: nothing yet; the Lease is absent
 
 # Constants: D of each replica; whether it is a client-go that keeps client-go's rules; what a request says, fixed when it is made.
-d, polite = Function("d", Rep, R), Function("polite", Rep, B)
+d, polite = Function('d', Rep, R), Function('polite', Rep, B)
 what, who, base, sent, text, claimT, claimV, asks = (Function(n, Req, t) for n, t in (
     ("what", I), ("who", Rep), ("base", I), ("sent", R), ("text", I), ("claimT", R), ("claimV", I), ("asks", R)))
 CONSTANTS = [ForAll(Const("r", Rep), d(Const("r", Rep)) > 0)]
@@ -364,9 +364,9 @@ def jobs(strict=False):
     clauses = lambda s: {**invariant(s), **alone(s), "tokens rise": s.rose}
     before = [*constants, *clauses(s).values()]
     for name, clause in clauses(s).items():
-        yield "start", name, [*constants, *start(s)], clause
+        yield ('start', name, [*constants, *start(s)], clause)
     for name, clause in safety(s).items():
-        yield "safety", name, before, clause
+        yield ('safety', name, before, clause)
     for action, guard, after in actions(s, strict=strict):
         for name, clause in clauses(after).items():
             yield action, name, [*before, guard], clause
@@ -397,7 +397,7 @@ def clocks():
 
 def slices():
     """Rule 19: a slice is written with the version that was read, and a token no lower. So the token in it never falls."""
-    token, top, read, mine = Function("token", I, I), Int("top"), Int("read"), Int("mine")
+    token, top, read, mine = Function('token', I, I), Int("top"), Int("read"), Int("mine")
     return [1 <= read, read <= top, read == top, token(read) <= mine], token(top) <= mine
 
 
