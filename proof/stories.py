@@ -45,7 +45,8 @@ def runs(steps, durations, off=(), goal=None):
     s, solver, r = law.fresh(), Solver(), Const("r", law.Rep)
     solver.set("timeout", 120_000)
     solver.add(*law.CONSTANTS, *law.start(s), ForAll(r, s.until(r) == 0), s.now == 0, Distinct(*REPLICAS.values()), Distinct(*REQUESTS))
-    solver.add(*(law.text(q) == n for n, q in enumerate(REQUESTS)) if not any(" as" in step for step in steps) else ())
+    others = {given["Q"] for _, given in map(parse, steps) if "text" in given}
+    solver.add(*(law.text(q) == n for n, q in enumerate(REQUESTS) if n not in others))
     solver.add(*(And(law.d(r) == durations[name], law.polite(r) == (name == "F")) for name, r in REPLICAS.items()))
     for n, step in enumerate(steps):
         name, given = parse(step)
