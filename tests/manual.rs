@@ -17,6 +17,24 @@ fn what_is_kept_in_the_repository_is_what_the_code_says() {
     }
 }
 
+#[test]
+fn nothing_of_the_contract_goes_without_a_word_in_the_changelog() {
+    let before = pages::contract::read(
+        "key lease.duration: default \"15s\"; takes string\nmetric tenure_terms_total: labels to, reason\n",
+    );
+    let lost = |now: &str, changelog: &str| pages::contract::broken(&before, &pages::contract::read(now), changelog);
+    let all = "key lease.duration: default \"15s\"; takes string\nmetric tenure_terms_total: labels to, reason\nkey new\n";
+    let less = "key lease.duration: default \"20s\"; takes string\n";
+    let said =
+        "# Changelog\n\n## 2.0.0\n\n### Breaking\n\n- `tenure_terms_total` is gone, and `lease.duration` is 20 s.\n\n## 1.0.0\n";
+    let earlier =
+        "# Changelog\n\n## 2.1.0\n\n### Changed\n\n- `lease.duration`\n\n## 2.0.0\n\n### Breaking\n\n- `tenure_terms_total`\n";
+
+    assert_eq!(lost(all, ""), [""; 0]);
+    assert_eq!(lost(less, said), [""; 0]);
+    assert_eq!(lost(less, earlier), ["key lease.duration: default \"15s\"", "metric tenure_terms_total"]);
+}
+
 /// Calls `with` on every file below this directory whose name ends so.
 fn files(directory: &Path, end: &str, with: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(directory).unwrap() {

@@ -10,16 +10,24 @@ use tenure::{
     telemetry::names::{self, Kind, Metric},
 };
 
+#[path = "contract.rs"]
+pub(crate) mod contract;
 #[path = "pictures.rs"]
 mod pictures;
+
+/// The file of the [`contract`].
+pub(crate) const CONTRACT: &str = "tests/contract.txt";
 
 /// The schema for editors. The first line of the file of defaults beside it names it.
 const SCHEMA: &str = "tenure.schema.json";
 
 /// The files of the repository.
 pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
+    let reference = reference();
+    let contract = contract::written(&contract::of_the_code(&reference, &values()));
     vec![
-        ("docs/reference.md".into(), reference().into_bytes()),
+        (CONTRACT.into(), contract.into_bytes()),
+        ("docs/reference.md".into(), reference.into_bytes()),
         (format!("config/{SCHEMA}"), loading::schema().into_bytes()),
         ("deploy/helm/tenure/values.schema.json".into(), values().into_bytes()),
         ("docs/pictures/timing.svg".into(), pictures::timing().into_bytes()),
@@ -234,7 +242,7 @@ fn joined(says: &[&str]) -> String {
 }
 
 /// The rows of the constants that are texts.
-fn quoted(source: &str) -> Vec<[String; 2]> {
+pub(super) fn quoted(source: &str) -> Vec<[String; 2]> {
     let texts = constants(source).into_iter().filter(|(_, value)| value.starts_with('"'));
     texts.map(|(says, value)| [value.replace('"', "`"), says]).collect()
 }
