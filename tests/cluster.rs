@@ -12,6 +12,7 @@
 //! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
 //! - [`documentation`]: each command of the README and of docs/ works;
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
+//! - [`headline`]: how soon the next leader runs;
 //! - [`health`]: what probes of the workload lead to;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`modes`]: what runs on replicas that do not lead;
@@ -41,6 +42,7 @@ mod conformance;
 mod deploy;
 mod documentation;
 mod harness;
+mod headline;
 mod health;
 mod locks;
 mod modes;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));
+    groups.push(("headline", headline::all()));
     groups.push(("health", health::all()));
     groups.push(("locks", locks::all()));
     groups.push(("modes", modes::all()));

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use support::wait_until;
+use support::{safe, wait_until};
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
@@ -19,6 +19,7 @@ fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
     let output = command.output().expect("the demo runs");
 
     let (shown, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    safe(!shown.contains("TWO AT ONCE"), || shown.to_string());
     assert!(output.status.success(), "{}\n{shown}\n{said}", output.status);
     for act in ["SIGTERM", "SIGKILL to its init", "SIGSTOP to its elector", "SIGSTOP to its init", "cut off from the API server"]
     {

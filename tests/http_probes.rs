@@ -244,6 +244,27 @@ async fn events_tell_the_status_and_again_when_it_changes() {
     assert!(leader.starts_with("HTTP/1.1 503 ") && leader.ends_with("{\"name\":\"b_2\"}\n"), "{leader}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_events_ends_after_ten_minutes() {
+    let address = served(&standby());
+    // As long as this runs, the paused clock stands still.
+    let connecting = tokio::task::spawn_blocking(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        io::Write::write_all(&mut stream, b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+        stream.set_nonblocking(true).unwrap();
+        stream
+    });
+    let mut stream = TcpStream::from_std(connecting.await.unwrap()).unwrap();
+    let begin = tokio::time::Instant::now();
+
+    let ended = timeout(Duration::from_secs(3600), stream.read_to_end(&mut Vec::new())).await;
+
+    assert!(ended.is_ok_and(|read| read.is_ok()), "it ends as a whole");
+    assert!((590..=605).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+}
+
 async fn read_until(stream: &mut TcpStream, said: &mut Vec<u8>, words: &str) {
     timeout(PATIENCE, async {
         while !String::from_utf8_lossy(said).contains(words) {

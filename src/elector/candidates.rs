@@ -1,6 +1,6 @@
 //! Announces this replica on the Lease while another leads (`lease.announce`), for people only.
 //!
-//! Owns when that is done: seldom, by a task and on a connection of its own.
+//! Owns when that is done: seldom, by a task and on a connection of its own. [`Turn`] decides it.
 
 use std::time::Duration;
 
@@ -24,32 +24,53 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(5);
 /// The least time from one write to the next.
 const SELDOM: Duration = Duration::from_secs(60);
+
 /// Runs for as long as the elector does.
 pub(super) async fn announce(lease: Lease, health: Health, me: String) {
-    let (mut said, mut not_before, mut holder): (Option<(Instant, _)>, _, _) = (None, Instant::BOOT, None);
+    let mut turn = Turn::default();
     loop {
         // The replicas of a rollout do not all write at once.
         let early = Duration::from_millis(getrandom::u64().unwrap_or_default() % 3000);
         sleep(LOOK - early).await;
         let (status, leader) = (health.status().clone(), health.holder());
-        let view = status.election;
-        if leader.is_some() && leader != holder {
-            // A replica that takes the Lease drops all announcements.
-            (said, not_before, holder) = (None, Instant::BOOT, leader);
-        }
-        let now = clock::boot();
+        let (view, now) = (status.election, clock::boot());
         let state = Candidate { ready: view.ready && status.is_workload_fit(), backoff_until: view.backoff.after_failures(now) };
-        if view.leading.is_some() {
-            said = None;
-        } else if view.ready
-            && not_before <= now
-            && said.is_none_or(|(at, before)| before != state || now.since(at) >= ANNOUNCED_AGAIN)
-        {
-            match write(&lease, &me, state).await {
-                Written::Said => (said, not_before) = (Some((now, state)), now + SELDOM),
-                Written::Nothing => not_before = now + SELDOM,
-                Written::Crossed => {}
-            }
+        turn.sees(leader, view.leading.is_some());
+        if view.ready && turn.is_due(state, now) {
+            turn.wrote(&write(&lease, &me, state).await, state, now);
+        }
+    }
+}
+
+/// What was written, and when the next write may come.
+#[derive(Default)]
+struct Turn {
+    said: Option<(Instant, Candidate)>,
+    not_before: Option<Instant>,
+    holder: Option<String>,
+}
+
+impl Turn {
+    fn sees(&mut self, leader: Option<String>, leads: bool) {
+        if leader.is_some() && leader != self.holder {
+            // A replica that takes the Lease drops all announcements.
+            *self = Self { holder: leader, ..Self::default() };
+        }
+        if leads {
+            self.said = None;
+        }
+    }
+
+    fn is_due(&self, state: Candidate, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| at <= now)
+            && self.said.is_none_or(|(at, before)| before != state || now.since(at) >= ANNOUNCED_AGAIN)
+    }
+
+    fn wrote(&mut self, written: &Written, state: Candidate, now: Instant) {
+        match written {
+            Written::Said => (self.said, self.not_before) = (Some((now, state)), Some(now + SELDOM)),
+            Written::Nothing => self.not_before = Some(now + SELDOM),
+            Written::Crossed => {}
         }
     }
 }
@@ -73,5 +94,34 @@ async fn write(lease: &Lease, me: &str, state: Candidate) -> Written {
         Answer::NotFound | Answer::Refused { .. } | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => {
             Written::Nothing
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: Candidate = Candidate { ready: true, backoff_until: None };
+    const UNFIT: Candidate = Candidate { ready: false, ..READY };
+
+    #[test]
+    fn a_standby_announces_itself_once_a_minute_at_most_and_again_after_ten() {
+        let at = |seconds| Instant::BOOT + Duration::from_secs(seconds);
+        let mut turn = Turn::default();
+        turn.sees(Some("a".into()), false);
+        assert!(turn.is_due(READY, at(0)));
+
+        turn.wrote(&Written::Said, READY, at(0));
+
+        assert_eq!([59, 60].map(|seconds| turn.is_due(UNFIT, at(seconds))), [false, true]);
+        assert_eq!([599, 600].map(|seconds| turn.is_due(READY, at(seconds))), [false, true]);
+        turn.wrote(&Written::Nothing, UNFIT, at(60));
+        assert_eq!([119, 120].map(|seconds| turn.is_due(UNFIT, at(seconds))), [false, true]);
+        turn.wrote(&Written::Crossed, UNFIT, at(120));
+        assert!(turn.is_due(UNFIT, at(120)), "another write came between");
+        turn.sees(Some("a".into()), false);
+        assert!(!turn.is_due(READY, at(121)), "the same leader kept it");
+        turn.sees(Some("b".into()), false);
+        assert!(turn.is_due(READY, at(121)), "the next leader dropped it");
     }
 }

@@ -61,23 +61,28 @@ impl Events {
         self.task
     }
 
-    fn transitioned(&mut self, held: &TermStatus, transition: &Transition) {
+    fn transitioned(&mut self, held: &TermStatus, transition: &Transition, now: Instant) {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
         if *outcome == Outcome::NeverLed {
-            self.tell(held, "NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
+            self.tell(
+                held,
+                "NeverLed",
+                true,
+                format!("{identity} held the Lease, and its workload never led in term {term}"),
+                now,
+            );
         } else if *to == Role::Leader {
-            self.tell(held, "StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"));
+            self.tell(held, "StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"), now);
         } else {
             let warns = matches!(reason, TransitionReason::Ended(reason) if !reason.is_asked_for());
             let end = exit.map(|exit| format!("; its workload {}", exit.predicate())).unwrap_or_default();
-            self.tell(held, "StoppedLeading", warns, format!("{identity} stands by after term {term}: {why}{end}"));
+            self.tell(held, "StoppedLeading", warns, format!("{identity} stands by after term {term}: {why}{end}"), now);
         }
     }
 
     /// Sends an Event about the Lease of this term.
-    fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String) {
-        let now = clock::boot();
+    fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String, now: Instant) {
         // Digits do not count: an age or a duration in the words of a probe is no other cause.
         let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.clone() };
         if self.told.get(reason).is_some_and(|(last, at)| *last == gist && now.since(*at) < AGAIN) {
@@ -115,17 +120,17 @@ impl Events {
 impl Edge for Events {
     /// Sends an Event for a change, if it is worth one.
     fn changed(&mut self, change: &Change<'_>) {
-        let Some(held) = &change.after.term else { return };
+        let (Some(held), now) = (&change.after.term, change.at.boot) else { return };
         match change.fact {
             Fact::Told(ToElector::Health { unready: Some(why), .. }) if held.is_led && !held.ends => {
                 let note = format!("the workload of {} is not ready: {}", self.identity, bounded(why));
-                self.tell(held, NOT_READY, true, note);
+                self.tell(held, NOT_READY, true, note, now);
             }
             Fact::Event(Event::Stopping { reason, .. }) if held.is_led => {
                 let note = format!("{} stops its workload: {}", self.identity, reason.as_str());
-                self.tell(held, "Stopping", !reason.is_asked_for(), note);
+                self.tell(held, "Stopping", !reason.is_asked_for(), note, now);
             }
-            Fact::Recorded(Recorded::Transitioned(transition)) => self.transitioned(held, transition),
+            Fact::Recorded(Recorded::Transitioned(transition)) => self.transitioned(held, transition, now),
             Fact::Told(_)
             | Fact::Telling(_)
             | Fact::Event(_)
@@ -176,9 +181,13 @@ mod tests {
 
     impl Bench {
         fn take(&mut self, fact: Fact) {
+            self.take_at(Instant::BOOT, fact);
+        }
+
+        fn take_at(&mut self, now: Instant, fact: Fact) {
             let before = self.status.clone();
-            self.status.apply(&fact, Instant::BOOT);
-            let at = Now { boot: Instant::BOOT, wall: 0 };
+            self.status.apply(&fact, now);
+            let at = Now { boot: now, wall: 0 };
             self.events.changed(&Change { before: &before, after: &self.status, fact: &fact, at });
         }
     }
@@ -238,6 +247,24 @@ mod tests {
 
     fn unready(why: &str) -> Fact {
         Fact::Told(ToElector::Health { unready: Some(why.into()), status: String::new() })
+    }
+
+    #[tokio::test]
+    async fn the_same_is_told_again_after_ten_minutes() {
+        let (mut bench, mut stub) = leader().await;
+        bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
+
+        for seconds in [0, 1, 599, 600, 601] {
+            bench.take_at(Instant::BOOT + Duration::from_secs(seconds), unready(&format!("HTTP 503 after {seconds} s")));
+        }
+        bench.events.finish().await.unwrap();
+
+        let mut told = Vec::new();
+        while let Ok(seen) = stub.seen.try_recv() {
+            let event: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+            told.push(event["note"].as_str().unwrap().rsplit(": ").next().unwrap().to_owned());
+        }
+        assert_eq!(told, ["HTTP 503 after 0 s", "HTTP 503 after 600 s"]);
     }
 
     #[tokio::test]

@@ -177,6 +177,21 @@ mod tests {
     use super::*;
     use crate::config::{Config, Preset, Task, Trigger};
 
+    /// A witness may be of a later release than the elector, and the other way round.
+    #[test]
+    fn a_datagram_of_this_version_is_read_as_it_was_released() {
+        let released = b"\x01\x04me_1\x04shop\x01\x07billing\x02\x00\x05\x00";
+        let replica = Replica {
+            identity: "me_1".into(),
+            namespace: "shop".into(),
+            leases: vec!["billing".into()],
+            attempt_timeout: Duration::from_secs(2),
+            renew_period: Duration::from_secs(5),
+        };
+        assert_eq!(read(released), Ok(replica));
+        assert_eq!(read(&[&[VERSION + 1], &released[1..]].concat()), Err("it is no elector of this version"));
+    }
+
     #[test]
     fn a_pidfd_is_handed_over_only_of_pid_1_and_not_for_a_task_that_waits_for_a_run_that_crashed() {
         let task = |after_crash| {

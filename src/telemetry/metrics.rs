@@ -253,7 +253,7 @@ mod tests {
         config::Config,
         election::{LeaderView, trace::TraceContext},
         law::Deadlines,
-        link::{Confirmed, Resume, Term, TermInfo},
+        link::{Confirmed, LeaseBackoff, Resume, Term, TermInfo},
         request::{Answer, Operation},
         slot::Slot,
         telemetry::{
@@ -459,6 +459,21 @@ mod tests {
 
         assert!(first < 1_000.0 && second < first && second > 0.0, "{first} {second}");
         assert_eq!(left(), 0.0);
+    }
+
+    #[test]
+    fn a_back_off_counts_down_and_only_one_that_follows_on_failures() {
+        let (status, page) = (status(&initial()), Registry::new());
+        let _metrics = Metrics::start(Some(page.clone()), None, &initial(), status.subscribe()).unwrap();
+        let left = |failures| {
+            let until = clock::boot() + Duration::from_secs(1_000);
+            status.send_modify(|status| status.election.backoff = LeaseBackoff { until, failures });
+            let text = text(&page);
+            text.lines().find_map(|line| line.strip_prefix("tenure_backoff_seconds ")).unwrap().parse::<f64>().unwrap()
+        };
+
+        assert!((990.0..1_000.0).contains(&left(2)), "{}", left(2));
+        assert_eq!(left(0), 0.0, "it stepped down for another");
     }
 
     #[test]

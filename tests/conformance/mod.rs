@@ -16,7 +16,7 @@ mod surroundings;
 
 use std::time::Duration;
 
-use support::{BOTH, Case, Event, Exchange, Replica, Request, Stage, spec::Spans, stalls, timing};
+use support::{BOTH, Case, Event, Exchange, Replica, Request, Stage, safe, spec::Spans, stalls, timing};
 use tenure::{clock, time::Instant};
 
 /// How late a busy machine may be with what is due at a deadline, beside the time for which it stood still.
@@ -93,6 +93,12 @@ fn said(me: &Replica, words: &str) -> usize {
 /// The fencing token with which a workload was started.
 fn token(start: &Event) -> u64 {
     start.variable("TENURE_FENCING_TOKEN").parse().expect("a resourceVersion")
+}
+
+/// # Panics
+/// If the fencing token of a start is not higher than that of an earlier one.
+fn assert_newer(later: &Event, earlier: &Event) {
+    safe(token(later) > token(earlier), || format!("the fencing token did not rise: {earlier:?}, then {later:?}"));
 }
 
 fn is_renewal(request: &Request) -> bool {

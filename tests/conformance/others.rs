@@ -59,7 +59,7 @@ async fn case_48_a_preferred_other_is_given_way(stage: Stage) {
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
     let release = me.proxy.log.first("a release", |e| e.request.is_release() && e.succeeded()).await;
-    assert!(release.request.at > stage.witness.last_alive("me"));
+    stage.witness.assert_gone("me", release.request.at);
     assert_strategy_kept(&me, &object);
     let renewed = |e: &Exchange| e.request.at > stop.at() && e.request.is_held() && e.succeeded();
     assert!(me.proxy.log.count(renewed) >= 1, "it renews while its workload stops");

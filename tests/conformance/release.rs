@@ -51,7 +51,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
     let (release, before) = writes.split_last().expect("writes");
     let last = &before.last().expect("a renewal");
     assert!(is_done_release(release));
-    assert!(release.request.at > stage.witness.last_alive("me"), "death, then the release");
+    stage.witness.assert_gone("me", release.request.at);
     let stop = stage.witness.signal("me", "SIGTERM").await;
     assert!(last.request.at > stop.at(), "it renews during the grace");
     let spec = release.request.spec();
@@ -137,7 +137,7 @@ async fn case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons(sta
     me.stop().await;
     stage.witness.signal("me", "SIGTERM").await;
     let release = me.proxy.log.first("a release", is_done_release).await;
-    assert!(release.request.at > stage.witness.last_alive("me"), "the daemon too, then the release");
+    stage.witness.assert_gone("me", release.request.at);
     assert!(release.request.at >= asked + timing::GRACE, "the whole grace");
 }
 
@@ -222,7 +222,7 @@ async fn case_63_an_exit_releases_and_passes_its_code_on(stage: Stage) {
 
     assert_eq!(me.exit().await, 7);
     let release = me.proxy.log.first("a release", is_done_release).await;
-    assert!(release.request.at > stage.witness.last_alive("me"));
+    stage.witness.assert_gone("me", release.request.at);
 }
 
 async fn case_64_a_follower_stops_without_a_write(stage: Stage) {

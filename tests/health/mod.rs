@@ -65,7 +65,7 @@ async fn hands_over(
     eprintln!("{what}: another runs after {took:.2?}; the bound is {bound:?}");
     let slack = SLACK + stalls::since(broke);
     assert!(took < bound + slack, "{what}: {took:?} after it hung, and {bound:?} + {slack:?} is allowed");
-    assert!(start.at() > stage.witness.last_alive("a"), "it was proved dead");
+    stage.witness.assert_gone("a", start.at());
     a.said("not-live").await;
     assert_eq!(stage.witness.starts("a"), 1, "it leaves the Lease to others");
 }
@@ -115,7 +115,7 @@ async fn a_leader_that_is_not_ready_in_time_hands_over(stage: Stage) {
     let _b = stage.start("b").await;
 
     let start = stage.witness.start("b", 0).await;
-    assert!(start.at() > stage.witness.last_alive("a"));
+    stage.witness.assert_gone("a", start.at());
     a.said("not-ready").await;
 }
 

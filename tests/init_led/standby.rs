@@ -1,6 +1,6 @@
 //! `standby.command` with real processes.
 
-use support::Scratch;
+use support::{Scratch, safe};
 use tenure::{
     clock,
     config::Config,
@@ -22,16 +22,22 @@ fn beside(scratch: &Scratch, standby: &str) -> Config {
     config
 }
 
+fn assert_alone(world: &mut World, role: &str) {
+    let line = world.line();
+    safe(line != "together", || format!("the {role} runs beside another"));
+    assert_eq!(line, role);
+}
+
 pub(crate) fn the_standby_is_gone_as_a_whole_before_the_leader_starts_and_the_leader_before_the_standby() {
     let scratch = Scratch::new();
     let (mut world, _) = World::contained(&beside(&scratch, "exec sleep 1000"));
-    assert_eq!(world.line(), "standby");
+    assert_alone(&mut world, "standby");
     world.lead(clock::boot());
-    assert_eq!(world.line(), "leader");
+    assert_alone(&mut world, "leader");
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert_eq!(world.line(), "standby");
+    assert_alone(&mut world, "standby");
     world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell_lead_of(2, clock::boot());
-    assert_eq!(world.line(), "leader");
+    assert_alone(&mut world, "leader");
 }

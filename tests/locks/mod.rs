@@ -112,7 +112,7 @@ async fn a_holder_that_is_cut_off_is_dead_before_the_next_runs_and_ends_with_76(
     cut.proxy.cut();
 
     let start = stage.witness.start("next", 0).await;
-    assert!(stage.witness.last_alive("cut") < start.at());
+    stage.witness.assert_gone("cut", start.at());
     assert_eq!(cut.exit().await, 76);
     cut.said("the Lease main was lost (expired), held since 20").await;
     end(&next).await;

@@ -39,7 +39,7 @@ pub async fn two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_g
         .first("the third starts", |event| event.what == "start" && ![&first.replica, &second.replica].contains(&&event.replica))
         .await;
     assert_eq!(third.variable("TENURE_SLOT"), first.variable("TENURE_SLOT"));
-    assert!(third.at() > pool.witness.last_alive(&first.replica));
+    pool.witness.assert_gone(&first.replica, third.at());
     assert_eq!(pool.witness.starts(&second.replica), 1, "nobody else noticed");
 }
 

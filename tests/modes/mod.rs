@@ -48,7 +48,7 @@ async fn a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is
     let start = stage.witness.nth(1, "a second start", |event| event.what == "start").await;
     let &(leader, pid) = warm.iter().find(|(name, _)| *name == start.replica).expect("a standby");
     assert_eq!(replica(leader).workload().await, pid, "it was not started again");
-    assert!(start.at() > stage.witness.last_alive("a"));
+    stage.witness.assert_gone("a", start.at());
 
     let &(next, pid) = warm.iter().find(|(name, _)| *name != leader).expect("another one");
     kill(replica(leader).init().await, Signal::SIGKILL).expect("it runs");
@@ -100,7 +100,8 @@ async fn a_standby_command_is_gone_before_its_replica_leads_and_back_after_it(st
     stage.lease.ask_to_step_down().await;
 
     let leads = stage.witness.start("b", 0).await;
-    assert!(leads.at() > standbys.last_alive("b"), "b's standby, and the daemon that ignores its stop signal");
+    // The daemon that ignores its stop signal, too.
+    standbys.assert_gone("b", leads.at());
     let dead = stage.witness.last_alive("a");
     let again = |event: &Event| event.replica == "a" && event.what == "start" && event.at() > dead;
     standbys.first("a's standby starts again", again).await;
@@ -110,5 +111,5 @@ async fn a_standby_command_is_gone_before_its_replica_leads_and_back_after_it(st
 
     kill(b.init().await, Signal::SIGKILL).expect("it runs");
     let leads = stage.witness.first("a leads again", again).await;
-    assert!(leads.at() > standbys.last_alive("a"));
+    standbys.assert_gone("a", leads.at());
 }

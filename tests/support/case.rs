@@ -9,7 +9,7 @@ use std::{
 use libtest_mimic::{Arguments, Trial};
 
 use super::{
-    Scratch, TENURE, fresh,
+    Scratch, TENURE, Witness, fresh, safety,
     server::{Kind, Server, minor, scratch},
     stage::Stage,
     workload,
@@ -135,8 +135,21 @@ fn run(server: &Server, body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) {
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let stage = Stage::set(server, &directory).await;
-        let witness = stage.witness.clone();
+        let judge = Judge(stage.witness.clone());
         body(stage).await;
-        witness.assert_no_overlap();
+        judge.0.assert_no_overlap();
     });
+}
+
+/// Looks for two workloads at once in a case that fails for another reason, too.
+struct Judge(Arc<Witness>);
+
+impl Drop for Judge {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(overlap) = self.0.overlap()
+        {
+            safety::report(&overlap);
+        }
+    }
 }

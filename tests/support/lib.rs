@@ -10,6 +10,7 @@
 //! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
 //! - [`fresh`] makes no difference of how the test binary was started.
 //! - [`incomplete`] is for what cannot be checked here.
+//! - [`safety`] judges what no busy machine excuses.
 //! - [`slewed`] slews the kernel's clocks.
 //! - [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`] and [`procfs`] are for tests without a runtime.
 //! - [`kept`] is a child process that ends with the test.
@@ -36,6 +37,7 @@ pub mod procfs;
 pub mod programs;
 pub mod proxy;
 pub mod replica;
+pub mod safety;
 pub mod scratch;
 pub mod server;
 pub mod slept;
@@ -56,6 +58,7 @@ pub use lines::Lines;
 pub use namespace::{Ended, Namespace};
 pub use proxy::{Answer, Canned, Exchange, Fault, Flow, Log, Passage, Proxy, Reply, Request, Times, Valve, Verb};
 pub use replica::{Launch, Replica};
+pub use safety::safe;
 pub use scratch::{Scratch, open_for_reader};
 pub use server::{Kind, Program, Server};
 pub use stage::{LEASE, Prepared, Stage, timing};

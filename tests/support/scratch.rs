@@ -1,15 +1,16 @@
-//! A test's own directory for its files: new for every test, and removed after it, failed or not.
+//! A test's own directory for its files: new for every test, and removed after it unless it fails.
 
 use std::{
     fs,
     ops::Deref,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    thread,
 };
 
 use nix::sys::stat::Mode;
 
-/// A directory, removed together with its content.
+/// A directory, removed together with its content unless its test fails.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -55,6 +56,10 @@ impl Deref for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        if thread::panicking() {
+            eprintln!("what it left behind: {}", self.0.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.0);
+        }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tenure::time::Instant;
 use tokio::{net::UnixDatagram, sync::watch};
 
-use super::{PATIENCE, within};
+use super::{PATIENCE, safe, within};
 
 /// A message from a workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -166,6 +166,13 @@ impl Witness {
         self.lives().iter().filter(|life| life.replica == replica).map(|life| life.last).max().expect("a life")
     }
 
+    /// # Panics
+    /// If a process of a replica's workload was seen alive at this moment or later.
+    pub fn assert_gone(&self, replica: &str, at: Instant) {
+        let last = self.last_alive(replica);
+        safe(last < at, || format!("{replica} was alive for {:?} after it had to be dead", last.since(at)));
+    }
+
     /// The last moment at which any process of this term was seen alive.
     pub fn last_stamp(&self, replica: &str, token: &str) -> Option<Instant> {
         let term = format!("{replica}@{token}@");
@@ -191,7 +198,8 @@ impl Witness {
     /// # Panics
     /// If the workloads of two terms were alive at once.
     pub fn assert_no_overlap(&self) {
-        assert_eq!(self.overlap(), None);
+        let overlap = self.overlap();
+        safe(overlap.is_none(), || overlap.unwrap_or_default());
     }
 }
 

@@ -7,7 +7,7 @@ use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{
-    Behaviour, Case, Exchange, Fault, Life, PATIENCE, Prepared, Replica, Request, Stage, Times, Valve, Verbs, cases,
+    Behaviour, Case, Exchange, Fault, Life, PATIENCE, Prepared, Replica, Request, Stage, Times, Valve, Verbs, cases, safe,
     spec::{self, released},
     stalls, timing, within,
 };
@@ -154,7 +154,7 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     let successor = published(&b).await;
     assert_eq!(addresses(&successor.request.body), ["10.0.0.2"]);
     let written = accepted(&[&a, &b]);
-    assert!(written.is_sorted_by_key(token), "{written:#?}");
+    safe(written.is_sorted_by_key(token), || format!("a token fell: {written:#?}"));
     let requests = b.proxy.log.count(|e| is_of_slice(&e.request) && e.request.at < stop.at());
     assert_eq!(requests, 0, "a standby asks nothing");
 
@@ -258,7 +258,7 @@ async fn a_late_write_of_a_frozen_leader_overwrites_no_successor(stage: Stage) {
     let slice = slice(&stage).await;
     assert_eq!(addresses(&slice), ["10.0.0.2"]);
     let written = accepted(&[&a, &b]);
-    assert!(written.is_sorted_by_key(token), "{written:#?}");
+    safe(written.is_sorted_by_key(token), || format!("a token fell: {written:#?}"));
 }
 
 async fn a_leader_that_wakes_after_s_sends_nothing(stage: Stage) {

@@ -7,6 +7,7 @@ use serde_json::json;
 use support::{
     Stage,
     procfs::{children, state},
+    safe,
     spec::released,
 };
 
@@ -59,7 +60,7 @@ pub(super) async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) 
         until("b works", async || tokens().iter().any(|(token, _)| *token != first)).await;
         let tokens = tokens();
         let next = tokens.iter().position(|(token, _)| *token != first).expect("b's first line");
-        assert!(tokens.iter().skip(next).all(|(token, _)| *token != first), "a wrote after b");
+        safe(tokens.iter().skip(next).all(|(token, _)| *token != first), || "a wrote after b".to_owned());
         let longest = Duration::from_millis(tokens[next].1.saturating_sub(tokens[next - 1].1));
         let gap = Gap { longest, until: Moment(tokens[next].1 * 1_000_000) };
         debian.tell(&format!("a JVM, {runs}, hand-over"), Change::HandOver, since, &gap).await;

@@ -13,6 +13,7 @@ use serde_json::json;
 use support::{
     Stage,
     procfs::{command_line, parent},
+    safe,
     spec::released,
 };
 
@@ -229,6 +230,6 @@ impl Psql {
         let kept = self.ask("SELECT n FROM t").expect("somebody serves");
         let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
         let lost: Vec<_> = rows.difference(&kept).collect();
-        assert!(lost.is_empty(), "committed, and gone: {lost:?}");
+        safe(lost.is_empty(), || format!("committed, and gone: {lost:?}"));
     }
 }
