@@ -4,7 +4,7 @@
 
 use std::{
     io::{self, Read as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -65,6 +65,22 @@ async fn exchange(address: SocketAddr, request: &str) -> String {
 
 async fn get(address: SocketAddr, path: &str) -> String {
     exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: probe\r\n\r\n")).await
+}
+
+/// `tenure inject` writes `[::]`, whatever the node is.
+#[tokio::test]
+async fn a_node_without_ipv6_listens_on_all_addresses_of_ipv4() {
+    support::denied::without_ipv6();
+
+    let address = serve("[::]:0".parse().unwrap(), standby()).unwrap();
+
+    assert!(
+        exchange((Ipv4Addr::LOCALHOST, address.port()).into(), "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    let refused = serve("[::1]:0".parse().unwrap(), standby()).unwrap_err();
+    assert!(std::error::Error::source(&refused).unwrap().to_string().contains("Address family not supported"), "{refused}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     pin::pin,
     sync::{
         Arc,
@@ -66,7 +66,12 @@ pub enum HttpError {
 /// A term in progress goes on without probes, and its elector tries again.
 pub fn serve(listen: SocketAddr, health: Health) -> Result<SocketAddr, HttpError> {
     let failed = |source| HttpError::Listen { listen, source };
-    let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+    let bound = std::net::TcpListener::bind(listen).or_else(|error| {
+        // To a kernel without IPv6, all addresses are those of IPv4.
+        let has_no_ipv6 = error.raw_os_error() == Some(libc::EAFNOSUPPORT) && listen.ip().is_unspecified();
+        if has_no_ipv6 { std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, listen.port())) } else { Err(error) }
+    });
+    let listener = bound.map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let listener = TcpListener::from_std(listener).map_err(failed)?;

@@ -1,28 +1,48 @@
 //! Runs a program where the kernel refuses a system call.
 
-use std::{os::unix::process::CommandExt as _, process::Command};
+use std::{io, os::unix::process::CommandExt as _, process::Command};
+
+/// A step of a filter: what to do, where to go on if it holds and if not, and with what.
+type Step = (u32, u8, u8, u32);
+
+/// Loads the number of the call, or this word of its arguments.
+const CALL: Step = (LOAD, 0, 0, 0);
+const FIRST_ARGUMENT: Step = (LOAD, 0, 0, 16);
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const IS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+const ALLOW: Step = (RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
 
 /// Runs it under a seccomp profile that denies this call.
 #[allow(unsafe_code, reason = "a seccomp filter is set between fork and execve")]
 pub fn denied(command: &mut Command, call: libc::c_long) -> &mut Command {
-    let instruction = |code: u32, jt, jf, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    let returns = libc::BPF_RET | libc::BPF_K;
-    let filter = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
-        instruction(returns, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        instruction(returns, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let set = move || {
-        let mut filter = filter;
-        let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-        // SAFETY: the calls take numbers, and a program that lives until they return.
-        let result = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-                | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
-        };
-        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
+    let set = move || filter([CALL, (IS, 0, 1, call as u32), refused(libc::EPERM), ALLOW]);
     // SAFETY: it makes two system calls and allocates nothing.
     unsafe { command.pre_exec(set) }
+}
+
+/// From now on this thread runs on a kernel without IPv6.
+///
+/// # Panics
+/// If there is no seccomp.
+pub fn without_ipv6() {
+    let is_socket = (IS, 0, 3, libc::SYS_socket as u32);
+    let is_ipv6 = (IS, 0, 1, libc::AF_INET6 as u32);
+    filter([CALL, is_socket, FIRST_ARGUMENT, is_ipv6, refused(libc::EAFNOSUPPORT), ALLOW]).expect("a filter");
+}
+
+const fn refused(error: libc::c_int) -> Step {
+    (RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32)
+}
+
+#[allow(unsafe_code, reason = "a seccomp filter is set by prctl")]
+fn filter<const N: usize>(steps: [Step; N]) -> io::Result<()> {
+    let mut filter = steps.map(|(code, jt, jf, k)| libc::sock_filter { code: code as u16, jt, jf, k });
+    let program = libc::sock_fprog { len: N as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the calls take numbers, and a program that lives until they return.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
