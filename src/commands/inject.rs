@@ -2,7 +2,7 @@
 //!
 //! The room [`crate::inject`] decides what is put in. A container whose configuration tenure would refuse is refused here.
 
-use std::{ffi::OsString, fmt::Write as _, fs, io};
+use std::{ffi::OsString, fs, io};
 
 use serde_json::{Value, json};
 
@@ -11,24 +11,26 @@ use crate::{
     cli::{self, Face, InjectOutput},
     console::{answer, complain},
     exit,
-    inject::{Options, Settings, Stream},
+    inject::{Stream, uninject},
     loading,
 };
 
 pub(super) fn run(asked: &cli::Inject) -> Ended {
-    let mut objects = Vec::new();
+    let refuse = |why: &str| {
+        complain(why);
+        exit::INVALID
+    };
+    let (mut objects, mut has_comments) = (Vec::new(), false);
     for file in &asked.files {
         let is_pipe = file.as_os_str() == "-";
         let text = if is_pipe { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
-        match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
-            Ok(documents) => objects.extend(documents),
-            Err(why) => {
-                return Err(refuse(&format!(
-                    "{}: {why}",
-                    if is_pipe { "standard input".into() } else { file.display().to_string() }
-                )));
-            }
-        }
+        let shown = if is_pipe { "standard input".into() } else { file.display().to_string() };
+        let read = text.map_err(|error| error.to_string()).and_then(|text| {
+            // Helm itself writes the others.
+            has_comments |= text.lines().any(|line| line.trim_start().starts_with('#') && !line.starts_with("# Source: "));
+            documents(&text)
+        });
+        objects.extend(read.map_err(|why| refuse(&format!("{shown}: {why}")))?);
     }
     let mut resources = match &mut *objects {
         [only] if only["kind"] == "ResourceList" => Some(only.take()),
@@ -37,33 +39,26 @@ pub(super) fn run(asked: &cli::Inject) -> Ended {
     if let Some(list) = &mut resources {
         objects = list["items"].as_array().cloned().unwrap_or_default();
     }
-    let objects = if asked.uninject { Stream::uninject(objects) } else { injected(asked, objects)? };
-    let text = match (resources, asked.output) {
-        (Some(mut list), _) => {
-            list["items"] = objects.into();
-            yaml(&[list])
+    if asked.uninject {
+        objects = uninject(objects).map_err(|why| refuse(&why))?;
+    } else {
+        let mut stream = Stream::inject(objects, asked, judge).map_err(|reasons| refuse(&reasons.join("\ntenure: ")))?;
+        if has_comments {
+            stream.notes.push("the comments of the manifests are left out".into());
         }
-        (None, InjectOutput::Yaml) => yaml(&objects),
-        (None, InjectOutput::Json) => format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": objects })),
-    };
-    Ok(answer(&text, 0))
-}
-
-fn injected(asked: &cli::Inject, objects: Vec<Value>) -> Result<Vec<Value>, u8> {
-    let options = Options {
-        lease: asked.lease.clone(),
-        of: asked.of.clone(),
-        namespace: asked.namespace.clone(),
-        access: asked.access,
-        service: asked.service,
-        settings: Settings { image: asked.image.clone(), env: asked.env.clone() },
-    };
-    let stream = Stream::inject(objects, &options).map_err(|reasons| refuse(&reasons.join("\ntenure: ")))?;
-    for wrapped in &stream.wrapped {
-        judge(&wrapped.container, wrapped.grace).map_err(|why| refuse(&format!("{}: {why}", wrapped.name)))?;
+        super::warn(&stream.notes);
+        objects = stream.objects;
     }
-    super::warn(&stream.notes);
-    Ok(stream.objects)
+    if let Some(mut list) = resources {
+        list["items"] = objects.into();
+        objects = vec![list];
+    } else if let InjectOutput::Json = asked.output {
+        return Ok(answer(&format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": objects })), 0));
+    }
+    // Whatever another reader of YAML takes for no text is in quotes.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let text = serde_saphyr::to_string_multiple_with_options(&objects, options).map_err(|error| refuse(&error.to_string()))?;
+    Ok(answer(&text, 0))
 }
 
 /// Judges the configuration of a wrapped container, as `tenure check --offline` does in it.
@@ -93,54 +88,4 @@ fn judge(container: &Value, granted: u64) -> Result<(), String> {
         return Err(format!("its configuration needs terminationGracePeriodSeconds: {needed}, and the pod has {granted}"));
     }
     Ok(())
-}
-
-fn refuse(why: &str) -> u8 {
-    complain(why);
-    exit::INVALID
-}
-
-/// Documents in YAML. Texts that are no plain words are in quotes, so that all readers of YAML agree.
-fn yaml(objects: &[Value]) -> String {
-    let mut text = String::new();
-    for object in objects {
-        text.push_str("---\n");
-        block(&mut text, 0, object);
-    }
-    text
-}
-
-/// Writes the entries of a map or a list, each on a line of its own.
-fn block(text: &mut String, indent: usize, value: &Value) {
-    let is_block = |value: &Value| {
-        value.as_object().is_some_and(|map| !map.is_empty()) || value.as_array().is_some_and(|list| !list.is_empty())
-    };
-    match value {
-        Value::Object(map) => {
-            for (at, (key, value)) in map.iter().enumerate() {
-                // The first entry stands behind the hyphen of a list.
-                let before = if at == 0 && text.ends_with("- ") { 0 } else { indent };
-                let _ = write!(text, "{:before$}{}:", "", loading::written(&key.as_str().into()));
-                if is_block(value) {
-                    text.push('\n');
-                    block(text, if value.is_array() { indent } else { indent + 2 }, value);
-                } else {
-                    let _ = writeln!(text, " {}", loading::written(value));
-                }
-            }
-        }
-        Value::Array(list) => {
-            for value in list {
-                let _ = write!(text, "{:indent$}- ", "");
-                if value.is_object() && is_block(value) {
-                    block(text, indent + 2, value);
-                } else {
-                    let _ = writeln!(text, "{}", loading::written(value));
-                }
-            }
-        }
-        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            let _ = writeln!(text, "{}", loading::written(scalar));
-        }
-    }
 }

@@ -4,38 +4,36 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{PROGRAM, TENURE, WITNESS, items, names::LEASE};
+use super::{OURS, items, names::LEASE, text};
 use crate::election::writes::as_map;
 
 /// The fields of a container that are replaced.
-const REPLACED: [&str; 5] = ["command", "args", "livenessProbe", "readinessProbe", "startupProbe"];
+pub(super) const REPLACED: [&str; 5] = ["command", "args", "livenessProbe", "readinessProbe", "startupProbe"];
 
-/// Notes what a template was before it was wrapped.
-pub(super) fn of(old: &Value, new: &Value) -> Value {
-    let is_wrapped = |container: &&Value| container["command"][0] == PROGRAM;
-    let at = items(&new["spec"], "containers").iter().position(|container| is_wrapped(&container)).unwrap_or_default();
-    let (was, is) = (&old["spec"]["containers"][at], &new["spec"]["containers"][at]);
-    let names = |container| items(container, "env").iter().map(|variable| variable["name"].clone()).collect::<Vec<_>>();
-    let had = names(was);
+/// Notes what a template was before its container with this number was wrapped.
+pub(super) fn of(old: &Value, new: &Value, at: usize) -> Value {
+    let [was, is] = [old, new].map(|template| &template["spec"]["containers"][at]);
+    let added = items(is, "env").iter().skip(items(was, "env").len());
     json!({
         "container": was["name"],
         "fields": REPLACED.into_iter().map(|key| (key.to_owned(), was[key].clone())).collect::<Map<_, _>>(),
         "grace": old["spec"]["terminationGracePeriodSeconds"],
-        "env": names(is).into_iter().filter(|name| !had.contains(name)).collect::<Vec<_>>(),
+        "env": added.map(|variable| &variable["name"]).collect::<Vec<_>>(),
         "labelled": old["metadata"]["labels"][LEASE].is_string(),
     })
 }
 
 /// Gives a template back what [`of`] has noted, and takes out what was put in.
 pub(super) fn restore(pod: &mut Value, before: &Value) {
-    let is_ours = |item: &Value| item["name"] == TENURE || item["name"] == WITNESS;
-    let spec = &mut pod["spec"];
+    let is_kept = |item: &Value| !OURS.contains(&text(&item["name"]));
+    let Some(spec) = pod.get_mut("spec") else { return };
     set(spec, "terminationGracePeriodSeconds", &before["grace"]);
     for key in ["volumes", "initContainers"] {
-        keep(spec, key, |item| !is_ours(item));
+        keep(spec, key, is_kept);
     }
-    for container in spec["containers"].as_array_mut().into_iter().flatten().filter(|one| one["name"] == before["container"]) {
-        keep(container, "volumeMounts", |item| !is_ours(item));
+    let containers = spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten();
+    for container in containers.filter(|one| one["name"] == before["container"]) {
+        keep(container, "volumeMounts", is_kept);
         keep(container, "env", |variable| !items(before, "env").contains(&variable["name"]));
         for key in REPLACED {
             set(container, key, &before["fields"][key]);
@@ -74,7 +72,10 @@ pub(super) fn set(object: &mut Value, key: &str, value: &Value) {
 
 /// Keeps some items of a list, and no empty list.
 fn keep(object: &mut Value, key: &str, is_kept: impl Fn(&Value) -> bool) {
-    let kept: Vec<_> = items(object, key).iter().filter(|item| is_kept(item)).cloned().collect();
-    let kept = if kept.is_empty() { Value::Null } else { kept.into() };
-    set(object, key, &kept);
+    if let Some(Value::Array(list)) = object.get_mut(key) {
+        list.retain(is_kept);
+        if list.is_empty() {
+            set(object, key, &Value::Null);
+        }
+    }
 }

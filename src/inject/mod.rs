@@ -5,82 +5,110 @@
 
 use serde_json::{Value, json};
 
-use self::asked::Asked;
+use self::names::{COMMAND, HAS_WITNESS, LEASE};
 use crate::transaction::list_of;
 
-pub(crate) use manifests::{Options, Stream};
+pub(crate) use manifests::{Stream, uninject};
 
-mod asked;
+mod access;
 mod before;
 mod manifests;
 mod names;
 mod probes;
+mod refusals;
 
-/// The container that brings the program, and its volume.
-const TENURE: &str = "tenure";
-/// The container of the witness, and the volume of its socket.
-const WITNESS: &str = "tenure-witness";
+/// The containers and volumes that are added: the one of the program, and the one of the witness with its socket.
+const OURS: [&str; 2] = ["tenure", "tenure-witness"];
 const PROGRAM: &str = "/opt/tenure/tenure";
-const SOCKET: &str = "/run/tenure/witness";
+/// The first of these that no container of the pod has is where tenure answers probes.
+const PORTS: [u64; 3] = [8079, 18079, 28079];
 /// What a pod needs to stop, beside the grace of its program; `tenure check` computes it.
 const BESIDE_GRACE: u64 = 10;
 
-/// What a cluster says of all pods.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// The image of tenure.
-    pub(crate) image: String,
-    /// Variables for each container that tenure runs in.
-    pub(crate) env: Vec<(String, String)>,
-}
+/// Names and values.
+type Variables = Vec<(String, String)>;
 
-/// Puts tenure into a pod or a template of pods; of a Job, as a lock.
+/// Puts tenure into a pod or a template of pods; of a Job, as a lock. Returns the number of the container.
 ///
 /// # Errors
 /// Why it cannot, and what to change.
-fn wrap(pod: &mut Value, is_job: bool, settings: &Settings) -> Result<(), String> {
-    let asked = Asked::of(pod, is_job, settings)?;
-    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
-    let (command, env) = (asked.command(), env(&asked, grace, settings));
-    let (at, has_witness, port) = (asked.at, asked.has_witness, asked.port);
-    let volumes = [TENURE, WITNESS].into_iter().take(1 + usize::from(has_witness));
-    let is_root = pod["spec"]["securityContext"]["runAsUser"] == 0;
+fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[(String, String)]) -> Result<usize, String> {
+    let at = refusals::judge(pod, is_job)?;
+    let (metadata, spec, container) = (&pod["metadata"], &pod["spec"], &pod["spec"]["containers"][at]);
+    let grace = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
+    let is_root = spec["securityContext"]["runAsUser"] == 0;
+    let has_witness = metadata["annotations"][HAS_WITNESS] != "false";
+    let names = || OURS.into_iter().take(1 + usize::from(has_witness));
+    let lease = text(&metadata["labels"][LEASE]);
+    let port = port(spec, container, cluster);
+    let mut command: Vec<Value> = vec![PROGRAM.into(), "--".into()];
+    command.extend([items(container, "command"), items(container, "args")].concat());
+    let mut env = Vec::new();
+    let mut tell = |name: &str, value: &str| env.push((name.to_owned(), value.to_owned()));
+    if has_witness {
+        tell("TENURE_LEASE__WITNESS", "/run/tenure/witness");
+    }
+    if is_job {
+        command.splice(1..1, ["lock".into(), lease.into()]);
+    } else {
+        tell("TENURE_LEASE__NAME", lease);
+        tell("TENURE_HTTP__LISTEN", &format!("[::]:{port}"));
+        if items(container, "command").is_empty() {
+            command.truncate(2);
+            tell("TENURE_WORKLOAD__COMMAND", text(&metadata["annotations"][COMMAND]));
+        }
+        env.extend(probes::variables(container)?);
+    }
+    env.push(("TENURE_WORKLOAD__STOP__GRACE".into(), format!("{grace}s")));
+    let env = variables(&env, items(container, "env"), cluster);
 
     let container = &mut pod["spec"]["containers"][at];
-    container["command"] = command.into();
-    if let Some(container) = container.as_object_mut() {
-        for key in ["args", "livenessProbe", "readinessProbe", "startupProbe"] {
-            container.remove(key);
-        }
+    for key in before::REPLACED {
+        before::set(container, key, &Value::Null);
     }
-    if let Some(port) = port {
-        let probe = |path| json!({ "httpGet": { "path": path, "port": port }, "periodSeconds": 5, "timeoutSeconds": 2 });
-        container["readinessProbe"] = probe("/readyz");
-        container["livenessProbe"] = probe("/livez");
-        container["livenessProbe"]["failureThreshold"] = 5.into();
+    container["command"] = command.into();
+    if !is_job {
+        for (kind, path, failures) in [("livenessProbe", "/livez", 5), ("readinessProbe", "/readyz", 3)] {
+            let get = json!({ "path": path, "port": port });
+            container[kind] = json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": failures });
+        }
     }
     list_of(&mut container["env"]).extend(env);
     let mount = |name| json!({ "name": name, "mountPath": place(name), "readOnly": true });
-    list_of(&mut container["volumeMounts"]).splice(0..0, volumes.clone().map(mount));
+    list_of(&mut container["volumeMounts"]).splice(0..0, names().map(mount));
     let spec = &mut pod["spec"];
-    list_of(&mut spec["volumes"]).splice(0..0, volumes.clone().map(|name| json!({ "name": name, "emptyDir": {} })));
-    list_of(&mut spec["initContainers"]).splice(0..0, volumes.map(|name| init_container(name, is_root, settings)));
+    list_of(&mut spec["volumes"]).splice(0..0, names().map(|name| json!({ "name": name, "emptyDir": {} })));
+    list_of(&mut spec["initContainers"]).splice(0..0, names().map(|name| init_container(name, is_root, image)));
     spec["terminationGracePeriodSeconds"] = (grace + BESIDE_GRACE).into();
-    Ok(())
+    Ok(at)
+}
+
+/// Returns the port on which tenure answers probes: that of the variables, or one that no container of the pod has.
+fn port(spec: &Value, container: &Value, cluster: &[(String, String)]) -> u64 {
+    let own = items(container, "env").iter().map(|variable| (text(&variable["name"]), text(&variable["value"])));
+    let mut all = own.chain(cluster.iter().map(|(name, value)| (&**name, &**value)));
+    let told =
+        all.find_map(|(name, listen)| if name == "TENURE_HTTP__LISTEN" { listen.rsplit_once(':')?.1.parse().ok() } else { None });
+    let containers = || ["containers", "initContainers"].into_iter().flat_map(|list| items(spec, list));
+    let has = |port: u64| containers().flat_map(|one| items(one, "ports")).any(|item| item["containerPort"] == port);
+    told.or_else(|| PORTS.into_iter().find(|port| !has(*port))).unwrap_or(PORTS[0])
 }
 
 /// Where a volume is mounted.
 fn place(volume: &str) -> &'static str {
-    if volume == TENURE { "/opt/tenure" } else { "/run/tenure" }
+    if volume == OURS[0] { "/opt/tenure" } else { "/run/tenure" }
 }
 
-/// The container that brings the program, or the witness. It runs in a namespace with the Pod Security level `restricted`.
-fn init_container(name: &str, is_root: bool, settings: &Settings) -> Value {
+/// Returns the container that brings the program, or the witness. It runs in a namespace with the Pod Security level `restricted`.
+fn init_container(name: &str, is_root: bool, image: &str) -> Value {
+    let is_witness = name == OURS[1];
+    let (cpu, memory, limit) = if is_witness { ("5m", "8Mi", "32Mi") } else { ("10m", "32Mi", "64Mi") };
     let mut container = json!({
         "name": name,
-        "image": settings.image,
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "resources": { "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "64Mi" } },
+        "args": if is_witness { json!(["witness"]) } else { json!(["install", PROGRAM]) },
+        "resources": { "requests": { "cpu": cpu, "memory": memory }, "limits": { "memory": limit } },
         "securityContext": {
             "runAsNonRoot": true,
             "allowPrivilegeEscalation": false,
@@ -90,13 +118,9 @@ fn init_container(name: &str, is_root: bool, settings: &Settings) -> Value {
         },
         "volumeMounts": [{ "name": name, "mountPath": place(name) }],
     });
-    if name == TENURE {
-        container["args"] = json!(["install", PROGRAM]);
-    } else {
-        container["args"] = json!(["witness"]);
+    if is_witness {
         container["env"] = json!([reference("POD_NAME", "metadata.name")]);
         container["restartPolicy"] = "Always".into();
-        container["resources"] = json!({ "requests": { "cpu": "5m", "memory": "8Mi" }, "limits": { "memory": "32Mi" } });
     }
     if is_root {
         container["securityContext"]["runAsUser"] = 65534.into();
@@ -104,30 +128,15 @@ fn init_container(name: &str, is_root: bool, settings: &Settings) -> Value {
     container
 }
 
-/// The variables that are added: those of the container win over all, and those of the cluster over what is written here.
-fn env(asked: &Asked<'_>, grace: u64, settings: &Settings) -> Vec<Value> {
-    let value = |name: &str, value: &str| json!({ "name": name, "value": value });
-    let mut all = vec![
-        reference("POD_NAME", "metadata.name"),
-        reference("POD_NAMESPACE", "metadata.namespace"),
-        reference("POD_UID", "metadata.uid"),
-        reference("POD_IP", "status.podIP"),
-        reference("NODE_NAME", "spec.nodeName"),
-    ];
-    if asked.has_witness {
-        all.push(value("TENURE_LEASE__WITNESS", SOCKET));
-    }
-    if let Some(port) = asked.port {
-        all.push(value("TENURE_LEASE__NAME", asked.lease));
-        all.push(value("TENURE_HTTP__LISTEN", &format!("[::]:{port}")));
-        all.extend(asked.command_line.map(|line| value("TENURE_WORKLOAD__COMMAND", line)));
-        all.extend(probes::variables(asked).iter().map(|(name, text)| value(name, text)));
-    }
-    all.push(value("TENURE_WORKLOAD__STOP__GRACE", &format!("{grace}s")));
-    all.retain(|variable| settings.env.iter().all(|(name, _)| variable["name"] != **name));
-    all.extend(settings.env.iter().map(|(name, text)| value(name, text)));
-    all.retain(|variable| asked.variable(&variable["name"]).is_none());
-    all
+/// Returns the variables that are added to the `own` ones: these win over all, and those of the cluster over what is written here.
+fn variables(env: &[(String, String)], own: &[Value], cluster: &[(String, String)]) -> Vec<Value> {
+    let fields = ["POD_NAME=metadata.name", "POD_NAMESPACE=metadata.namespace", "POD_UID=metadata.uid", "POD_IP=status.podIP"];
+    let fields = fields.into_iter().chain(["NODE_NAME=spec.nodeName"]).filter_map(|field| field.split_once('='));
+    let value = |(name, value): &(String, String)| json!({ "name": name, "value": value });
+    let written = fields.map(|(name, field)| reference(name, field)).chain(env.iter().map(value));
+    let all =
+        written.filter(|variable| cluster.iter().all(|(name, _)| variable["name"] != **name)).chain(cluster.iter().map(value));
+    all.filter(|variable| own.iter().all(|own| own["name"] != variable["name"])).collect()
 }
 
 fn reference(name: &str, field: &str) -> Value {
@@ -137,4 +146,9 @@ fn reference(name: &str, field: &str) -> Value {
 /// The items of a list; none if it is missing.
 fn items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A text; empty if it is missing.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }

@@ -6,110 +6,106 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{asked::Asked, items};
+use super::{items, text};
 
-const LIVENESS: &str = "livenessProbe";
-const READINESS: &str = "readinessProbe";
-const STARTUP: &str = "startupProbe";
+/// A key of the configuration as a variable names it, and its value.
+type Key = (String, String);
 
-/// Judges whether tenure can ask what the probes of a container ask.
+/// Returns the variables in place of the probes, in their order.
 ///
 /// # Errors
-/// The first field that it cannot take over, and the remedy.
-pub(super) fn judge(container: &Value) -> Result<(), String> {
-    let name = container["name"].as_str().unwrap_or_default();
-    for kind in [LIVENESS, READINESS, STARTUP] {
-        let probe = &container[kind];
-        if probe["grpc"].is_object() {
-            return Err(format!(
-                "{kind}.grpc of the container {name:?}: tenure asks by httpGet, tcpSocket or exec: write one of them"
-            ));
-        }
-        for handler in ["httpGet", "tcpSocket"] {
-            let (host, port) = (&probe[handler]["host"], &probe[handler]["port"]);
-            if host.as_str().is_some_and(|host| !host.is_empty() && host.parse::<IpAddr>().is_err()) {
-                return Err(format!("{kind}.{handler}.host of the container {name:?} is no IP address: write one, or remove it"));
-            }
-            if port.is_string() && number(container, port).is_none() {
-                return Err(format!("{kind}.{handler}.port of the container {name:?} is none of its ports: write its number"));
-            }
-        }
+/// The first field that tenure cannot take over, and the remedy.
+pub(super) fn variables(container: &Value) -> Result<Vec<Key>, String> {
+    let [liveness, readiness, startup] = ["livenessProbe", "readinessProbe", "startupProbe"].map(|kind| keys(container, kind));
+    let (liveness, mut readiness, startup) = (liveness?, readiness?, startup?);
+    let start = &container["startupProbe"];
+    if start.is_object() {
+        readiness = startup;
     }
-    Ok(())
-}
-
-/// The variables in place of the probes, in their order.
-pub(super) fn variables(asked: &Asked<'_>) -> Vec<(String, String)> {
-    let container = asked.container;
-    let has_startup = container[STARTUP].is_object();
-    let readiness = &container[if has_startup { STARTUP } else { READINESS }];
+    let is_own = |prefix: &str| items(container, "env").iter().any(|variable| text(&variable["name"]).starts_with(prefix));
     let mut all = Vec::new();
-    for (name, probe) in [("LIVENESS", &container[LIVENESS]), ("READINESS", readiness)] {
-        let prefix = format!("TENURE_WORKLOAD__{name}__");
-        let is_own = |variable: &Value| variable["name"].as_str().is_some_and(|name| name.starts_with(&prefix));
-        if probe.is_object() && !items(container, "env").iter().any(is_own) {
-            all.extend(variables_of(container, probe).into_iter().map(|(key, text)| (format!("{prefix}{key}"), text)));
+    for (prefix, keys) in [("TENURE_WORKLOAD__LIVENESS__", liveness), ("TENURE_WORKLOAD__READINESS__", readiness)] {
+        if !is_own(prefix) {
+            all.extend(keys.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value)));
         }
     }
-    if has_startup {
-        let seconds = |key, default| readiness[key].as_u64().unwrap_or(default);
-        let limit = seconds("initialDelaySeconds", 0) + seconds("periodSeconds", 10) * seconds("failureThreshold", 3);
+    if start.is_object() {
+        let limit =
+            count(start, "initialDelaySeconds", 0) + count(start, "periodSeconds", 10) * count(start, "failureThreshold", 3);
         all.push(("TENURE_WORKLOAD__START_TIMEOUT".into(), format!("{limit}s")));
     }
-    all
+    Ok(all)
 }
 
-/// The variables of one probe, without what is tenure's default too.
-fn variables_of(container: &Value, probe: &Value) -> Vec<(&'static str, String)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    // As the kubelet does: at the address of the pod, unless the probe has another.
-    let host = |handler: &Value| handler["host"].as_str().filter(|host| !host.is_empty()).unwrap_or("$(POD_IP)").to_owned();
-    let port = |handler: &Value| number(container, &handler["port"]).unwrap_or_default().to_string();
-    let mut all = Vec::new();
+/// Returns the keys of one probe, without those whose value is tenure's default too.
+fn keys(container: &Value, kind: &str) -> Result<Vec<Key>, String> {
+    let probe = &container[kind];
+    let refused = |field: &str, why: &str| {
+        let name = text(&container["name"]);
+        Err(format!("{kind}.{field} of the container {name:?}{why}"))
+    };
+    let mut all: Vec<Key> = Vec::new();
+    let mut put = |key: &str, value: String| all.push((key.to_owned(), value));
+    if probe["grpc"].is_object() {
+        return refused("grpc", ": tenure asks by httpGet, tcpSocket or exec: write one of them");
+    }
     if probe["exec"].is_object() {
-        let words = items(&probe["exec"], "command").iter().map(|word| quoted(&text(word)));
-        all.push(("EXEC__COMMAND", format!("[{}]", words.collect::<Vec<_>>().join(","))));
+        let words: Vec<_> = items(&probe["exec"], "command").iter().map(quoted).collect();
+        put("EXEC__COMMAND", format!("[{}]", words.join(",")));
     }
-    if let http @ Value::Object(_) = &probe["httpGet"] {
-        let path = text(&http["path"]);
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        all.extend([("HTTP__PORT", port(http)), ("HTTP__HOST", host(http))]);
-        all.push(("HTTP__PATH", literal(&format!("{slash}{path}"))));
-        if http["scheme"] == "HTTPS" {
-            all.push(("HTTP__SCHEME", "https".into()));
+    for (handler, section) in [("httpGet", "HTTP"), ("tcpSocket", "TCP")] {
+        let asks = &probe[handler];
+        if !asks.is_object() {
+            continue;
         }
-        let headers = items(http, "httpHeaders");
-        let pairs = headers.iter().map(|one| format!("{}:{}", quoted(&text(&one["name"])), quoted(&text(&one["value"]))));
+        // As the kubelet does: at the address of the pod, unless the probe has another.
+        let host = match text(&asks["host"]) {
+            "" => "$(POD_IP)",
+            host if host.parse::<IpAddr>().is_ok() => host,
+            _ => return refused(&format!("{handler}.host"), " is no IP address: write one, or remove it"),
+        };
+        let named = || items(container, "ports").iter().find(|port| port["name"] == asks["port"])?["containerPort"].as_u64();
+        let Some(port) = asks["port"].as_u64().or_else(named) else {
+            return refused(&format!("{handler}.port"), " is none of its ports: write its number");
+        };
+        put(&format!("{section}__PORT"), port.to_string());
+        put(&format!("{section}__HOST"), host.to_owned());
+        if section == "TCP" {
+            continue;
+        }
+        let path = text(&asks["path"]);
+        put("HTTP__PATH", literal(&format!("{}{path}", if path.starts_with('/') { "" } else { "/" })));
+        if asks["scheme"] == "HTTPS" {
+            put("HTTP__SCHEME", "https".into());
+        }
+        let headers = items(asks, "httpHeaders").iter().map(|one| format!("{}:{}", quoted(&one["name"]), quoted(&one["value"])));
+        let headers = headers.collect::<Vec<_>>().join(",");
         if !headers.is_empty() {
-            all.push(("HTTP__HEADERS", literal(&format!("{{{}}}", pairs.collect::<Vec<_>>().join(",")))));
+            put("HTTP__HEADERS", literal(&format!("{{{headers}}}")));
         }
     }
-    if let tcp @ Value::Object(_) = &probe["tcpSocket"] {
-        all.extend([("TCP__PORT", port(tcp)), ("TCP__HOST", host(tcp))]);
-    }
-    for (key, variable, unit, default) in [
+    for (field, key, unit, default) in [
         ("initialDelaySeconds", "INITIAL_DELAY", "s", 0),
         ("periodSeconds", "PERIOD", "s", 10),
         ("timeoutSeconds", "TIMEOUT", "s", 1),
         ("successThreshold", "SUCCESS_THRESHOLD", "", 1),
         ("failureThreshold", "FAILURE_THRESHOLD", "", 3),
     ] {
-        let number = probe[key].as_u64().unwrap_or(default);
+        let number = count(probe, field, default);
         if number != default {
-            all.push((variable, format!("{number}{unit}")));
+            put(key, format!("{number}{unit}"));
         }
     }
-    all
+    Ok(all)
 }
 
-/// The number of a port, which may be written by its name.
-fn number(container: &Value, port: &Value) -> Option<u64> {
-    let named = || items(container, "ports").iter().find(|item| item["name"] == *port)?["containerPort"].as_u64();
-    port.as_u64().or_else(named)
+/// Returns a number of a probe. To Kubernetes 0 is the default.
+fn count(probe: &Value, field: &str, default: u64) -> u64 {
+    probe[field].as_u64().filter(|number| *number > 0).unwrap_or(default)
 }
 
-/// A text in quotes, as YAML reads it, and as `strings.quote` of the policy writes it.
-fn quoted(text: &str) -> String {
+/// Puts a text in quotes, as YAML reads it, and as `strings.quote` of the policy writes it.
+fn quoted(word: &Value) -> String {
     let escape = |c: char| match c {
         '\u{7}' => "\\a".into(),
         '\u{8}' => "\\b".into(),
@@ -121,7 +117,7 @@ fn quoted(text: &str) -> String {
         '\\' | '"' => format!("\\{c}"),
         c => c.to_string(),
     };
-    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+    format!("\"{}\"", text(word).chars().map(escape).collect::<String>())
 }
 
 /// A text in which a kubelet expands nothing.

@@ -71,7 +71,7 @@ impl Loaded {
 }
 
 /// A value in YAML on one line. JSON is YAML, and a plain word needs no quotes.
-pub(crate) fn written(value: &Value) -> String {
+fn written(value: &Value) -> String {
     value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -23,7 +23,6 @@ mod sources;
 mod tests;
 
 pub(crate) use document::{AMBIGUOUS, Node, ambiguous};
-pub(crate) use effective::written;
 pub(crate) use load::load_elsewhere;
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;

@@ -43,6 +43,13 @@ fn variable(container: &Value, name: &str) -> Value {
     all.iter().find(|variable| variable["name"] == name).map_or(Value::Null, |variable| variable["value"].clone())
 }
 
+fn list_of(value: &mut Value) -> &mut Vec<Value> {
+    if value.is_null() {
+        *value = json!([]);
+    }
+    value.as_array_mut().unwrap()
+}
+
 #[track_caller]
 fn is_refused(object: Value, why: &str) {
     let ended = inject(&[object], &[]);
@@ -133,8 +140,11 @@ fn a_workload_without_the_label_is_wrapped_if_it_is_named() {
     assert_eq!(kinds.collect::<Vec<_>>(), [("Lease", "shops"), ("Role", "shops"), ("RoleBinding", "shops")]);
     assert_eq!(all[2]["rules"][0]["resourceNames"], json!(["other"]));
     assert_eq!(all[3]["subjects"], json!([{ "kind": "ServiceAccount", "name": "default" }]));
-    inject(&[bare], &["--lease", "other", "--of", "deployment/shops"])
-        .says(78, &["deployment/shops is no workload of this stream"]);
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "shop" } });
+    for unknown in ["deployment/shops", "service/shop"] {
+        inject(&[bare.clone(), service.clone()], &["--lease", "other", "--of", unknown])
+            .says(78, &[&format!("{unknown} is no workload of this stream")]);
+    }
 }
 
 #[test]
@@ -149,6 +159,70 @@ fn workloads_of_one_lease_share_the_rights() {
     assert_eq!(kinds, ["Deployment", "Deployment", "Lease", "Role", "RoleBinding"]);
     let subject = |name| json!({ "kind": "ServiceAccount", "name": name });
     assert_eq!(all[4]["subjects"], json!([subject("default"), subject("second")]));
+}
+
+#[test]
+fn what_is_in_the_stream_already_is_not_added_again() {
+    let lease = |namespace| json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "billing", "namespace": namespace } });
+    let objects = [ours(), lease("shops"), lease("other")];
+
+    let all = injected(&objects, &["--namespace", "shops"]);
+
+    let kinds: Vec<_> = all.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Deployment", "Lease", "Lease", "Role", "RoleBinding"]);
+    assert_eq!(all[1], lease("shops"));
+    inject(&objects, &["--namespace", "shops"]).says(0, &["Lease/billing is in the stream already: it is left as it is"]);
+}
+
+#[test]
+fn two_namespaces_do_not_share_rights() {
+    let mut second = ours();
+    second["metadata"]["namespace"] = json!("second");
+    second["spec"]["template"]["spec"]["serviceAccount"] = json!("by-its-old-key");
+
+    let all = injected(&[ours(), second], &[]);
+
+    let bindings = all.iter().filter(|object| object["kind"] == "RoleBinding");
+    let subjects = bindings.map(|binding| (&binding["metadata"]["namespace"], &binding["subjects"][0]["name"]));
+    assert_eq!(subjects.collect::<Vec<_>>(), [(&Value::Null, &json!("default")), (&json!("second"), &json!("by-its-old-key"))]);
+}
+
+#[test]
+fn a_list_of_one_kind_is_read_like_any_list() {
+    let mut item = ours();
+    item.as_object_mut().unwrap().retain(|key, _| key == "metadata" || key == "spec");
+    let list = json!({ "apiVersion": "apps/v1", "kind": "DeploymentList", "items": [item] });
+    let nested = json!({ "apiVersion": "v1", "kind": "List", "items": [list] });
+
+    let all = injected(&[nested, Value::Null], &["--access=false"]);
+
+    assert_eq!(all, injected(&[ours()], &["--access=false"]));
+}
+
+#[test]
+fn null_and_zero_are_what_is_not_written() {
+    let probe =
+        json!({ "httpGet": { "port": 80, "path": null, "host": null, "httpHeaders": null }, "exec": null, "periodSeconds": 0 });
+    let nulls =
+        json!({ "args": null, "env": null, "ports": null, "volumeMounts": null, "startupProbe": null, "livenessProbe": probe });
+    let mut full = ours();
+    let pod = &mut full["spec"]["template"];
+    pod["metadata"]["annotations"] = Value::Null;
+    let keys = ["volumes", "initContainers", "nodeSelector", "securityContext", "terminationGracePeriodSeconds", "hostPID"];
+    for key in keys {
+        pod["spec"][key] = Value::Null;
+    }
+    pod["spec"]["containers"][0].as_object_mut().unwrap().extend(nulls.as_object().unwrap().clone());
+    let plain = deployment(&json!({}), &json!({ "command": ["/billing"], "livenessProbe": { "httpGet": { "port": 80 } } }));
+
+    let [of_nulls, of_nothing] = [full, plain].map(|object| injected(&[object], &["--access=false"]).swap_remove(0));
+
+    let spec = |object: &Value| {
+        let mut pod = object["spec"]["template"]["spec"].clone();
+        pod["containers"][0]["ports"].take();
+        keys.map(|key| pod[key].take()).to_vec().into_iter().chain([pod["containers"][0].take()]).collect::<Vec<_>>()
+    };
+    assert_eq!(spec(&of_nulls), spec(&of_nothing));
 }
 
 #[test]
@@ -198,6 +272,41 @@ fn what_was_put_in_can_be_taken_out_again() {
 }
 
 #[test]
+fn what_somebody_has_changed_since_stays_and_a_note_that_cannot_be_read_is_refused() {
+    let mut there = injected(&[ours()], &[]);
+    there[0]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("billing:2");
+    there[0]["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().push(json!({ "name": "new", "emptyDir": {} }));
+
+    let back = injected(&there, &["--uninject"]);
+
+    let mut wanted = ours();
+    wanted["spec"]["template"]["spec"]["containers"][0]["image"] = json!("billing:2");
+    wanted["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "new", "emptyDir": {} }]);
+    assert_eq!(back, [wanted]);
+    for note in ["{", "{}", "[1]"] {
+        there[0]["metadata"]["annotations"]["tenure.dev/before"] = json!(note);
+        let ended = inject(&there, &["--uninject"]);
+        ended.says(78, &["Deployment/shop: the annotation tenure.dev/before is not what tenure inject wrote"]);
+        assert_eq!(ended.out, "", "the Deployment would be missing");
+    }
+}
+
+#[test]
+fn comments_are_lost_which_is_said_once() {
+    let place = Scratch::new();
+    let text = |comment: &str| format!("{comment}\n{}\n---\n{comment}\n{}", ours(), json!({ "kind": "Other" }));
+    let said = |comment: &str| {
+        let file = place.file("all.yaml", text(comment));
+        let ended = tenure(&["inject", "-f", &file], &[]);
+        ended.says(0, &[]);
+        ended.err
+    };
+
+    assert_eq!(said("  # mine").matches("the comments of the manifests are left out").count(), 1);
+    assert_eq!(said("# Source: shop/templates/deployment.yaml"), "");
+}
+
+#[test]
 fn a_service_is_named_and_on_request_reaches_the_leader_only() {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "shop" },
@@ -221,7 +330,18 @@ fn a_service_is_named_and_on_request_reaches_the_leader_only() {
     );
     let mut second = service.clone();
     second["metadata"]["name"] = json!("second");
-    inject(&[ours, service, second], &["--service"]).says(78, &["several Services select its pods"]);
+    inject(&[ours.clone(), service.clone(), second.clone()], &["--service"]).says(78, &["several Services select its pods"]);
+    second["spec"]["clusterIP"] = json!("None");
+    let ended = inject(&[ours.clone(), second.clone(), service.clone()], &["--service"]);
+    ended.says(0, &["Service/second sends traffic to the standbys", "Service/shop has no selector now"]);
+    for (key, value) in [("spec", json!({ "selector": {} })), ("spec", json!({ "selector": { "app": "other" } }))] {
+        second[key] = value;
+        injected(&[ours.clone(), second.clone(), service.clone()], &["--service"]);
+    }
+    let mut elsewhere = service.clone();
+    elsewhere["metadata"]["namespace"] = json!("elsewhere");
+    let all = injected(&[ours, service, elsewhere.clone()], &["--service"]);
+    assert_eq!(all[2], elsewhere, "it selects other pods");
 }
 
 #[test]
@@ -244,7 +364,7 @@ fn what_is_printed_is_read_alike_by_all_readers_of_yaml() {
     let ended = inject(from_ref(&map), &[]);
 
     assert_eq!(serde_saphyr::from_multiple::<Value>(&ended.out).unwrap(), from_ref(&map));
-    for quoted in ["\"no\": \"yes\"", "\"0x1\": \"0644\"", "date: \"2026-01-01\""] {
+    for quoted in ["'no': 'yes'", "'0x1': '0644'", "date: '2026-01-01'"] {
         assert!(ended.out.contains(quoted), "{quoted} in {}", ended.out);
     }
     let json: Value = serde_json::from_str(&inject(from_ref(&map), &["-o", "json"]).out).unwrap();
@@ -254,6 +374,15 @@ fn what_is_printed_is_read_alike_by_all_readers_of_yaml() {
 #[test]
 fn a_pod_that_cannot_be_wrapped_is_refused() {
     is_refused(deployment(&json!({}), &json!({})), "the container \"billing\" has no command");
+    let mut without_token = ours();
+    without_token["spec"]["template"]["spec"]["automountServiceAccountToken"] = json!(false);
+    is_refused(without_token, "with automountServiceAccountToken: false tenure has no token for its Lease: remove it");
+    for list in ["volumes", "initContainers", "containers"] {
+        let mut taken = ours();
+        let item = json!({ "name": "tenure-witness", "image": "x" });
+        list_of(&mut taken["spec"]["template"]["spec"][list]).push(item);
+        is_refused(taken, "the pod has a container or a volume \"tenure-witness\", which tenure adds: give it another name");
+    }
     let mut garbage = ours();
     garbage["spec"]["template"]["spec"]["containers"] = json!(["billing"]);
     is_refused(garbage, "there is no container");

@@ -20,6 +20,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_policy_and_the_command_make_the_same_of_forty_pods,
         the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
         what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
+        a_template_of_each_kind_gets_a_gate_or_is_refused,
         the_first_rollout_waits_until_no_pod_runs,
         a_template_whose_policy_is_deleted_makes_pods_that_never_start,
         a_deployment_that_the_command_wrapped_is_left_alone,
@@ -225,7 +226,7 @@ fn forty() -> Vec<Value> {
             json!({ "enableServiceLinks": false }),
             none(),
         ),
-        (sh(), json!({ "automountServiceAccountToken": false }), none()),
+        (sh(), json!({ "automountServiceAccountToken": true }), none()),
         (sh(), none(), json!({ "labels": { "tenure.dev/lease": long } })),
         (sh(), json!({ "nodeSelector": { "kubernetes.io/os": "linux" } }), json!({ "labels": { "tenure.dev/lease": "0" } })),
     ];
@@ -237,7 +238,7 @@ fn forty() -> Vec<Value> {
     pods.push(of_job(pod("job", json!({ "command": ["sh"], "args": [odd] }), none(), none())));
     pods.push(of_job(pod(
         "full",
-        probed("livenessProbe", json!({ "tcpSocket": { "port": 1 } })),
+        probed("livenessProbe", json!({ "grpc": { "port": 1 } })),
         none(),
         annotated(json!({ "tenure.dev/witness": "false" })),
     )));
@@ -315,11 +316,23 @@ fn the_policy_and_the_command_make_the_same_of_forty_pods(cluster: &Namespace) {
         let spec = &policy["spec"];
         assert_eq!(spec["initContainers"][0]["name"], "tenure");
         let witness = &spec["initContainers"][1];
-        if witness["name"] == "tenure-witness" && spec["automountServiceAccountToken"] != false {
+        if witness["name"] == "tenure-witness" {
             assert!(witness["volumeMounts"].to_string().contains("kube-api-access"), "the witness has no token: {witness}");
         }
         is_read_by_tenure(spec);
     }
+
+    cluster
+        .kubectl(&["label", "--overwrite", "namespace", &cluster.name, "pod-security.kubernetes.io/enforce=privileged"])
+        .success();
+    let root = [pod("root", json!({ "command": ["sh"] }), json!({ "securityContext": { "runAsUser": 0 } }), json!({}))];
+    let deadline = tenure::clock::boot() + PATIENCE;
+    while !cluster.feed(&["create", "--dry-run=server", "-f", "-"], &root[0]).status.success() {
+        assert!(tenure::clock::boot() < deadline, "root may not run");
+    }
+    let by_policy = made(cluster, &root);
+    assert_eq!(by_policy, made(cluster, &injected(&root, &[])));
+    assert_eq!(by_policy[0]["spec"]["initContainers"][0]["securityContext"]["runAsUser"], 65534);
 }
 
 /// tenure takes the configuration of the wrapped container, as a kubelet hands it over.
@@ -348,7 +361,12 @@ fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster:
     let env = "TENURE_LEASE__DURATION=60s\nTENURE_HTTP__LISTEN=0.0.0.0:9000\nTENURE_WORKLOAD__ENV={\"A\": \"b=c\"}";
     let _alone = apply(cluster, env);
     let own = json!({ "command": ["sh"], "env": [{ "name": "TENURE_LEASE__DURATION", "value": "30s" }] });
-    let pods = [pod("plain", json!({ "command": ["sh"] }), json!({}), json!({})), pod("own", own, json!({}), json!({}))];
+    let reference = json!({ "name": "TENURE_HTTP__LISTEN", "valueFrom": { "configMapKeyRef": { "name": "a", "key": "b" } } });
+    let pods = [
+        pod("plain", json!({ "command": ["sh"] }), json!({}), json!({})),
+        pod("own", own, json!({}), json!({})),
+        pod("elsewhere", json!({ "command": ["sh"], "env": [reference] }), json!({}), json!({})),
+    ];
 
     let by_policy = made(cluster, &pods);
     let flags = env.lines().map(|line| format!("--env={line}")).collect::<Vec<_>>();
@@ -367,12 +385,29 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     let labelled = |name: &str| json!({ "labels": { "tenure.dev/lease": name } });
     let with = |probe: Value| probed("livenessProbe", probe);
     let command = |line: &str| annotated(json!({ "tenure.dev/command": line }));
+    let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     let refused: Vec<(&str, Value, Value, Value)> = vec![
         ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
         ("the label tenure.dev/lease: \"a.b\" is no name", sh(), none(), labelled("a.b")),
         ("the label tenure.dev/lease: \"\" is no name", sh(), none(), labelled("")),
         ("the pod is for Windows", sh(), json!({ "nodeSelector": { "kubernetes.io/os": "windows" } }), none()),
+        ("the pod is for Windows", json!({ "command": ["sh"], "securityContext": {} }), windows, none()),
         ("with shareProcessNamespace tenure is not PID 1", sh(), json!({ "shareProcessNamespace": true }), none()),
+        ("with hostPID tenure is not PID 1", sh(), json!({ "hostPID": true }), none()),
+        (
+            "with automountServiceAccountToken: false tenure has no token for its Lease: remove it",
+            sh(),
+            json!({ "automountServiceAccountToken": false }),
+            none(),
+        ),
+        ("a container or a volume \"tenure\", which", sh(), json!({ "volumes": [{ "name": "tenure", "emptyDir": {} }] }), none()),
+        ("a container or a volume \"tenure\", which", sh(), json!({ "others": [{ "name": "tenure" }] }), none()),
+        (
+            "a container or a volume \"tenure-witness\", which",
+            sh(),
+            json!({ "initContainers": [{ "name": "tenure-witness" }] }),
+            none(),
+        ),
         ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
         (
             "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there",
@@ -387,6 +422,8 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["\q"]"#)),
         ("has no command, and that of its image cannot be seen: write the whole command line as JSON", none(), none(), none()),
         ("livenessProbe.grpc of the container \"main\": tenure asks by", with(json!({ "grpc": { "port": 80 } })), none(), none()),
+        ("readinessProbe.grpc of", probed("readinessProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
+        ("startupProbe.grpc of", probed("startupProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
         (
             "livenessProbe.httpGet.host of the container \"main\" is no IP address",
             with(json!({ "httpGet": { "port": 80, "host": "localhost" } })),
@@ -424,8 +461,9 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         let sentence = by_command.trim().strip_prefix(&format!("tenure: {kind}/p: ")).unwrap_or_else(|| panic!("{by_command}"));
         assert_eq!(code, Some(78), "{by_command}");
         assert!(sentence.contains(why), "{why}: {sentence}");
-        // Pod Security comes first, and does not like such a host either.
-        assert!(by_policy.contains(sentence) || by_policy.contains("probe or lifecycle host"), "{sentence}\n{by_policy}");
+        // Pod Security comes first, and does not like these either.
+        let is_insecure = ["probe or lifecycle host", "host namespaces"].iter().any(|words| by_policy.contains(words));
+        assert!(by_policy.contains(sentence) || is_insecure, "{sentence}\n{by_policy}");
         assert!(of_template.contains(sentence), "{sentence}\n{of_template}");
     }
 }
@@ -441,6 +479,37 @@ fn workload(kind: &str, lease: Option<&str>, replicas: u32) -> Value {
     let selector = json!({ "matchLabels": { "app": "billing" } });
     let spec = json!({ "replicas": replicas, "selector": selector, "template": { "metadata": template["metadata"], "spec": template["spec"] } });
     json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": "shop" }, "spec": spec })
+}
+
+fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let base = workload("Deployment", Some("billing"), 1)["spec"].take();
+    let mut once = base["template"].clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let of_job = json!({ "template": once });
+    let cron = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": of_job } });
+    for (version, kind, path, spec) in [
+        ("apps/v1", "Deployment", "/spec/template", &base),
+        ("apps/v1", "StatefulSet", "/spec/template", &base),
+        ("batch/v1", "Job", "/spec/template", &of_job),
+        ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template", &cron),
+    ] {
+        let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "gated" }, "spec": spec });
+        let create = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
+        let gates = |object: &Value| {
+            let made: Value = serde_json::from_slice(&create(object).success().stdout).unwrap();
+            made.pointer(path).unwrap()["spec"]["schedulingGates"].clone()
+        };
+        let ours = json!({ "name": "tenure.dev/inject" });
+        assert_eq!(gates(&object), json!([ours]), "{kind}");
+        let other = json!({ "name": "example.com/other" });
+        object.pointer_mut(path).unwrap()["spec"]["schedulingGates"] = json!([other]);
+        assert_eq!(gates(&object), json!([other, ours]), "{kind}");
+
+        object.pointer_mut(path).unwrap()["spec"]["hostPID"] = json!(true);
+        let why = create(&object).failure();
+        assert!(why.contains("with hostPID tenure is not PID 1"), "{kind}: {why}");
+    }
 }
 
 /// Writes the status that a controller would write.
@@ -461,6 +530,7 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
             assert!(why.contains(&sentence), "{kind}: {why}");
         };
         apply(None, 2).success();
+        waits(Some("billing"), 2, "billing");
         report(cluster, kind, &json!({ "replicas": 2 }));
         waits(Some("billing"), 2, "billing");
         apply(None, 0).success();
@@ -486,9 +556,10 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
     }
 }
 
-/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone.
+/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
+/// label while there was no policy.
 fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
-    let _alone = apply(cluster, "");
+    let alone = apply(cluster, "");
     cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
     let template = cluster.get("deployment/shop")["spec"]["template"].take();
     let pod = |name: &str| {
@@ -529,6 +600,17 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     assert_eq!(late["spec"]["initContainers"], Value::Null, "nothing has wrapped it");
     assert_eq!(late["spec"]["schedulingGates"], json!([{ "name": "tenure.dev/inject" }]), "so it must not start");
     assert_eq!(cluster.get("pod/wrapped")["spec"], wrapped["spec"], "what runs is left alone");
+
+    let mut early = workload("Deployment", Some("billing"), 2);
+    early["metadata"]["name"] = json!("early");
+    cluster.create(&early).success();
+    drop(alone);
+    let _alone = apply(cluster, "");
+    // A pod that is there is not judged again: nothing could be changed.
+    cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
+    early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
+    let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
+    assert!(why.contains("the pods that run now know nothing of the Lease billing"), "{why}");
 }
 
 fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
@@ -543,4 +625,6 @@ fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
     assert_eq!(spec["schedulingGates"], Value::Null, "no policy would remove it from its pods");
     assert_eq!(spec["containers"][0]["command"], wanted["items"][0]["spec"]["template"]["spec"]["containers"][0]["command"]);
     cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
+    let unwrapped = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    assert_eq!(String::from_utf8_lossy(&unwrapped.stdout), "deployment.apps/shop replaced\n", "its pods know the Lease");
 }
