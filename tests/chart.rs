@@ -24,6 +24,9 @@ const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
 
+/// A chart that knows nothing of tenure.
+const EXISTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
+
 /// All that it needs.
 const LEAST: [&str; 4] = ["--set", "image.repository=writer", "--set-json", "args=[\"/bin/writer\"]"];
 
@@ -56,6 +59,8 @@ fn main() -> ExitCode {
                 a_stateful_set_has_names_and_volumes_of_its_own_and_is_admitted,
                 the_database_of_the_documentation_is_admitted,
                 a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer,
+                helm_3_helm_4_and_kustomize_make_the_same_by_tenure_inject,
+                what_tenure_inject_refuses_ends_helm_and_kustomize,
                 the_rights_are_those_that_the_configuration_needs,
                 a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
             ],
@@ -404,7 +409,6 @@ fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_bot
 
 /// As docs/pasted-parts.md says.
 fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster: &Namespace) {
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
     let directory = env::temp_dir().join(format!("tenure-chart-{}-existing", process::id()));
     fs::create_dir(&directory).unwrap();
     let written = |name: &str| {
@@ -422,7 +426,7 @@ fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster:
     let mut seen = Vec::new();
 
     for flags in [by_values, vec!["--post-renderer".to_owned(), script]] {
-        let mut install = cluster.command("helm", &["install", "shop", chart]);
+        let mut install = cluster.command("helm", &["install", "shop", EXISTING]);
         let said = install.args(flags).env("HELM_CACHE_HOME", "/nonexistent").env("PATH", &path).output().unwrap().success();
 
         assert_eq!(String::from_utf8_lossy(&said.stderr), "", "a warning");
@@ -440,6 +444,100 @@ fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster:
     let line = json!(["/usr/bin/billing-writer", "--port=8080"]);
     let wanted = [json!(2), json!(["/opt/tenure/tenure", "--"]), line, json!("/livez"), json!("/readyz")];
     assert_eq!(seen, [wanted.clone(), wanted]);
+}
+
+/// What each of them makes of a chart by `tenure inject`, as docs/existing-charts.md says, with this command of its container.
+struct Injecting {
+    place: support::Scratch,
+    command: &'static str,
+}
+
+impl Injecting {
+    fn new(command: &'static str) -> Self {
+        let place = support::Scratch::new();
+        let page = include_str!("../docs/existing-charts.md");
+        let plugin = include_str!("../release/plugin.yaml").replace("VERSION", env!("CARGO_PKG_VERSION"));
+        for (name, text) in [
+            ("plugins/tenure/plugin.yaml", plugin),
+            ("kustomization.yaml", support::fences::file(page, "kustomization.yaml").to_owned()),
+            (
+                "inject.yaml",
+                support::fences::file(page, "inject.yaml").replace("path: /usr/local/bin/tenure", &format!("path: {TENURE}")),
+            ),
+        ] {
+            let file = place.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        std::os::unix::fs::symlink(TENURE, place.join("plugins/tenure/tenure")).unwrap();
+        Self { place, command }
+    }
+
+    fn install(&self, cluster: &Namespace, helm: &str, renderer: &[&str]) -> Output {
+        let mut install = cluster.command(helm, &["install", "shop", EXISTING, "--set-json", self.command]);
+        let arguments = ["--image=REGISTRY/tenure:0.1.0", "--lease=shop-billing", "--of=deployment/shop-billing"];
+        install.args(renderer).args(arguments.map(|argument| format!("--post-renderer-args={argument}")));
+        install.env("HELM_CACHE_HOME", "/nonexistent").env("HELM_PLUGINS", self.place.join("plugins")).output().unwrap()
+    }
+
+    fn by_helm_3(&self, cluster: &Namespace) -> Output {
+        self.install(cluster, "helm", &["--post-renderer", TENURE, "--post-renderer-args=inject"])
+    }
+
+    fn by_helm_4(&self, cluster: &Namespace) -> Output {
+        self.install(cluster, "helm4", &["--post-renderer", "tenure"])
+    }
+
+    fn by_kustomize(&self, cluster: &Namespace) -> Output {
+        let mut template = cluster.command("helm", &["template", "shop", EXISTING, "--set-json", self.command]);
+        let rendered = template.env("HELM_CACHE_HOME", "/nonexistent").output().unwrap().success().stdout;
+        fs::write(self.place.join("before.yaml"), rendered).unwrap();
+        let mut build = Command::new(support::programs::path("kustomize"));
+        build.args(["build", "--enable-alpha-plugins", "--enable-exec"]).arg(&*self.place).output().unwrap()
+    }
+}
+
+fn helm_3_helm_4_and_kustomize_make_the_same_by_tenure_inject(cluster: &Namespace) {
+    let injecting = Injecting::new(r#"command=["/usr/bin/billing-writer", "--port=$(PORT)"]"#);
+    let seen = |which: &str| {
+        let template = cluster.get("deployment/shop-billing")["spec"]["template"].take();
+        cluster.admits(&template);
+        cluster.account("shop-billing", "update", "shop-billing");
+        cluster.kubectl(&["delete", "deployment/shop-billing", "lease/shop-billing"]).success();
+        assert_eq!(
+            template["spec"]["containers"][0]["command"],
+            json!(["/opt/tenure/tenure", "--", "/usr/bin/billing-writer", "--port=$(PORT)"]),
+            "{which}"
+        );
+        template
+    };
+
+    injecting.by_helm_3(cluster).success();
+    let by_helm_3 = seen("Helm 3");
+    helm(cluster, &["uninstall", "shop"], &[]).success();
+    injecting.by_helm_4(cluster).success();
+    let by_helm_4 = seen("Helm 4");
+    helm(cluster, &["uninstall", "shop"], &[]).success();
+    let built = injecting.by_kustomize(cluster).success().stdout;
+    cluster.feed(&["apply", "-f", "-"], &String::from_utf8(built).unwrap()).success();
+
+    assert_eq!((&by_helm_3, &by_helm_3), (&by_helm_4, &seen("kustomize")));
+}
+
+fn what_tenure_inject_refuses_ends_helm_and_kustomize(cluster: &Namespace) {
+    let injecting = Injecting::new("command=[]");
+    let why = "Deployment/shop-billing: the container \"billing\" has no command";
+
+    let [by_helm_3, by_helm_4, by_kustomize] =
+        [injecting.by_helm_3(cluster), injecting.by_helm_4(cluster), injecting.by_kustomize(cluster)]
+            .map(|ended| ended.failure());
+
+    assert!(by_helm_3.contains(why), "{by_helm_3}");
+    // Helm 4 does not print what a plugin says.
+    assert!(by_helm_4.contains("plugin \"tenure\" exited with error"), "{by_helm_4}");
+    assert!(by_kustomize.contains(why), "{by_kustomize}");
+    let left = cluster.kubectl(&["get", "deployments", "-o", "name"]).success().stdout;
+    assert_eq!(String::from_utf8(left).unwrap(), "");
 }
 
 /// The values of docs/images-and-pods.md.

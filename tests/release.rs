@@ -44,7 +44,7 @@ fn a_release_is_complete_and_its_binaries_run() {
         let unpacked = Scratch::new();
         let archive = out.join(format!("tenure-{VERSION}-linux-{name}.tar.gz"));
         succeeds(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&*unpacked));
-        for file in [&["LICENSE"][..], &BESIDE].concat() {
+        for file in [&["LICENSE", "plugin.yaml"][..], &BESIDE].concat() {
             assert!(unpacked.join(file).exists(), "{name}: {file}");
         }
         is_static(&unpacked.join("tenure"), machine);

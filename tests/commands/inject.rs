@@ -364,7 +364,7 @@ fn what_is_printed_is_read_alike_by_all_readers_of_yaml() {
     let ended = inject(from_ref(&map), &[]);
 
     assert_eq!(serde_saphyr::from_multiple::<Value>(&ended.out).unwrap(), from_ref(&map));
-    for quoted in ["'no': 'yes'", "'0x1': '0644'", "date: '2026-01-01'"] {
+    for quoted in ["\"no\": \"yes\"", "\"0x1\": \"0644\"", "date: \"2026-01-01\""] {
         assert!(ended.out.contains(quoted), "{quoted} in {}", ended.out);
     }
     let json: Value = serde_json::from_str(&inject(from_ref(&map), &["-o", "json"]).out).unwrap();
