@@ -34,8 +34,8 @@
 //!
 //! `proof/law.py` proves the rules as a whole, by two solvers and for any number of replicas, requests and Leases: no two run at once,
 //! nothing is given back that runs, and fencing tokens rise. This rests on 1, 3, 6, 8, 11, 12, 14, 15, 16 and 20, and on T < D: an older
-//! answer could show an absence that is over. `tests/law` judges the steps of the shipping code. Not proved: that anything runs, that the
-//! kernel kills by E, slots, rests, fires and `creationWait`.
+//! answer could show an absence that is over. `tests/law` judges the same runs in Rust. Not proved: that the code keeps the rules, that
+//! anything runs, that the kernel kills by E, slots, rests, fires and `creationWait`.
 //!
 //! The clock is the hardware's: CLOCK_MONOTONIC_RAW, and the time for which the machine was suspended (CLOCK_BOOTTIME less
 //! CLOCK_MONOTONIC). No time service slews it, and all processes of a kernel share it. rho covers crystals and hypervisors. Kernel
