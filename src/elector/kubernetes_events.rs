@@ -65,13 +65,8 @@ impl Events {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
         if *outcome == Outcome::NeverLed {
-            self.tell(
-                held,
-                "NeverLed",
-                true,
-                format!("{identity} held the Lease, and its workload never led in term {term}"),
-                now,
-            );
+            let note = format!("{identity} held the Lease, and its workload never led in term {term}");
+            self.tell(held, "NeverLed", true, note, now);
         } else if *to == Role::Leader {
             self.tell(held, "StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"), now);
         } else {
