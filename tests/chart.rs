@@ -477,7 +477,8 @@ impl Injecting {
         let mut install = cluster.command(helm, &["install", "shop", EXISTING, "--set-json", self.command]);
         let arguments = ["--image=REGISTRY/tenure:0.1.0", "--lease=shop-billing", "--of=deployment/shop-billing"];
         install.args(renderer).args(arguments.map(|argument| format!("--post-renderer-args={argument}")));
-        install.env("HELM_CACHE_HOME", "/nonexistent").env("HELM_PLUGINS", self.place.join("plugins")).output().unwrap()
+        // Helm 4 makes its cache where it is told to.
+        install.env("HELM_CACHE_HOME", self.place.join("cache")).env("HELM_PLUGINS", self.place.join("plugins")).output().unwrap()
     }
 
     fn by_helm_3(&self, cluster: &Namespace) -> Output {

@@ -291,7 +291,7 @@ async fn a_leader_that_wakes_after_s_sends_nothing(stage: Stage) {
 async fn what_somebody_else_wrote_is_read_and_written_again(stage: Stage) {
     create_slice(&stage, "IPv4").await;
     stage.lease.create(released()).await;
-    let a = prepare(&stage, "a", "10.0.0.1").await;
+    let a = prepare(&stage, "a", "10.0.0.1").await.unhurried();
     a.proxy.on(is_write, Times::Only(1), Fault::refused(409, "Conflict"));
     let a = a.start();
 
