@@ -16,7 +16,7 @@ use tenure::{
     },
 };
 
-use crate::world::{self, World, count, reap_all, setup, shell, shell_with, test_in};
+use crate::world::{self, World, count, reap_all, reap_next, setup, shell, shell_with, test_in};
 
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
     shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");
@@ -74,10 +74,11 @@ test_in!(Pid1, what_is_frozen_is_known_and_nobody_else_is_looked_at, {
 test_in!(Pid1, a_bomb_that_respawns_falls_to_one_kill_of_everything, {
     // Fifty chains, in which every process forks its successor and ends.
     shell("next() { next & }; for chain in $(seq 50); do next & done");
-    // A look at /proc may miss all of them: that many have ended, and that more still end, is what shows a bomb.
+    // A look at /proc may miss all of them: that many have ended, and that more still end, is what shows a bomb. On an idle machine
+    // there is no end of what can be reaped before dash's thousandth generation, which is the last.
     let mut ended = 0;
     wait_until("a bomb that respawns", || {
-        let now = reap_all();
+        let now = std::iter::from_fn(reap_next).take(100).count();
         ended += now;
         ended > 500 && now > 0
     });
@@ -114,7 +115,7 @@ test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
     let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare).expect("a scan"));
     let lives = reap::peek() == Ok(None);
     kill::send(child, SIGKILL).expect("it lives");
-    wait_until("its end", || world::reap_next().is_some());
+    wait_until("its end", || reap_next().is_some());
     let after = sweep.look(Scope::Namespace, spare).expect("a scan");
 
     assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { pids: vec![child], refused: false })));
@@ -131,7 +132,7 @@ test_in!(Pid1, where_proc_hides_processes_only_being_alone_is_a_proof, {
 
     let spared = sweep.pass(Scope::Namespace, spare).expect("a scan");
     kill::kill_everything().expect("PID 1");
-    wait_until("its end", || world::reap_next().is_some());
+    wait_until("its end", || reap_next().is_some());
     let alone = sweep.pass(Scope::Namespace, Spare { electors: &[], ..spare }).expect("a scan");
 
     assert_eq!(spared, Verdict::Left(Left::default()));
@@ -163,7 +164,7 @@ test_in!(Pid1, a_zombie_is_not_gone, {
 
     let before = sweep.pass(Scope::Namespace, spare).expect("a scan");
     assert!(Scanner::open().expect("/proc").look(child).is_some(), "still there");
-    let reaped = world::reap_next();
+    let reaped = reap_next();
     let after = sweep.pass(Scope::Namespace, spare).expect("a scan");
 
     assert_eq!(before, Verdict::Left(Left { pids: vec![child], refused: false }));
@@ -173,7 +174,7 @@ test_in!(Pid1, a_zombie_is_not_gone, {
 
 test_in!(Pid1, a_real_time_signal_is_a_status_like_any_other, {
     let child = shell("kill -40 $$");
-    wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(40))));
+    wait_until("its end", || reap_next() == Some((child, Exit::Signal(40))));
 });
 
 test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
@@ -282,7 +283,7 @@ test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent
     let group = shell_with("exec sleep 1000", &setup(inherited));
     let marked = shell("TENURE_IDENTITY=a_1 setsid -f env -i TENURE_IDENTITY=a_1 sh -c 'env -i sleep 1000 & wait'");
     shell("TENURE_IDENTITY=a_12 exec sleep 1000");
-    wait_until("the marked one to be left", || world::reap_next().is_some_and(|(pid, _)| pid == marked));
+    wait_until("the marked one to be left", || reap_next().is_some_and(|(pid, _)| pid == marked));
     let scope = Scope::Leftovers { entry: "TENURE_IDENTITY=a_1", group: Some(group), known: &[] };
     wait_until("three remains", || count(scope) == 3);
     let everybody = count_all();
