@@ -106,8 +106,9 @@
 //!     - **Release mark.** A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime, no name beside
 //!       it, not seen held with 1 before) is taken at once.
 //!     - **Nobody.** A Lease that is free in any other way, absent, or held by nobody for less than the longest known, is first
-//!       written as held by nobody for that long, with a new renewTime. The write gives nothing to anybody: nobody's Lease is waited
-//!       for and taken like any other holder's. The write is not remembered, and comes no faster than retries.
+//!       written as held by nobody for that long, with a new renewTime, which no other replica writes. The write gives nothing to
+//!       anybody: nobody's Lease is waited for and taken like any other holder's. The write is not remembered, and comes no faster
+//!       than retries.
 //!     - **Memory.** A replica that lost a Lease without giving it back may still run, whoever has held it since.
 //!     - **First sight.** From each first sight of one that is free, nobody's or held by another than the name beside it, of none, and
 //!       of another uid than the one last seen held, nothing is taken for the longest known times 1 + rho. A holder without a name

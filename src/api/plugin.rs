@@ -23,6 +23,7 @@ use tokio::task::spawn_blocking;
 use super::bearer::bearer;
 use crate::{
     clock,
+    config::duration,
     process::{
         Pid, kill,
         scan::{Scanner, Scope, Spare},
@@ -73,7 +74,7 @@ pub enum PluginError {
         complaint: String,
     },
     /// The plugin hung, and was killed.
-    #[error("the credential plugin {program} did not end within {limit:?}, and was killed")]
+    #[error("the credential plugin {program} did not end within {}, and was killed", duration::format(*limit))]
     Hung {
         /// The program that the kubeconfig names.
         program: String,

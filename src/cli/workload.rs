@@ -139,7 +139,7 @@ pub struct Lock {
     /// Exit code if a live holder kept the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
-    /// Needs no exclusion: lease.creationWait is 0s unless it is set. How the commands of transactions run `lock`.
+    /// Needs no exclusion: lease.creationWait is 0s unless it is set. Only the commands of transactions say so.
     #[arg(skip)]
     pub of_transaction: bool,
 }

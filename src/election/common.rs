@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Action, Event,
-    random::Random,
+    random::{Random, hash_of},
     trace::TraceContext,
     writes::{LeaseWriter, SLOTS, Stamps},
 };
@@ -140,6 +140,13 @@ impl Common {
     /// Returns the time of the next write, later than those of all earlier ones and than `previous`.
     pub(crate) fn next_time(&mut self, now: Now, previous: Option<&str>) -> String {
         self.stamps.next(now.wall, previous)
+    }
+
+    /// Returns the time of the next write for nobody. All replicas write the same holder, so each has a time of its own: to one
+    /// that has missed the versions in between, equal bytes would look like an unchanged Lease (law 14).
+    pub(crate) fn next_time_of_nobody(&mut self, now: Now, previous: Option<&str>) -> String {
+        let apart = hash_of(self.writer.identity.bytes());
+        self.stamps.next_apart(now.wall, previous, i64::from(apart))
     }
 
     /// Makes the span of a campaign that begins `now`. A copy of this replica, from a restored snapshot, has the same random

@@ -268,9 +268,8 @@ impl Following {
 
 /// Writes a Lease that was not given back as held by nobody, who is then waited for like any other holder (law 14).
 fn hold_for_nobody(one: &mut One<'_>, from: Option<&LeaseRecord>, duration: Duration, now: Now) {
-    // To a replica that missed a version in between, equal bytes would look like an unchanged Lease.
     let latest = one.lease.observation.latest_time().map(str::to_owned);
-    let time = one.common.next_time(now, latest.as_deref());
+    let time = one.common.next_time_of_nobody(now, latest.as_deref());
     let object = one.common.writer.nobody(from, one.lease.slot, duration, &time);
     match from {
         None => {

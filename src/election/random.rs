@@ -7,6 +7,11 @@ use std::{
     time::Duration,
 };
 
+/// Returns the FNV-1a hash of these bytes: what differs between replicas, and for one of them is always the same.
+pub(crate) fn hash_of(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(fastrand::Rng);

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{
+    random::hash_of,
     record::{LeaseRecord, LeaseState},
     writes::{FIRE, NEXT_FIRE, micros},
 };
@@ -17,8 +18,6 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// The basis and the prime of the hash FNV-1a.
-const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 /// In microseconds: the API has no shorter duration.
 const SHORTEST_REST: i64 = 1_000_000;
 
@@ -100,8 +99,7 @@ impl Runs {
     /// Returns a delay that differs between replicas, so that not all write at once.
     pub(super) fn moment(&self, record: &LeaseRecord) -> Duration {
         let bytes = record.renew_time().unwrap_or_default().bytes().chain(self.me.bytes());
-        let hash = bytes.fold(FNV.0, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV.1));
-        self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0)
+        self.timing.renew_period.mul_f64(f64::from(hash_of(bytes)) / f64::from(u32::MAX) / 4.0)
     }
 
     fn schedule(&self) -> Option<&Schedule> {

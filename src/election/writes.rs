@@ -205,7 +205,8 @@ impl LeaseWriter {
         object
     }
 
-    /// Copies the object as read, without the last holder's status and the server's notes. Adds apiVersion, kind and namespace if a proxy left them out.
+    /// Copies the object as read, without the last holder's status and the server's notes. Adds apiVersion, kind and namespace if a
+    /// proxy left them out.
     fn copy(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         if let Some(object) = object.as_object_mut() {
@@ -272,11 +273,18 @@ impl Stamps {
     /// Returns the next time: `wall`, or later if needed to be a second above the last time and above `previous`. A `previous`
     /// near the end of the range is ignored: no clock has shown it, and two writes would soon be equal.
     pub fn next(&mut self, wall: i64, previous: Option<&str>) -> String {
+        self.next_apart(wall, previous, 0)
+    }
+
+    /// The same, later by a part of a second: by `apart` microseconds of it. It differs from the time of each writer with another
+    /// `apart` that knows the same.
+    pub fn next_apart(&mut self, wall: i64, previous: Option<&str>, apart: i64) -> String {
         let previous = previous.and_then(micros).filter(|time| *time < LAST_TIME - A_YEAR).unwrap_or_default();
         let least = self.last.max(previous).saturating_add(SECOND).min(LAST_TIME);
         let time = wall.clamp(0, LAST_TIME).max(least);
-        let millis = (time + MILLISECOND - 1) / MILLISECOND;
-        self.last = millis * MILLISECOND + self.number;
+        let apart = apart % SECOND;
+        let millis = (time + MILLISECOND - 1) / MILLISECOND + apart / MILLISECOND;
+        self.last = millis * MILLISECOND + (self.number + apart) % MILLISECOND;
         display(self.last)
     }
 }
@@ -357,6 +365,18 @@ mod tests {
         assert_eq!(stamps.next(WALL - 5 * SECOND, None), "2027-01-15T08:00:01.125001Z");
         assert_eq!(stamps.next(WALL, Some("2027-01-15T09:00:00.000000Z")), "2027-01-15T09:00:01.000001Z");
         assert_eq!(stamps.next(WALL, Some("nonsense")), "2027-01-15T09:00:02.001001Z");
+    }
+
+    #[test]
+    fn a_time_apart_rises_like_any_and_differs_between_electors_and_between_writers() {
+        let after = "2027-01-15T09:00:00.000000Z";
+        let apart = |number, apart| Stamps::new(number).next_apart(WALL, Some(after), apart);
+        assert_eq!(apart(1, 4_000_250_700), "2027-01-15T09:00:01.250701Z");
+        assert_eq!(apart(2, 4_000_250_700), "2027-01-15T09:00:01.250702Z");
+        assert_eq!(apart(1, 4_000_999_999), "2027-01-15T09:00:01.999000Z");
+        let mut stamps = Stamps::new(1);
+        stamps.next_apart(WALL, Some(after), 999_999);
+        assert_eq!(stamps.next(WALL, Some(after)), "2027-01-15T09:00:02.999001Z");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Announces this replica on the Lease while another leads (`lease.announce`), for people only.
 //!
-//! Owns when that is done: seldom, by a task and on a connection of its own. [`Turn`] decides it.
+//! Owns when that is done: seldom, by a task and on a connection of its own. [`Announcements`] decides it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const SELDOM: Duration = Duration::from_secs(60);
 
 /// Runs for as long as the elector does.
 pub(super) async fn announce(lease: Lease, health: Health, me: String) {
-    let mut turn = Turn::default();
+    let mut announcements = Announcements::default();
     loop {
         // The replicas of a rollout do not all write at once.
         let early = Duration::from_millis(getrandom::u64().unwrap_or_default() % 3000);
@@ -35,23 +35,23 @@ pub(super) async fn announce(lease: Lease, health: Health, me: String) {
         let (status, leader) = (health.status().clone(), health.holder());
         let (view, now) = (status.election, clock::boot());
         let state = Candidate { ready: view.ready && status.is_workload_fit(), backoff_until: view.backoff.after_failures(now) };
-        turn.sees(leader, view.leading.is_some());
-        if view.ready && turn.is_due(state, now) {
-            turn.wrote(&write(&lease, &me, state).await, state, now);
+        if announcements.is_due(leader, view.leading.is_some(), state, now) && view.ready {
+            announcements.wrote(&write(&lease, &me, state).await, state, now);
         }
     }
 }
 
 /// What was written, and when the next write may come.
 #[derive(Default)]
-struct Turn {
+struct Announcements {
     said: Option<(Instant, Candidate)>,
     not_before: Option<Instant>,
     holder: Option<String>,
 }
 
-impl Turn {
-    fn sees(&mut self, leader: Option<String>, leads: bool) {
+impl Announcements {
+    /// Takes in who leads, and whether this replica does. Returns true if a write is due.
+    fn is_due(&mut self, leader: Option<String>, leads: bool, state: Candidate, now: Instant) -> bool {
         if leader.is_some() && leader != self.holder {
             // A replica that takes the Lease drops all announcements.
             *self = Self { holder: leader, ..Self::default() };
@@ -59,10 +59,8 @@ impl Turn {
         if leads {
             self.said = None;
         }
-    }
-
-    fn is_due(&self, state: Candidate, now: Instant) -> bool {
-        self.not_before.is_none_or(|at| at <= now)
+        !leads
+            && self.not_before.is_none_or(|at| at <= now)
             && self.said.is_none_or(|(at, before)| before != state || now.since(at) >= ANNOUNCED_AGAIN)
     }
 
@@ -107,21 +105,22 @@ mod tests {
     #[test]
     fn a_standby_announces_itself_once_a_minute_at_most_and_again_after_ten() {
         let at = |seconds| Instant::BOOT + Duration::from_secs(seconds);
-        let mut turn = Turn::default();
-        turn.sees(Some("a".into()), false);
-        assert!(turn.is_due(READY, at(0)));
+        let is_due =
+            |announcements: &mut Announcements, state, seconds| announcements.is_due(Some("a".into()), false, state, at(seconds));
+        let mut announcements = Announcements::default();
+        assert!(is_due(&mut announcements, READY, 0));
 
-        turn.wrote(&Written::Said, READY, at(0));
+        announcements.wrote(&Written::Said, READY, at(0));
 
-        assert_eq!([59, 60].map(|seconds| turn.is_due(UNFIT, at(seconds))), [false, true]);
-        assert_eq!([599, 600].map(|seconds| turn.is_due(READY, at(seconds))), [false, true]);
-        turn.wrote(&Written::Nothing, UNFIT, at(60));
-        assert_eq!([119, 120].map(|seconds| turn.is_due(UNFIT, at(seconds))), [false, true]);
-        turn.wrote(&Written::Crossed, UNFIT, at(120));
-        assert!(turn.is_due(UNFIT, at(120)), "another write came between");
-        turn.sees(Some("a".into()), false);
-        assert!(!turn.is_due(READY, at(121)), "the same leader kept it");
-        turn.sees(Some("b".into()), false);
-        assert!(turn.is_due(READY, at(121)), "the next leader dropped it");
+        assert_eq!([59, 60].map(|seconds| is_due(&mut announcements, UNFIT, seconds)), [false, true]);
+        assert_eq!([599, 600].map(|seconds| is_due(&mut announcements, READY, seconds)), [false, true]);
+        announcements.wrote(&Written::Nothing, UNFIT, at(60));
+        assert_eq!([119, 120].map(|seconds| is_due(&mut announcements, UNFIT, seconds)), [false, true]);
+        announcements.wrote(&Written::Crossed, UNFIT, at(120));
+        assert!(is_due(&mut announcements, UNFIT, 120), "another write came between");
+        assert!(!is_due(&mut announcements, READY, 121), "the same leader kept it");
+        assert!(announcements.is_due(Some("b".into()), false, READY, at(121)), "the next leader dropped it");
+        assert!(!announcements.is_due(Some("me".into()), true, READY, at(1_000)), "it leads itself");
+        assert!(announcements.is_due(None, false, READY, at(1_005)), "it leads no more, and dropped its own");
     }
 }

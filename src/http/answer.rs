@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use crate::{election::LeaderView, telemetry::status::Status, time::Instant};
+use crate::{config::duration, election::LeaderView, telemetry::status::Status, time::Instant};
 
 /// How long a leader may go without a renewal beyond D before `/livez` fails; by then it should long have stopped leading.
 pub const TOLERANCE: Duration = Duration::from_secs(5);
@@ -43,12 +43,12 @@ fn not_allowed() -> Reply {
 fn livez(status: &Status, now: Instant) -> Reply {
     let silent = now.since(status.heard);
     if silent > status.duration {
-        return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
+        return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {}", duration::measured(silent)));
     }
     if let Some(LeaderView { confirmed, .. }) = status.election.leading {
         let age = now.since(confirmed);
         if age > status.duration + TOLERANCE {
-            return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
+            return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {}", duration::measured(age)));
         }
     }
     reply(StatusCode::OK, "alive")
@@ -125,7 +125,7 @@ mod tests {
         let led = with(leading(), |status| status.heard = after(20));
         assert_eq!(status("/livez", &led, after(20)), 200);
         let late = answer(&Method::GET, "/livez", &led, after(20) + Duration::from_nanos(1));
-        assert_eq!((late.status.as_u16(), late.text.as_str()), (503, "leads without a renewal for 20 s"));
+        assert_eq!((late.status.as_u16(), late.text.as_str()), (503, "leads without a renewal for 20s"));
     }
 
     #[test]

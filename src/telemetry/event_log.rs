@@ -385,7 +385,7 @@ impl EventLog {
         failing.told.push_front((state, now + again));
         let mut words = bounded(&message).into_owned();
         if lasts {
-            words += &format!("; {} failures in {} s", failing.failures, span.as_secs());
+            words += &format!("; {} failures in {}", failing.failures, duration::measured(span));
         }
         let (lease, program) = (self.lease.as_str(), self.nouns.program);
         let led = if operation == Operation::Update { before.election.leading } else { None };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use support::Scratch;
 
-use crate::world::{Cluster, tenure};
+use crate::world::{Cluster, tenure, tenure_after};
 
 /// A Transaction with these changes, each on a line of its own.
 fn transaction(changes: &[&str]) -> String {
@@ -138,6 +138,16 @@ fn files_that_are_no_transaction_are_refused_offline() {
     let large = place.file("large.yaml", halves);
     tenure(&["apply", "x", "-f", &large], &[]).says(78, &["more than 524288: split the transaction"]);
     tenure(&["apply", "x", "-f", "/nonexistent/file"], &[]).says(78, &["/nonexistent/file: No such file"]);
+}
+
+#[test]
+fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
+    let place = Scratch::new();
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
+    let script = r#"odd=$2$(printf '\377') && cp "$2" "$odd" && exec "$1" apply x -f "$odd""#;
+
+    tenure_after(script, &[&file], &[]).says(64, &["x.yaml\\xFF\" is no UTF-8: rename the file"]);
+    tenure(&["apply", "x", "-f", "-", "-f", "-"], &[]).says(78, &["standard input can be read only once"]);
 }
 
 #[test]

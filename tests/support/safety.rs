@@ -1,7 +1,7 @@
 //! Judgments of safety, such as two workloads at once. No machine is so busy that it excuses one.
 //!
-//! `tests/run` runs a test that failed once more, alone, but not if a judgment here failed: the file that `TENURE_UNSAFE` names tells
-//! it so.
+//! `tests/run` runs a test that failed once more, alone. If a judgment here failed, the run fails whatever comes of that: the file that
+//! `TENURE_UNSAFE` names tells it so.
 
 use std::{fs::OpenOptions, io::Write as _, thread};
 

@@ -247,13 +247,21 @@ impl Judge {
         };
         let is_left = |entry: &&Entry| next.entries.iter().any(|left| left.target == entry.target && left.conflict().is_some());
         let done = if is_committed { &next.entries } else { &old.entries };
-        let done: Vec<&Entry> = done.iter().filter(|entry| !is_left(entry)).collect();
+        let mut done: Vec<&Entry> = done.iter().filter(|entry| !is_left(entry)).collect();
         self.settled.insert(next.id.clone(), (next.claim, done.iter().map(|entry| entry.target.name.clone()).collect()));
-        for entry in done.iter().filter(|entry| entry.kind == EntryType::Patch) {
+        // Where several entries name a field, it is as the last one says, and after an undo as before the first.
+        let mut judged = BTreeSet::new();
+        if is_committed {
+            done.reverse();
+        }
+        for entry in done.into_iter().filter(|entry| entry.kind == EntryType::Patch) {
             let name = &entry.target.name;
             let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
             for planned in &entry.fields {
                 let Some(key) = planned.path.last().and_then(|step| step.strip_prefix("f:")) else { continue };
+                if !judged.insert((name.clone(), key.to_owned())) {
+                    continue;
+                }
                 let wanted = if is_committed { &planned.after } else { &planned.before };
                 let writer = self.writers.get(&(name.clone(), key.to_owned()));
                 let is_own = writer == Some(&Writer::Driver(party.journal.clone()));

@@ -107,6 +107,9 @@ impl Files {
     /// # Errors
     /// All reasons to refuse them, one line each.
     pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, Vec<String>> {
+        if paths.iter().filter(|path| path.as_ref().as_os_str() == "-").count() > 1 {
+            return Err(vec!["standard input can be read only once: write -f - only once".to_owned()]);
+        }
         let mut files = Self { variable, ..Self::default() };
         for path in paths {
             let path = path.as_ref();

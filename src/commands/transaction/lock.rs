@@ -67,16 +67,20 @@ pub(super) fn standard_input() -> io::Result<String> {
     Ok(text)
 }
 
-/// Becomes the init of `tenure lock`, which runs this same command line in the term of the Lease; returns the exit code.
+/// Becomes the init of `tenure lock`, which runs this same command line in the term of the Lease; returns the exit code. A stop leaves the
+/// undo its limit, and the driver the time to say what is left.
 ///
-/// A stop leaves the undo its limit, and the driver the time to say what is left.
-pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> u8 {
+/// # Errors
+/// An argument that is no text: a configuration, which holds the command, cannot carry it.
+pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Result<u8, String> {
     const GRACE: &str = "workload.stop.grace=";
     let preset = Preset::Lock(Lock { of_transaction: true, ..how.clone() });
     let mut flags = ConfigFlags { preset, ..flags.clone() };
     if !flags.set.iter().any(|set| set.starts_with(GRACE)) {
         flags.set.push(format!("{GRACE}{}", duration::format(limit + SAYING)));
     }
-    let again = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    init::start(&Run { flags, command: iter::once(OURSELVES.to_owned()).chain(again).collect() })
+    let again =
+        env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
+    let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
+    Ok(init::start(&Run { flags, command }))
 }

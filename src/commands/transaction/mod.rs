@@ -191,7 +191,7 @@ fn under_lease(
     }
     if !lock::is_inside(&super::load(flags, &[], Purpose::Look)?.config) {
         super::warn(notes);
-        return Ok(lock::under_lock(flags, how, limit));
+        return lock::under_lock(flags, how, limit).map_err(|why| refuse(exit::USAGE, &why));
     }
     let term = lock::term().map_err(|why| refuse(exit::INVALID, &why))?;
     Ok(at_desk(flags, Some(term), limit, async |desk| {

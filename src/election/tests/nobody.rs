@@ -79,6 +79,20 @@ fn an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait() {
 }
 
 #[test]
+fn two_replicas_that_know_the_same_write_different_bytes_for_nobody() {
+    let written = |number| {
+        let initial = InitialState { identity: format!("a_{number:032x}"), ..initial_state() };
+        let mut bench = Bench::start(initial, Register::holding(json!({})));
+        bench.run(TICK);
+        let [Request::Replace(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
+        object["spec"].clone()
+    };
+
+    assert_ne!(written(1), written(2), "their clocks show the same");
+    assert_eq!(written(1), written(1));
+}
+
+#[test]
 fn a_creation_that_another_won_is_not_repeated() {
     let mut bench = Bench::new();
     bench.answers = false;

@@ -440,9 +440,9 @@ fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_i
     let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
     let failure = "a request to the API server failed: the API server answered 403: leases is forbidden";
     let remedy = "(`tenure check` tells which permissions are missing)";
-    let lasts = format!("{failure}; 3 failures in 5 s {remedy}");
+    let lasts = format!("{failure}; 3 failures in 5s {remedy}");
     let renewal = "a renewal failed: the API server answered 403: leases is forbidden";
-    let led = format!("{renewal}; 4 failures in 65 s; the program is stopped in 0s if none succeeds {remedy}");
+    let led = format!("{renewal}; 4 failures in 1m5s; the program is stopped in 0s if none succeeds {remedy}");
     // A server that has just started refuses everybody.
     assert_eq!(told, [("WARN", failure), ("WARN", failure), ("ERROR", &*lasts), ("ERROR", &*led)]);
 }
@@ -456,7 +456,7 @@ fn an_outage_is_told_again_each_minute_with_its_length() {
     });
     let said: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let failure = "a request to the API server failed: timed out";
-    assert_eq!(said, [failure, &format!("{failure}; 3 failures in 60 s")]);
+    assert_eq!(said, [failure, &format!("{failure}; 3 failures in 1m")]);
 }
 
 #[test]
