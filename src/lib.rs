@@ -84,7 +84,7 @@
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | `inject` | puts tenure into a manifest that knows nothing of it, as the policy in `deploy/inject` does on the API server |
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
-//! | [`request`] | the operations of the API server; what became of a request or a watch |
+//! | [`request`] | the places of the API server and what is done there; what became of a request or a watch |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`slot`], [`exit`], [`environment`] | leader or standby; the number of a Lease; the exit codes; the variables that a workload is given |
 //! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |

@@ -275,9 +275,11 @@ async fn a_stream_of_events_ends_after_ten_minutes() {
     let mut stream = TcpStream::from_std(connecting.await.unwrap()).unwrap();
     let begin = tokio::time::Instant::now();
 
-    let ended = timeout(Duration::from_secs(3600), stream.read_to_end(&mut Vec::new())).await;
+    let mut said = Vec::new();
+    let ended = timeout(Duration::from_secs(3600), stream.read_to_end(&mut said)).await;
 
-    assert!(ended.is_ok_and(|read| read.is_ok()), "it ends as a whole");
+    assert!(ended.is_ok_and(|read| read.is_ok()));
+    assert!(said.ends_with(b"0\r\n\r\n"), "the last chunk is sent: it ends as a whole");
     assert!((590..=605).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
 }
 

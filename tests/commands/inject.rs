@@ -376,6 +376,15 @@ fn a_pod_that_cannot_be_wrapped_is_refused() {
     is_refused(deployment(&json!({}), &json!({})), "the container \"billing\" has no command");
     let mut without_token = ours();
     without_token["spec"]["template"]["spec"]["automountServiceAccountToken"] = json!(false);
+    let listens = json!([{ "name": "TENURE_HTTP__LISTEN", "value": "[::1]:9000" }]);
+    let loopback = deployment(&json!({}), &json!({ "command": ["/billing"], "env": listens }));
+    is_refused(loopback, "http.listen: the kubelet's probes do not reach [::1]:9000: write 0.0.0.0:9000");
+    let mut shared = ours();
+    let uses_it = json!([{ "name": "TENURE_LEASE__NAME", "value": "billing" }]);
+    shared["spec"]["template"]["spec"]["containers"][0]["env"] = uses_it.clone();
+    injected(&[shared.clone()], &[]);
+    list_of(&mut shared["spec"]["template"]["spec"]["containers"]).push(json!({ "name": "two", "image": "x", "env": uses_it }));
+    is_refused(shared, "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there");
     is_refused(without_token, "with automountServiceAccountToken: false tenure has no token for its Lease: remove it");
     for list in ["volumes", "initContainers", "containers"] {
         let mut taken = ours();

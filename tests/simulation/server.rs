@@ -123,7 +123,7 @@ impl Server {
                     e.judge.asks(holder);
                 }
             }
-            (_, Some(old), _) => e.judge.deleted(who, old),
+            (_, Some(old), _) => e.judge.deleted(slot, who, old),
             (_, None, _) => {}
         }
         self.judged(slot, old.as_deref(), e);

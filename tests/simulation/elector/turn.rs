@@ -6,6 +6,7 @@ use tenure::{
     election::{
         self, Input, Request, RequestId,
         turn::{Arrived, Process, Turn},
+        writes::STEP_DOWN_TO,
     },
     link::{Reason, ToElector, ToInit},
     request::{Answer, Watched},
@@ -268,7 +269,9 @@ impl Process for Running<'_> {
         let (child, delay) = (self.child(), self.delay());
         self.e.note(child.who, || format!("asks for {slot:?}: {}", describe(&request)));
         let me = &*self.container.identity;
+        // Who takes its request back writes into the Lease of another, too.
         if let Request::Replace(object) = &request
+            && object["metadata"]["annotations"][STEP_DOWN_TO] == me
             && ![me, "", NOBODY].contains(&object["spec"]["holderIdentity"].as_str().unwrap_or_default())
         {
             self.e.judge.asks_for_handover(child.who, self.e.now);

@@ -229,15 +229,16 @@ impl Judge {
         }
     }
 
-    /// `who` has deleted the Lease that was `old`.
-    pub fn deleted(&mut self, who: Who, old: &Value) {
+    /// `who` has deleted the Lease of this slot, which was `old`.
+    pub fn deleted(&mut self, slot: Slot, who: Who, old: &Value) {
         if let Some(fire) = old["metadata"]["annotations"][FIRE].as_str() {
             self.fail(format!("{who} has deleted a Lease that remembers the fire {fire}: one may be lost"));
         }
         let Some(holder) = old["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()) else { return };
-        // `prune` has watched it for its duration: then nobody runs under it.
+        // `prune` has watched it for its duration: then nobody runs under it. Whom a hand wrote into it may run under another.
         let runs = |((other, _), running): (&(Who, i32), &Running)| {
             running.covered
+                && self.slot_of(running.token) == slot
                 && self.uncovered.is_empty()
                 && self.replicas.get(other.replica).is_some_and(|it| it.identity == holder)
         };
