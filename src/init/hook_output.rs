@@ -164,3 +164,23 @@ impl EventLoop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_to_a_hundred_lines_a_second_and_the_rest_is_counted() {
+        let (mut lines, begin) = (Lines::default(), Instant::BOOT + WHILE);
+        let later = |millis| begin + Duration::from_millis(millis);
+        for millis in 0..300 {
+            lines.read(b"a\n\n", later(millis));
+        }
+        assert_eq!(std::mem::take(&mut lines.ready), vec!["a"; 100]);
+
+        lines.count(later(999));
+        assert!(lines.ready.is_empty());
+        lines.read(b"b\n", later(1000));
+        assert_eq!(lines.ready, ["(200 more lines were dropped: they were too many)", "b"]);
+    }
+}

@@ -1,5 +1,7 @@
 //! The driver is killed after each of its requests, and the next command of the same name finds its way.
 
+use std::fs;
+
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -111,7 +113,7 @@ async fn a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery(stage
 
 async fn a_driver_that_is_killed_after_any_request_is_undone_before_another_file(stage: Stage) {
     let other = stage.directory().join("other.yaml");
-    std::fs::write(&other, OTHER).expect("a file");
+    fs::write(&other, OTHER).expect("a file");
     everywhere(
         &stage,
         &APPLY,
@@ -206,13 +208,19 @@ async fn a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_ca
     };
     shop.desk.proxy.on(is_back, Times::Only(1), busy());
 
-    said(&shop.apply(EXAMPLE, &["--limit", "2s"]).await, 1, &["undid ConfigMap", "undone: "]);
+    let example = fs::read_to_string(EXAMPLE).expect("an example");
+    let within = |timeout: &str| {
+        let text = example.replace("lockTimeout: 1m", &format!("lockTimeout: 1m\n  timeout: {timeout}"));
+        shop.file(&format!("{timeout}.yaml"), &text)
+    };
+
+    said(&shop.apply(within("2s"), &[]).await, 1, &["undid ConfigMap", "undone: "]);
 
     assert_eq!(shop.seen().await, before, "and no mark is left");
     assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undone");
 
     shop.desk.proxy.on(is_it, Times::Always, busy());
-    said(&shop.apply(EXAMPLE, &["--limit", "5s"]).await, 2, &["not undone in full; ", "; Deployment "]);
+    said(&shop.apply(within("9h"), &["--limit", "5s"]).await, 2, &["not undone in full; ", "; Deployment "]);
 
     assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undoing");
     shop.desk.proxy.clear();

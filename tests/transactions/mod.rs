@@ -38,6 +38,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_dry_run_shows_the_difference_and_writes_nothing,
         objects_that_no_file_can_change_are_refused_before_anything_is_written,
         whoever_may_not_undo_a_deletion_changes_nothing,
+        an_undo_acts_as_whoever_began_unless_it_names_another,
         what_was_done_reaches_the_collector_in_the_trace_of_its_term,
     ];
     let others = [
@@ -389,6 +390,26 @@ async fn whoever_may_not_undo_a_deletion_changes_nothing(stage: Stage) {
     let ended = shop.apply(EXAMPLE, &[]).await;
 
     said(&ended, 77, &["old-key"]);
+    assert_eq!(shop.seen().await, before);
+}
+
+async fn an_undo_acts_as_whoever_began_unless_it_names_another(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+    let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/releaser", stage.namespace);
+    let (_, mut narrow) = stage.api.call(Method::GET, &role, None).await;
+    stage.api.grant(&stage.namespace, "other", &narrow["rules"]).await;
+    narrow["rules"][2]["verbs"] = json!(["get"]);
+    stage.api.call(Method::PUT, &role, Some(&narrow)).await;
+    shop.releaser_may("create", false).await;
+
+    let as_before = shop.recover(&["apply", "release-2"]).await;
+    let other = format!("system:serviceaccount:{}:other", stage.namespace);
+    let as_another = shop.recover(&["apply", "release-2", "--as", &other]).await;
+
+    said(&as_before, 2, &["old-key", "403"]);
+    said(&as_another, 0, &["undid Secret"]);
     assert_eq!(shop.seen().await, before);
 }
 

@@ -433,7 +433,9 @@ async fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_refused(stage
 }
 
 async fn the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else(stage: Stage) {
-    let (me, _) = stage.lead(patient(&stage, "me").await.set("lease.witness", json!(null))).await;
+    // As seldom as a replica may renew.
+    let seldom = patient(&stage, "me").await.set("lease.renewPeriod", "20s");
+    let (me, _) = stage.lead(seldom.set("lease.witness", json!(null))).await;
     let other = patient(&stage, "other").await.set("lease.witness", json!(null)).start();
     other.said("leads").await;
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
