@@ -227,6 +227,8 @@ pub enum Event {
         /// The span of the wait.
         context: TraceContext,
     },
+    /// The Lease is no longer paused.
+    Unpaused,
     /// A warning about the Lease, reported once per state.
     Odd {
         /// The warning, on one line.

@@ -21,6 +21,10 @@ pub struct LeaseRecord(Arc<Value>);
 /// The longest duration in seconds that the API can express.
 const LONGEST: u64 = i32::MAX as u64;
 
+/// Of a Lease that is paused (law 17).
+pub(super) const IS_PAUSED: &str =
+    "the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names";
+
 /// A spec that is not a map counts as empty.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
@@ -219,7 +223,7 @@ impl LeaseRecord {
         if self.is_being_deleted() {
             Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
         } else if self.is_paused() {
-            Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
+            Some(IS_PAUSED)
         } else if is_held && self.duration().is_none() {
             Some("the Lease is held without a valid leaseDurationSeconds: it is taken only after the longest known duration")
         } else if self.strategy().is_some() {

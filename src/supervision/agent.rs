@@ -261,7 +261,10 @@ impl Agent {
             Some(Move::Kill) => {
                 self.actions.push_back(Action::KillElector);
                 // After that, because it would read no line.
-                self.warn(format!("the elector was silent for {} and is killed", duration::format(self.timing.duration)));
+                self.warn(format!(
+                    "the elector, the process that renews the Lease, was silent for {} and is killed",
+                    duration::format(self.timing.duration)
+                ));
             }
             None => {}
         }

@@ -64,6 +64,8 @@ pub(super) struct EventLog {
     ends: bool,
     /// The last term ended before its program led.
     never_led: bool,
+    /// An outage has ended: what is waited for is not told yet.
+    recovers: bool,
 }
 
 /// The words for the workload and its Lease.
@@ -114,6 +116,7 @@ impl EventLog {
             waits: false,
             ends: false,
             never_led: false,
+            recovers: false,
         }
     }
 
@@ -170,6 +173,7 @@ impl EventLog {
                 );
             }
             Event::Odd { message } => warn!(lease, "{}", bounded(message)),
+            Event::Unpaused => info!(lease, "{} is no longer paused", nouns.lease),
             Event::Observed { .. }
             | Event::CampaignLost { .. }
             | Event::Acquired { .. }
@@ -278,7 +282,12 @@ impl EventLog {
         let end = match (outcome, exit) {
             (_, Some(_)) if let Some((dead, noticed)) = *fused => {
                 let (at, late) = (transition.anchor.shown(dead), duration::measured(noticed.since(dead)));
-                format!("{program} was dead at {at}, by the kernel's fuse; noticed {late} later")
+                let before =
+                    margin.and_then(Margin::left).map(|left| format!(", {} before {held} expired", duration::measured(left)));
+                format!(
+                    "{program} was dead at {at}{}: the kernel's fuse killed it; noticed {late} later",
+                    before.unwrap_or_default()
+                )
             }
             (Outcome::Demoted, _) if self.never_led => {
                 format!("{}: {program} did not lead, and keeps running", self.nouns.because(*reason))
@@ -299,7 +308,8 @@ impl EventLog {
         let gone = transition.phases.iter().find(|phase| phase.kind == PhaseKind::WorkloadProof).map(|phase| phase.until);
         let end = match gone.filter(|gone| fused.is_none() && exit.is_some() && now.since(*gone) > LATE) {
             Some(gone) => {
-                format!("{end} at {}, noticed {} later", transition.anchor.shown(gone), duration::measured(now.since(gone)))
+                let (at, late) = (transition.anchor.shown(gone), duration::measured(now.since(gone)));
+                format!("{end} at {at}, and this is told {late} later")
             }
             None => end,
         };
@@ -312,7 +322,7 @@ impl EventLog {
             }
             Some(ReleaseResult::NotOurs) => format!("{end}; {held} is left as it is, because somebody else has changed it"),
             Some(ReleaseResult::Rest) => format!("{end}; {held} is kept until the next run is due"),
-            None if fused.is_some() => format!("{end}; {held} has expired"),
+            None if fused.is_some() => end,
             None if *reason == Reason::Expired => format!("{end}; {held} is left to expire"),
             None => end,
         };
@@ -426,6 +436,19 @@ impl EventLog {
     fn recovered(&mut self, operation: Operation) {
         if let Some(Failing { failures, .. }) = self.failing.remove(&operation) {
             info!(lease = self.lease, operation = operation.as_str(), failures, "requests to the API server work again");
+            self.recovers = true;
+        }
+    }
+
+    /// Says after an outage what a standby waits for: until then there is nothing else to say.
+    fn waits(&mut self, after: &Status, now: Instant) {
+        let held = self.nouns.lease;
+        if let (true, Some(free)) = (std::mem::take(&mut self.recovers), after.election.free.filter(|free| now < *free)) {
+            info!(
+                lease = self.lease,
+                "{held} may be taken in {}, unless its holder renews it",
+                duration::measured(free.since(now))
+            );
         }
     }
 }
@@ -438,7 +461,10 @@ impl Edge for EventLog {
             Fact::Told(message) => self.told(message, before),
             Fact::Event(event) => self.event(event, before, at.boot),
             Fact::Recorded(recorded) => self.recorded(recorded, at.boot),
-            Fact::Elects(_) => self.fires(before, after),
+            Fact::Elects(_) => {
+                self.fires(before, after);
+                self.waits(after, at.boot);
+            }
             Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain | Fact::Permitted(_) | Fact::Witnessed(_) => {}
         }
     }

@@ -136,6 +136,7 @@ impl Recorder {
             | Event::Recovered { .. }
             | Event::BacksOff(_)
             | Event::Preempts { .. }
+            | Event::Unpaused
             | Event::Odd { .. } => {}
         }
         None

@@ -305,6 +305,11 @@ impl Margin {
     pub(crate) fn until(end: Instant, at: Instant) -> Self {
         Self(end.since(at).as_secs_f64() - at.since(end).as_secs_f64())
     }
+
+    /// None: it was too late.
+    pub(super) fn left(self) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.0).ok()
+    }
 }
 
 /// Ties the clock of deadlines to the wall clock. A whole transition has one, so that a step of the wall clock does not disorder its

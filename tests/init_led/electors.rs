@@ -73,7 +73,7 @@ pub(crate) fn why_init_kills_one_is_in_the_log() {
         world.exit().1
     });
 
-    assert!(silent.contains("the elector was silent for 14s and is killed"), "{silent}");
+    assert!(silent.contains("the elector, the process that renews the Lease, was silent for 14s and is killed"), "{silent}");
     assert!(speaks.contains("a link message of 9 bytes does not decode"), "{speaks}");
     assert!(speaks.contains("the elector gave up within a term, and is killed"), "{speaks}");
 }

@@ -29,7 +29,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) fn all() -> Vec<Case> {
     let mut cases =
         cases![a_real_prometheus_fires_and_clears_each_alert, a_real_prometheus_reads_the_page_and_tells_when_nobody_leads,];
-    cases.extend(cases![blocking: each_alert_is_worded_as_it_should_be, what_is_shown_and_alerted_on_is_documented]);
+    cases.extend(cases![blocking: each_alert_is_worded_as_it_should_be, each_alert_has_a_runbook, what_is_shown_and_alerted_on_is_documented]);
     cases
 }
 
@@ -78,6 +78,19 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
     words.map(|word| ["_bucket", "_sum", "_count"].iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word)).collect()
 }
 
+fn each_alert_has_a_runbook(_: &Stage) {
+    let rules = rules();
+    let documented = fs::read_to_string(format!("{ROOT}/docs/observing.md")).expect("a page");
+    for rule in rules["groups"][0]["rules"].as_array().expect("rules") {
+        let name = rule["alert"].as_str().expect("a name");
+        let (page, heading) = rule["annotations"]["runbook"].as_str().and_then(|link| link.split_once('#')).expect(name);
+        let page = fs::read_to_string(Path::new(ROOT).join(page)).expect(page);
+        let anchor = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-").replace('?', "");
+        assert!(page.lines().any(|line| line.starts_with('#') && anchor(line) == heading), "{name}: no heading {heading}");
+        assert!(documented.contains(&format!("| `{name}` |")), "{name}");
+    }
+}
+
 fn what_is_shown_and_alerted_on_is_documented(_: &Stage) {
     let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
     let documented = read("docs/reference.md");
@@ -116,7 +129,7 @@ async fn a_real_prometheus_fires_and_clears_each_alert(stage: Stage) {
     let Some((prometheus, _running)) = start(&stage, address) else { return };
     let names: Vec<_> =
         rules()["groups"][0]["rules"].as_array().expect("rules").iter().map(|rule| rule["alert"].clone()).collect();
-    until(&stage, prometheus, "count(tenure_kills_total)", "1").await;
+    until(&stage, prometheus, "count(tenure_kills_total)", "3").await;
     until(&stage, prometheus, "absent(ALERTS)", "1").await;
 
     for (is_trouble, state) in [(true, "fires"), (false, "is clear")] {
@@ -150,6 +163,8 @@ tenure_build_info{{pod=\"a\"}} 1
 tenure_build_info{{pod=\"b\"}} 1
 tenure_terms_total{{to=\"leader\",reason=\"expired\"}} {bad}
 tenure_kills_total{{why=\"signal\"}} {bad}
+tenure_kills_total{{why=\"expired\"}} {bad}
+tenure_kills_total{{why=\"fuse\"}} {bad}
 tenure_witnessed {one}
 tenure_renewal_margin_seconds_bucket{{le=\"1\"}} {bad}
 tenure_renewal_margin_seconds_bucket{{le=\"5\"}} {bad}
@@ -188,11 +203,10 @@ fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Kept)> {
             rule["for"] = shortened(wait).into();
         }
         let expr = rule["expr"].as_str().expect("an expression");
-        if let Some((before, (range, after))) =
-            expr.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
-        {
-            rule["expr"] = format!("{before}[{}]{after}", shortened(range)).into();
-        }
+        let ranged = |part: &str| {
+            part.split_once(']').map_or_else(|| part.into(), |(range, after)| format!("{}]{after}", shortened(range)))
+        };
+        rule["expr"] = expr.split('[').map(ranged).collect::<Vec<_>>().join("[").into();
     }
     let config = json!({
         "global": { "scrape_interval": "500ms", "evaluation_interval": "500ms" },

@@ -10,7 +10,7 @@ use crate::{
         Event, Request,
         asked::Attempt,
         pace::{Paced, doubled},
-        record::{LeaseRecord, LeaseState},
+        record::{IS_PAUSED, LeaseRecord, LeaseState},
         trace::TraceContext,
     },
     law::RETRY_PAUSE,
@@ -59,7 +59,6 @@ impl One<'_> {
         if self.lease.observation.is_past(&record) {
             self.reader.want_read();
         }
-        self.report_warning(&record);
         self.report_observed(Some(&record));
         self.lease.observation.read(record, now);
         self.hand_on();
@@ -154,12 +153,11 @@ impl One<'_> {
 
     fn report_warning(&mut self, record: &LeaseRecord) {
         let odd = record.warning(Some(&self.common.writer.identity));
-        if odd != self.lease.warning
-            && let Some(message) = odd
-        {
-            self.common.report(Event::Odd { message: message.into() });
+        match (std::mem::replace(&mut self.lease.warning, odd), odd) {
+            (before, Some(message)) if before != odd => self.common.report(Event::Odd { message: message.into() }),
+            (Some(IS_PAUSED), None) => self.common.report(Event::Unpaused),
+            (_, Some(_) | None) => {}
         }
-        self.lease.warning = odd;
     }
 
     /// Reports the Lease as it was read, or found absent.
@@ -170,6 +168,7 @@ impl One<'_> {
         });
         self.common.report(Event::Observed { slot: self.lease.slot, record: record.cloned(), nobody });
         if let Some(record) = record {
+            self.report_warning(record);
             self.report_holder(record);
         }
     }

@@ -63,7 +63,10 @@ fn a_standby_shows_when_the_lease_may_be_taken_and_a_leader_does_not() {
     bench.register.edit(|object| object["metadata"]["annotations"] = json!({ PAUSED: "true" }));
     bench.watch_register();
     assert_eq!(bench.elector.view().free, None, "paused");
+    assert!(!bench.events.contains(&Event::Unpaused));
     bench.see(|object| object["metadata"]["annotations"] = json!({}));
+    bench.see(|object| object["metadata"]["labels"] = json!({}));
+    assert_eq!(bench.events.iter().filter(|event| **event == Event::Unpaused).count(), 1);
 
     takes_exactly_after(&mut bench, plus(15) - TICK);
 

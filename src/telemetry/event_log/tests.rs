@@ -132,12 +132,12 @@ fn a_program_that_was_dead_before_anybody_noticed_is_said_to_have_been_dead_then
         reason: TransitionReason::Ended(Reason::Expired),
         exit: Some(Exit::Signal(libc::SIGKILL)),
         fused: Some((ms(19_607), ms(23_500))),
+        margin: Some(Margin(1.0)),
         release: None,
         ..stood_by()
     };
     let line = &logged(|log| log.recorded(&Recorded::Transitioned(Box::new(end)), ms(23_500)))[0];
-    let said =
-        "the program was dead at 1970-01-01T00:00:19.607Z, by the kernel's fuse; noticed 3.89s later; the Lease has expired";
+    let said = "the program was dead at 1970-01-01T00:00:19.607Z, 1s before the Lease expired: the kernel's fuse killed it; noticed 3.89s later";
     assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
 }
 
@@ -151,7 +151,7 @@ fn a_program_whose_end_is_told_late_is_said_to_have_stopped_then() {
         lines[0]["message"].as_str().unwrap().to_owned()
     };
     assert_eq!(end(20_600), "the program has stopped; the Lease is left to expire");
-    let late = "the program has stopped at 1970-01-01T00:00:20.544Z, noticed 3.23s later; the Lease is left to expire";
+    let late = "the program has stopped at 1970-01-01T00:00:20.544Z, and this is told 3.23s later; the Lease is left to expire";
     assert_eq!(end(23_776), late);
 }
 
@@ -412,6 +412,22 @@ fn operations_that_fail_in_turn_are_one_state_each_and_end_each_by_itself() {
     });
     let told: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
     assert_eq!(told, ["get", "update", "update"], "{lines:?}");
+}
+
+#[test]
+fn after_an_outage_a_standby_says_once_what_it_waits_for() {
+    let lines = logged(|lines| {
+        let waiting = View { free: Some(ms(15_500)), ..lines.status.election };
+        reported(lines, 0, &failure(Operation::Get, "timed out".into()));
+        reported(lines, 9000, &recovered(Operation::Get));
+        lines.take(&Fact::Elects(waiting), ms(9000));
+        lines.take(&Fact::Elects(View { renewed: Some(ms(1)), ..waiting }), ms(9001));
+        reported(lines, 9500, &failure(Operation::Get, "timed out".into()));
+        reported(lines, 15_600, &recovered(Operation::Get));
+        lines.take(&Fact::Elects(waiting), ms(15_600));
+    });
+    let said: Vec<_> = lines.iter().filter_map(|line| line["message"].as_str()).filter(|said| said.contains("taken")).collect();
+    assert_eq!(said, ["the Lease may be taken in 6.5s, unless its holder renews it"]);
 }
 
 #[test]
