@@ -35,13 +35,14 @@ static IN_FORCE: Mutex<()> = Mutex::new(());
 fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     let alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
     let deadline = tenure::clock::boot() + PATIENCE;
-    cluster.feed(&["apply", "-f", "-"], &keeper()).success();
+    keep(cluster, deadline);
     let applied = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success();
     assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
     let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
     cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     // No controller runs here that would make it.
-    cluster.kubectl(&["create", "serviceaccount", "default"]).success();
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
+    cluster.feed(&["apply", "-f", "-"], &account).success();
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
     loop {
         let made = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &plain);
@@ -59,21 +60,27 @@ fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
-/// A policy about nothing. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding with one is deleted, as a case does.
-fn keeper() -> Value {
+/// Puts a policy about nothing in force. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding is deleted of the kind
+/// of policies that was the first to read them. A case deletes one, so this one, of the other kind, is the first.
+fn keep(cluster: &Namespace, deadline: tenure::time::Instant) {
     let api = "admissionregistration.k8s.io/v1";
     let (metadata, param) = (json!({ "name": "keeper" }), json!({ "apiVersion": "v1", "kind": "ConfigMap" }));
-    let rule = json!({ "apiGroups": ["tenure.test"], "apiVersions": ["v1"], "resources": ["none"], "operations": ["CREATE"] });
+    let rule = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "resourceNames": ["keeper"], "operations": ["CREATE"],
+    });
     let spec =
         json!({ "paramKind": param, "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "true" }] });
     let policy = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec });
-    let reference = json!({ "name": "none", "namespace": "default", "parameterNotFoundAction": "Allow" });
+    let reference = json!({ "name": "none", "namespace": "default", "parameterNotFoundAction": "Deny" });
     let spec = json!({ "policyName": "keeper", "paramRef": reference, "validationActions": ["Deny"] });
     let binding = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
-    json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })
+    cluster.feed(&["apply", "-f", "-"], &json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })).success();
+    while cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success() {
+        assert!(tenure::clock::boot() < deadline, "the policy about nothing is not in force");
+    }
 }
 
+/// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
 fn pod(name: &str, container: Value, spec: Value, metadata: Value) -> Value {
     let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     let base = json!({ "name": "main", "image": "main", "securityContext": context });
@@ -385,6 +392,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     let labelled = |name: &str| json!({ "labels": { "tenure.dev/lease": name } });
     let with = |probe: Value| probed("livenessProbe", probe);
     let command = |line: &str| annotated(json!({ "tenure.dev/command": line }));
+    let listens = |on: &str| json!({ "command": ["sh"], "env": [{ "name": "TENURE_HTTP__LISTEN", "value": on }] });
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     let refused: Vec<(&str, Value, Value, Value)> = vec![
         ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
@@ -436,6 +444,14 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             none(),
             none(),
         ),
+        (
+            "http.listen: the kubelet's probes do not reach 127.0.0.1:9000: write 0.0.0.0:9000",
+            listens("127.0.0.1:9000"),
+            none(),
+            none(),
+        ),
+        ("http.listen: the kubelet's probes do not reach [::1]:9000: write 0.0.0.0:9000", listens("[::1]:9000"), none(), none()),
+        ("do not reach [::ffff:127.0.0.1]:9000: write", listens("[::ffff:127.0.0.1]:9000"), none(), none()),
     ];
     let mut pods: Vec<_> =
         refused.into_iter().map(|(why, container, spec, metadata)| (why, pod("p", container, spec, metadata))).collect();
@@ -556,9 +572,10 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
     }
 }
 
-/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone.
+/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
+/// label while there was no policy.
 fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
-    let _alone = apply(cluster, "");
+    let alone = apply(cluster, "");
     cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
     let template = cluster.get("deployment/shop")["spec"]["template"].take();
     let pod = |name: &str| {
@@ -599,6 +616,17 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     assert_eq!(late["spec"]["initContainers"], Value::Null, "nothing has wrapped it");
     assert_eq!(late["spec"]["schedulingGates"], json!([{ "name": "tenure.dev/inject" }]), "so it must not start");
     assert_eq!(cluster.get("pod/wrapped")["spec"], wrapped["spec"], "what runs is left alone");
+
+    let mut early = workload("Deployment", Some("billing"), 2);
+    early["metadata"]["name"] = json!("early");
+    cluster.create(&early).success();
+    drop(alone);
+    let _alone = apply(cluster, "");
+    // A pod that is there is not judged again: nothing could be changed.
+    cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
+    early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
+    let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
+    assert!(why.contains("the pods that run now know nothing of the Lease billing"), "{why}");
 }
 
 fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
