@@ -113,6 +113,23 @@ const COMMANDS: &[(&str, How)] = &[
         By("tests/node/existing.rs", "fences::commands(PAGE)"),
     ),
     ("kubectl apply -k .", By("tests/node/existing.rs", "fences::commands(PAGE)")),
+    ("kubectl apply -k deploy/inject", By("tests/node/existing.rs", "fences::commands(LABEL)")),
+    (
+        "kubectl create rolebinding tenure --clusterrole=tenure --serviceaccount=shop:default -n shop",
+        By("tests/node/existing.rs", "fences::commands(LABEL)"),
+    ),
+    ("kubectl scale deployment/shop-podinfo --replicas=0 -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
+    (
+        "kubectl wait --for=delete pod --selector=app.kubernetes.io/name=shop-podinfo --timeout=2m -n shop",
+        By("tests/node/existing.rs", "fences::commands(LABEL)"),
+    ),
+    (
+        "kubectl patch deployment/shop-podinfo -n shop -p '{\"spec\":{\"replicas\":2,\"template\":{\"metadata\":{\"labels\":{\"tenure.dev/lease\":\"podinfo\"}}}}}'",
+        By("tests/node/existing.rs", "fences::commands(LABEL)"),
+    ),
+    ("kubectl rollout status deployment/shop-podinfo -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
+    ("kubectl get lease podinfo -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
+    ("kubectl delete pod NAME -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/page.rs", "\"kubectl exec deploy/tenure -- /tenure check\"")),
     ("kubectl rollout status deployment/tenure", By("tests/node/page.rs", "\"kubectl rollout status\"")),

@@ -1,23 +1,27 @@
-//! docs/pasted-parts.md on the node: a Deployment and a StatefulSet that run get tenure as the page says. No two programs run at once,
-//! not even in the first rollout: its old program takes its time to stop, and Kubernetes would start another of it.
+//! docs/pasted-parts.md and docs/existing-charts.md on the node: a Deployment, a StatefulSet and a public chart that run get tenure as the
+//! pages say. No two programs run at once, not even in the first rollout: its old program takes its time to stop, and Kubernetes would
+//! start another of it.
 
-use std::{fs, path::Path};
+use std::{fs, ops::Range, path::Path};
 
 use nix::sys::signal::Signal;
 use support::fences;
+use tenure::clock;
 
 use crate::{
     node::{Node, PATIENCE, Pod, await_some},
+    page::Reader,
     stamps::{Run, Stamps, now},
 };
 
 const PAGE: &str = include_str!("../../docs/pasted-parts.md");
+const LABEL: &str = include_str!("../../docs/existing-charts.md");
 /// As a public chart renders it.
 const PUBLIC: &str = include_str!("../deploy/podinfo.yaml");
 
 /// Runs everything in order; panics where something does not hold.
 pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
-    let begin = tenure::clock::boot();
+    let begin = clock::boot();
     node.tag("docker.io/library/tenure:latest", "registry.example/tenure:0.1.0");
     for kind in ["Deployment", "StatefulSet"] {
         let directory = directory.join(format!("existing-{kind}"));
@@ -29,7 +33,8 @@ pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
     write_public(&directory);
     let selector = "app.kubernetes.io/name=shop-podinfo";
     Existing { node, stamps, kind: "Deployment", name: "podinfo", selector, since: now() }.gets_tenure(&directory);
-    println!("node: what exists took {:.0} s", tenure::clock::boot().since(begin).as_secs_f64());
+    Existing { node, stamps, kind: "Deployment", name: "podinfo", selector, since: now() }.gets_a_label(&directory);
+    println!("node: what exists took {:.0} s", clock::boot().since(begin).as_secs_f64());
 }
 
 struct Existing<'a> {
@@ -57,17 +62,62 @@ impl Existing<'_> {
             self.node.kubectl(&words[1..]);
         }
         self.node.kubectl(&["rollout", "status", &workload, "--timeout=90s"]);
+        let (leader, _) = self.is_followed("its leader killed", 0..6_000);
+        self.node.kubectl(&["exec", leader.name(), "--container", name, "--", "/opt/tenure/tenure", "check"]);
+        self.node.kubectl(&["delete", &workload, &format!("lease/shop-{name}"), "--timeout=60s"]);
+    }
+
+    /// The chart as it is published, the policies, and one label, typed as the page says.
+    fn gets_a_label(&self, directory: &Path) {
+        let reader = Reader::new(self.node, directory.join("programs"));
+        let ours = |command: &str| command.replace("-n shop", "-n show").replace("=shop:", "=show:");
+        let lines: Vec<String> = fences::commands(LABEL).map(ours).collect();
+        let [policies, rights, scale, wait, label, rollout, see, delete] = &lines[..] else { panic!("the page says {lines:?}") };
+        let types = |line: &String| reader.types(line).unwrap();
+        self.node.kubectl(&["apply", "-f", directory.join("before.yaml").to_str().unwrap()]);
+        let (_, before) = await_some("the program without tenure", PATIENCE, || self.running(0, 1));
+
+        let begin = clock::boot();
+        types(policies);
+        types(rights);
+        let dry = format!("{label} --dry-run=server");
+        let refused = await_some("the policies are in force", PATIENCE, || reader.types(&dry).err());
+        assert!(refused.contains("so two programs could run at once: first scale to 0"), "{refused}");
+        reader.types(label).unwrap_err();
+        let (_, unled) = await_some("the program runs on", PATIENCE, || self.running(0, 1));
+        assert_eq!((unled.token, unled.first), (0, before.first), "it was replaced");
+
+        for line in [scale, wait, label, rollout] {
+            types(line);
+        }
+        let (leader, led) = await_some("a leader", PATIENCE, || self.running(1, 2));
+        assert!(types(see).contains(leader.name()), "{}", types(see));
+        types(&delete.replace("NAME", leader.name()));
+        await_some("another leader", PATIENCE, || self.running(led.token + 1, 2));
+        println!("{:<40} {:>8.2} s", "one label: from nothing to a failover", clock::boot().since(begin).as_secs_f64());
+
+        let (_, led) = self.is_followed("one label, its leader killed", 0..300);
+        types(&policies.replace("apply", "delete"));
+        let (_, after) = await_some("the program runs on", PATIENCE, || self.running(1, 2));
+        assert_eq!((led.token, led.first), (after.token, after.first), "the policies are gone, and it with them");
+        self.node.kubectl(&["delete", "deployment/shop-podinfo", "lease/podinfo", "--timeout=60s"]);
+    }
+
+    /// Kills two leaders. Each is followed within these hundredths of a second.
+    fn is_followed(&self, what: &str, within: Range<u64>) -> (Pod, Run) {
         let (mut leader, mut run) = await_some("a leader", PATIENCE, || self.running(1, 2));
         for _ in 0..2 {
             self.node.signal(&leader, Signal::SIGKILL);
             let (next, after) = await_some("another leader", PATIENCE, || self.running(run.token + 1, 2));
-            let gap = after.first - run.last;
-            let what = format!("{} {name}, its leader killed", self.kind);
+            // What it printed last is read only now.
+            let last = self.stamps.runs().into_iter().find(|each| each.token == run.token && each.pod == run.pod).unwrap().last;
+            let gap = after.first - last;
+            let what = format!("{} {}, {what}", self.kind, self.name);
             println!("{what:<34} {:>5}.{:02} s  then {} runs", gap / 100, gap % 100, next.name());
+            assert!(within.contains(&gap), "{what}: {gap} hundredths of a second");
             (leader, run) = (next, after);
         }
-        self.node.kubectl(&["exec", leader.name(), "--container", name, "--", "/opt/tenure/tenure", "check"]);
-        self.node.kubectl(&["delete", &workload, &format!("lease/shop-{name}"), "--timeout=60s"]);
+        (leader, run)
     }
 
     /// The pod whose program alone runs, with at least this token, among so many that are ready.

@@ -14,18 +14,14 @@ use crate::node::{Node, PATIENCE, await_some};
 
 const PAGE: &str = include_str!("../../docs/first-failover.md");
 
-/// Who reads the page, and types.
-struct Reader<'a> {
+/// Who reads a page, and types.
+pub(crate) struct Reader<'a> {
     node: &'a Node,
     path: PathBuf,
 }
 
 pub(crate) fn run(node: &Node, directory: &Path) {
-    let path = directory.join("on-the-path");
-    fs::create_dir(&path).unwrap();
-    symlink(env!("CARGO_BIN_EXE_tenure"), path.join("kubectl-tenure")).unwrap();
-    symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
-    let reader = Reader { node, path };
+    let reader = Reader::new(node, directory.join("on-the-path"));
     let begin = clock::boot();
     let after = |what: &str| println!("{what:<40} {:>8.2} s after the builds", clock::boot().since(begin).as_secs_f64());
     let mut lines = fences::commands(PAGE);
@@ -63,9 +59,17 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     reader.types("kubectl delete -k deploy").unwrap();
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// With a new directory for the programs on the path.
+    pub(crate) fn new(node: &'a Node, path: PathBuf) -> Self {
+        fs::create_dir(&path).unwrap();
+        symlink(env!("CARGO_BIN_EXE_tenure"), path.join("kubectl-tenure")).unwrap();
+        symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
+        Self { node, path }
+    }
+
     /// What it printed.
-    fn types(&self, line: &str) -> Result<String, String> {
+    pub(crate) fn types(&self, line: &str) -> Result<String, String> {
         let mut places = vec![self.path.clone()];
         places.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
         let mut bash = Command::new("bash");
