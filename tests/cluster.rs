@@ -18,6 +18,7 @@
 //! - [`modes`]: what runs on replicas that do not lead;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`pages`]: the page of a replica, in a real browser;
+//! - [`skew`]: an earlier tenure and this one on one Lease;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
 //! - [`traffic`]: the EndpointSlice of the leader, and Events;
 //! - [`transactions`]: changes to several objects, all made or all undone;
@@ -48,6 +49,7 @@ mod locks;
 mod modes;
 mod monitoring;
 mod pages;
+mod skew;
 mod telemetry_replicas;
 mod term_page;
 mod traffic;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
     groups.push(("modes", modes::all()));
     groups.push(("monitoring", monitoring::all()));
     groups.push(("pages", pages::all()));
+    groups.push(("skew", skew::all()));
     groups.push(("term_page", term_page::all()));
     groups.push(("traffic", traffic::all()));
     groups.push(("transactions", transactions::all()));

@@ -8,7 +8,10 @@ use std::{
 };
 
 use libtest_mimic::Failed;
-use support::server::{SCRATCH, scratch};
+use support::{
+    programs,
+    server::{SCRATCH, scratch},
+};
 
 use crate::complete::skip;
 
@@ -28,6 +31,9 @@ pub(crate) fn run(length: Duration) -> Result<(), Failed> {
     }
     if !crate::peer::build() {
         skip("an attack beside client-go", "its wrapper cannot be built (go)", length)?;
+    }
+    if programs::find("tenure").is_none() {
+        skip("an attack on an earlier tenure", "this clone does not have its commit", length)?;
     }
     let directory = Directory::new();
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;

@@ -14,7 +14,7 @@
 //! Every replica is PID 1 of its own PID namespace, in its own network namespace. Its workload takes a lock that all share and
 //! stamps the time every millisecond; some workloads leave daemons behind, ignore SIGTERM, respawn or are slow. On one Lease the
 //! replicas differ in D and rho, on one the workloads always run ([`standby`]), on one a replica is client-go's ([`peer`]); and four
-//! replicas have two slots.
+//! replicas have two slots. In one world of four, every second place has an earlier tenure.
 //! [`plan`] draws the faults, [`nemesis`] injects them into a [`world`], [`judge`] judges the [`history`], [`report`] and
 //! [`picture`] show it. The output is kept in target/attack.
 

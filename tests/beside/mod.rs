@@ -36,6 +36,7 @@ pub(crate) struct Desk<'a> {
     stage: &'a Stage,
     pub(crate) proxy: Proxy,
     kubeconfig: PathBuf,
+    program: &'static str,
 }
 
 /// How a command ended.
@@ -63,12 +64,17 @@ impl<'a> Desk<'a> {
         let directory = stage.directory().join("desk");
         fs::create_dir_all(&directory).expect("a directory");
         let kubeconfig = write_kubeconfig(&directory, &proxy, token);
-        Self { stage, proxy, kubeconfig }
+        Self { stage, proxy, kubeconfig, program: TENURE }
+    }
+
+    /// With the commands of this tenure.
+    pub(crate) fn by(self, program: &'static str) -> Self {
+        Self { program, ..self }
     }
 
     pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", TENURE]).args(line);
+        command.args(["--pdeathsig", "KILL", self.program]).args(line);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &self.kubeconfig);
         command
             .env("TENURE_LEASE__NAMESPACE", &self.stage.namespace)

@@ -54,7 +54,7 @@ fn placed(case: Case) -> Case {
 }
 
 /// A replica's last write that the server confirmed before this instant.
-fn last_confirmed(me: &Replica, before: Instant) -> Exchange {
+pub(crate) fn last_confirmed(me: &Replica, before: Instant) -> Exchange {
     let confirmed = |e: &Exchange| e.request.is_held() && e.succeeded() && e.answered_at() < before;
     me.proxy.log.all().into_iter().rfind(confirmed).expect("a confirmed write")
 }
@@ -97,7 +97,7 @@ fn token(start: &Event) -> u64 {
 
 /// # Panics
 /// If the fencing token of a start is not higher than that of an earlier one.
-fn assert_newer(later: &Event, earlier: &Event) {
+pub(crate) fn assert_newer(later: &Event, earlier: &Event) {
     safe(token(later) > token(earlier), || format!("the fencing token did not rise: {earlier:?}, then {later:?}"));
 }
 

@@ -23,7 +23,6 @@ use self::slots::{
     a_lease_without_its_label_still_has_its_holder, two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
     where_a_list_is_forbidden_a_slot_is_read_by_its_name,
 };
-use crate::TENURE;
 
 pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
@@ -48,10 +47,10 @@ fn locked(prepared: Prepared, options: &[&str]) -> Prepared {
 }
 
 /// Has this command of tenure run it, with these options, on the Lease of the stage.
-fn by(mut prepared: Prepared, command: &str, options: &[&str]) -> Prepared {
+pub(crate) fn by(mut prepared: Prepared, command: &str, options: &[&str]) -> Prepared {
     let launch = &mut prepared.launch;
     let config = launch.directory.join(&launch.name).join("tenure.json");
-    let before = [TENURE, command, "--config", &config.to_string_lossy(), "--lease", LEASE].map(String::from);
+    let before = [&*launch.program, command, "--config", &config.to_string_lossy(), "--lease", LEASE].map(String::from);
     launch.runner =
         Some(before.into_iter().chain(options.iter().map(|option| (*option).to_owned())).chain(["--".into()]).collect());
     prepared

@@ -10,8 +10,21 @@ use std::{
 /// # Panics
 /// If it cannot be built; the reason is on standard error.
 pub fn path(program: &str) -> PathBuf {
+    find(program).expect("what it is built from")
+}
+
+/// The same; none if what it is built from is not there. The reason is on standard error.
+///
+/// # Panics
+/// If it cannot be built for another reason.
+pub fn find(program: &str) -> Option<PathBuf> {
+    /// As in sysexits.h.
+    const NO_INPUT: i32 = 66;
     let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/binaries/build");
     let output = Command::new(build).arg(program).stderr(Stdio::inherit()).output().expect("the script starts");
+    if output.status.code() == Some(NO_INPUT) {
+        return None;
+    }
     assert!(output.status.success(), "{program} cannot be built");
-    PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
+    Some(PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim()))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    Kept, PATIENCE, TENURE, found,
+    Kept, PATIENCE, found,
     kept::pid,
     procfs::{children, command_line, is_dead, own_id},
     proxy::Proxy,
@@ -45,7 +45,9 @@ pub struct Launch {
     pub directory: PathBuf,
     /// Its configuration.
     pub config: Value,
-    /// The command line that is to run the workload instead of tenure.
+    /// The tenure that runs the workload.
+    pub program: String,
+    /// The command line that is to run the workload instead of `tenure run`.
     pub runner: Option<Vec<String>>,
     /// The workload's command line.
     pub workload: Vec<String>,
@@ -81,10 +83,7 @@ impl Launch {
         if !self.may_kill {
             command.args(["setpriv", "--bounding-set=-kill"]);
         }
-        let tenure = || {
-            let program = TENURE.get().expect("the path of the program");
-            [program, "run", "--config", &config.to_string_lossy(), "--"].map(str::to_owned).into()
-        };
+        let tenure = || [&*self.program, "run", "--config", &config.to_string_lossy(), "--"].map(str::to_owned).into();
         command.args(self.runner.unwrap_or_else(tenure)).args(self.workload);
         command
             .env_clear()

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Kept, PATIENCE,
+    Kept, PATIENCE, TENURE,
     api::{Api, Lease, Verbs},
     audit,
     proxy::Proxy,
@@ -106,6 +106,7 @@ impl Stage {
             name: name.to_owned(),
             directory: self.directory.clone(),
             config: config(&self.namespace, name),
+            program: (*TENURE.get().expect("the path of the program")).to_owned(),
             runner: None,
             workload: Behaviour::obedient().command(&self.directory, name),
             contained: true,

@@ -7,7 +7,7 @@ mod input;
 mod kinds;
 mod objects;
 mod others;
-mod promotions;
+pub(crate) mod promotions;
 
 use std::{
     fs,

@@ -26,20 +26,20 @@ const PROMOTION: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  
                          $(POD_NAME)}, type: Patch, content: {metadata: {labels: {role: leader}}}}\n  - {target: {apiVersion: v1, kind: ConfigMap, \
                          name: shared}, type: Patch, content: {data: {leader: $(TENURE_IDENTITY), literal: $$(X)}}}\n";
 
-/// A replica whose hooks promote and demote it.
-async fn promoted(stage: &Stage, name: &str) -> Prepared {
+/// A replica whose hooks promote and demote it by this tenure.
+pub(crate) async fn promoted(stage: &Stage, name: &str, tenure: &str) -> Prepared {
     let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
     let others = vec![rule("configmaps", &["get", "patch"]), rule("secrets", &["get", "create", "update"])];
     let mut prepared = stage.prepare_with(name, &Verbs { others, ..Verbs::default() }).await;
     let file = stage.directory().join("promotion.yaml");
     std::fs::write(&file, PROMOTION).expect("a file");
-    let promote = json!({ "command": [TENURE, "promote", "-f", file] });
-    prepared.launch.config["hooks"] = json!({ "beforeLead": promote, "beforeFollow": { "command": [TENURE, "demote"] } });
+    let promote = json!({ "command": [tenure, "promote", "-f", file] });
+    prepared.launch.config["hooks"] = json!({ "beforeLead": promote, "beforeFollow": { "command": [tenure, "demote"] } });
     prepared.launch.env.push(("POD_NAME".into(), name.into()));
     prepared
 }
 
-async fn object(stage: &Stage, name: &str) -> Value {
+pub(crate) async fn object(stage: &Stage, name: &str) -> Value {
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", stage.namespace);
     let (status, mut object) = stage.api.call(Method::GET, &path, None).await;
     assert_eq!(status, 200, "{object}");
@@ -49,14 +49,14 @@ async fn object(stage: &Stage, name: &str) -> Value {
     object
 }
 
-async fn create(stage: &Stage, name: &str) -> Value {
+pub(crate) async fn create(stage: &Stage, name: &str) -> Value {
     let path = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     stage.api.create(&path, &json!({ "metadata": { "name": name }, "data": { "leader": "none" } })).await;
     object(stage, name).await
 }
 
 /// Waits until `name` alone is labelled, and the shared object names it.
-async fn leads(stage: &Stage, name: &str, other: &str) {
+pub(crate) async fn leads(stage: &Stage, name: &str, other: &str) {
     let labelled = |object: &Value| object["metadata"]["labels"]["role"] == "leader";
     let promoted = async || {
         let (mine, theirs, shared) = (object(stage, name).await, object(stage, other).await, object(stage, "shared").await);
@@ -72,7 +72,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
         before.push(create(&stage, name).await);
     }
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let mut a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let mut a = promoted(&stage, "a", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
     a.launch.env.extend(collector.environment());
     let a = a.start();
     stage.witness.start("a", 0).await;
@@ -82,7 +82,8 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
         seen.iter().any(|span| span.name == "transaction" && seen.iter().any(|whole| is_whole(span, whole)))
     };
     until("the promotion is a part of its transition", async || is_part(&collector.seen())).await;
-    let b = promoted(&stage, "b").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    let b =
+        promoted(&stage, "b", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
     b.said("ready").await;
     // As GitOps would: the value is put back, the mark stays.
     let path = format!("/api/v1/namespaces/{}/configmaps/shared", stage.namespace);
@@ -114,7 +115,7 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
     }
     let (before, shared) = (object(&stage, "a").await, create(&stage, "shared").await);
     let unhurried = |prepared: Prepared| prepared.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
-    let a = unhurried(promoted(&stage, "a").await);
+    let a = unhurried(promoted(&stage, "a", TENURE).await);
     let changes = |name: &str| {
         let path = format!("/configmaps/{name}?fieldManager=tenure");
         move |request: &Request| request.method == Method::PATCH && request.uri.ends_with(&path)
@@ -130,13 +131,13 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
     assert_eq!(own[0].request.body["metadata"]["labels"]["role"], "leader", "it was changed");
     assert_eq!((object(&stage, "a").await, object(&stage, "shared").await), (before, shared), "and put back");
     assert_eq!(stage.witness.starts("a"), 0);
-    let _b = unhurried(promoted(&stage, "b").await).start();
+    let _b = unhurried(promoted(&stage, "b", TENURE).await).start();
     stage.witness.start("b", 0).await;
     leads(&stage, "b", "a").await;
 }
 
 async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {
-    let a = promoted(&stage, "a").await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let a = promoted(&stage, "a", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
     let file = stage.directory().join("promotion.yaml");
     std::fs::write(&file, PROMOTION.replace("spec:\n", "spec:\n  serviceAccountName: somebody\n")).expect("a file");
 
