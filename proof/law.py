@@ -141,7 +141,7 @@ def invariant(s):
         "releases": ForAll([q, k], Implies(And(s.pend(q), given(q), mine(q, k), k <= base(q)), over(s, k))),
         "release of": ForAll(q, Implies(And(s.pend(q), given(q)), And(kind(base(q)) == HELD, hold(base(q)) == who(q)))),
         "nobody": ForAll(q, Implies(And(s.pend(q), Or(what(q) == HOLD, what(q) == CREATE)), 
-            Implies(what(q) == HOLD, is_(base(q), FREE, NOBODY)))),
+            Implies(what(q) == HOLD, is_(base(q), FREE, RELEASED, NOBODY)))),
         "bases": ForAll(q, Implies(And(s.pend(q), Or(what(q) == TAKE, what(q) == RENEW)), kind(base(q)) != ABSENT)),
         # 5. What a follower has seen.
         "sight": ForAll(r, And(0 <= s.seenV(r), s.seenV(r) <= s.top, s.seen(r) <= s.seenV(r), s.since(r) <= s.now, d(r) <= s.longest(r), 0 <= s.heldU(r), s.late(r) <= s.top,
@@ -245,7 +245,7 @@ def actions(s, off=(), bound=None, strict=False):
         s.knows(r, s.tv(g)), fin(s, g, now), And(Not(s.orphan(b)), Not(s.dropped(b)), d(s.hold(g)) <= d(r)))))))
     yield "12 take", And(ours, idle, ask(TAKE), need("11 what was seen", s.spec(b) == s.seen(r)), need("14 memory", s.until(r) <= now), may, met), sends(mem=recall)
     yield "12 write again what was proved late", And(ours, idle, ask(TAKE), s.spec(b) == s.late(r), kb == HELD, s.hold(b) == r), sends(mem=recall)
-    yield "14 hold for nobody", And(ours, idle, ask(HOLD, asks(q) >= s.longest(r)), Or(kb == FREE, kb == NOBODY)), sends()
+    yield "14 hold for nobody", And(ours, idle, ask(HOLD, asks(q) >= s.longest(r)), Or(kb == FREE, kb == RELEASED, kb == NOBODY)), sends()
     yield "14 create for nobody", And(ours, idle, ask(CREATE, asks(q) >= s.longest(r))), sends()
     # A client-go keeps rules of its own: it has no memory, takes what is free at once, and writes no name beside the holder. Assumed: it
     # takes what was not given back only when nobody else can run, and its program ends by a + D, and before it releases.

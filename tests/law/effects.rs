@@ -1,6 +1,6 @@
 //! What follows from a transition.
 
-use super::{Ask, Kind, Law, Memory, Request, Step, UNSEEN, V, Version, What};
+use super::{Ask, Kind, Law, Memory, Ns, Request, Step, UNSEEN, V, Version, What};
 
 impl Law {
     /// Takes the step, whether or not the law allows it.
@@ -120,6 +120,13 @@ impl Law {
             What::Unsets => self.copies(v, |version, k| (version.dur, version.spec) = (0, number(k))),
             What::EditsDuration => self.copies(v, |version, k| (version.dur, version.spec) = (t, number(k))),
         }
+    }
+
+    /// Takes a step that was decided at that time.
+    pub fn take_at(&mut self, step: &Step, at: Ns) {
+        let now = std::mem::replace(&mut self.now, at);
+        self.take(step);
+        self.now = now.max(self.now);
     }
 
     fn next(&self, v: V) -> V {

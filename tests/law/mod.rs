@@ -82,6 +82,15 @@ transitions! {
     EditsDuration = "somebody edits the duration",
 }
 
+impl What {
+    /// Returns whether an elector decides it.
+    pub const fn is_of_elector(self) -> bool {
+        use What::{Begins, Creates, Extends, Follows, Holds, IsLate, Loses, Releases, Renews, Takes, TakesAgain, Voids};
+        let follows = matches!(self, Takes | TakesAgain | Holds | Creates | Begins | IsLate);
+        follows || matches!(self, Renews | Extends | Loses | Voids | Releases | Follows)
+    }
+}
+
 /// A transition and its arguments; what it has none for is 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {

@@ -39,7 +39,7 @@ impl Law {
                 idle.and(self.asks_anew(step)).and(need(is_late, name))
             }
             What::Holds => {
-                let is_free = matches!(self.version(base).kind, Kind::Free | Kind::Nobody);
+                let is_free = matches!(self.version(base).kind, Kind::Free | Kind::Released | Kind::Nobody);
                 idle.and(self.asks_anew(step)).and(need(is_free && step.asks >= r.memory.longest, name))
             }
             What::Creates => idle.and(self.asks_anew(step)).and(need(step.asks >= r.memory.longest, name)),
@@ -105,12 +105,15 @@ impl Law {
         }
     }
 
-    /// Returns whether the law allowed this step at that time.
-    pub fn allowed(&mut self, step: &Step, at: Ns) -> bool {
+    /// Checks that the law allowed this step at that time.
+    ///
+    /// # Errors
+    /// What it breaks.
+    pub fn allows_at(&mut self, step: &Step, at: Ns) -> Result<(), Illegal> {
         let now = std::mem::replace(&mut self.now, at);
-        let is_allowed = self.allows(step).is_ok();
+        let allowed = self.allows(step);
         self.now = now;
-        is_allowed
+        allowed
     }
 
     /// A request is new, and says what no other of that replica says.

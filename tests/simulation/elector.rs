@@ -60,6 +60,8 @@ pub struct ElectorProcess {
     pub traffic: Option<Box<Traffic>>,
     /// The term in which it has announced a release.
     pub releasing: Option<Term>,
+    /// The slot that the last answer told of, and its version then.
+    pub answered_at: (Slot, u64),
     guard: Guard,
 }
 
@@ -70,6 +72,8 @@ pub struct Outstanding {
     pub id: RequestId,
     /// Present until its first byte leaves.
     pub unsent: Option<Request>,
+    /// Its number for the law.
+    pub number: Option<usize>,
     held_up: bool,
     late: bool,
 }
@@ -98,6 +102,7 @@ impl ElectorProcess {
             proof: None,
             traffic: None,
             releasing: None,
+            answered_at: (Slot(0), 0),
             guard: Guard::new(),
         }
     }
@@ -176,7 +181,7 @@ impl ElectorProcess {
     }
 
     /// The request whose first byte leaves now.
-    pub fn take_unsent(&mut self, id: RequestId) -> Option<(Slot, Request)> {
+    pub fn take_unsent(&mut self, id: RequestId) -> Option<(Slot, Request, Option<usize>)> {
         let outstanding = self.outstanding.as_mut().filter(|outstanding| outstanding.id == id)?;
         if self.is_dead {
             return None;
@@ -185,7 +190,7 @@ impl ElectorProcess {
             outstanding.held_up = true;
             return None;
         }
-        Some((outstanding.slot, outstanding.unsent.take()?))
+        Some((outstanding.slot, outstanding.unsent.take()?, outstanding.number))
     }
 
     /// Its time has run out without an answer.

@@ -19,6 +19,7 @@ use tenure_world::{Observer, Wrong};
 use crate::{
     clock::Ns,
     engine::{Child, Who},
+    lawful::Lawful,
     sights::Sights,
 };
 
@@ -109,6 +110,8 @@ pub struct Judge {
     pub sent: Ns,
     /// How long after a request was made its first byte leaves at the latest. An interval counts from the former.
     pub latest_byte: Ns,
+    /// The law of each Lease, which judges every step.
+    pub law: Option<Box<Lawful>>,
     /// The terms that each one has seen, where that counts.
     sights: Option<Sights>,
     /// Processes that run as leaders.
@@ -129,8 +132,6 @@ pub struct Judge {
     extended: BTreeMap<Who, (Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term in each slot.
     held: BTreeMap<(Who, Slot), Held>,
-    /// When each one's last term ended.
-    ended: BTreeMap<Who, Ns>,
     /// Since when the workload of each one has been ready, as far as its elector knows.
     ready: BTreeMap<Who, Ns>,
     /// Why each one's elector ends its term.
@@ -181,8 +182,21 @@ impl Judge {
         }
     }
 
+    /// Tells the law what happens.
+    pub fn lawful(&mut self, tells: impl FnOnce(&mut Lawful)) {
+        if let Some(law) = &mut self.law {
+            tells(law);
+        }
+    }
+
     /// Until then this is true of `who`.
     pub fn injects(&mut self, cause: Uncovered, who: Who, until: Ns) {
+        match cause {
+            Uncovered::Unguarded => self.lawful(|law| law.ends("nothing but the fuse is left")),
+            Uncovered::Suspended => self.lawful(|law| law.ends("a node is suspended")),
+            Uncovered::Copied => self.lawful(|law| law.ends("a memory is restored")),
+            Uncovered::ClientGo | Uncovered::Unseen => {}
+        }
         let end = self.uncovered.entry((cause, who)).or_default();
         *end = until.max(*end);
     }
@@ -306,13 +320,14 @@ impl Judge {
 
     /// The violation.
     pub fn verdict(&self) -> Option<&str> {
-        self.wrong.as_deref()
+        self.wrong.as_deref().or_else(|| self.law.as_ref()?.wrong.as_deref())
     }
 }
 
 impl Observer for Judge {
     fn runs(&mut self, Child { who, pid }: Child, token: u64, covered: bool, now: Ns) {
         let (new, slot) = (Running { token, covered, unseen: false }, self.slot_of(token));
+        self.lawful(|law| law.runs(who, slot, token));
         let conflicts =
             |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
         let others = self.alive.iter().map(|(child, running)| (*child, *running));
@@ -370,6 +385,9 @@ impl Observer for Judge {
 
     fn gone(&mut self, Child { who, pid }: Child) {
         self.alive.remove(&(who, pid));
+        if !self.runs_for(who) {
+            self.lawful(|law| law.stops(who));
+        }
     }
 
     fn covers(&mut self, Child { who, pid }: Child) {

@@ -35,6 +35,7 @@ mod elector;
 mod engine;
 mod hygiene;
 mod judge;
+mod lawful;
 mod nemesis;
 mod network;
 mod operator;
@@ -85,6 +86,8 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     }
     let missing = total.missing();
     assert!(terms < TERMS || missing.is_empty(), "these faults never took effect: {missing:?}");
+    let untaken = total.untaken(terms);
+    assert!(terms < TERMS || untaken.is_empty(), "these transitions of the law were never taken: {untaken:?}");
     assert!(terms < TERMS || total.obituaries > 0, "no witness gave a Lease back");
     assert!(terms < TERMS || total.preempted > 0, "no holder was asked to hand over to a preferred replica");
 }

@@ -27,6 +27,8 @@ pub struct Flight {
     pub slot: Slot,
     pub id: RequestId,
     pub request: Request,
+    /// Its number for the law, if it may change the spec.
+    pub number: Option<usize>,
 }
 
 /// An answer on its way.
@@ -35,6 +37,8 @@ pub struct Reply {
     pub to: Child,
     pub id: RequestId,
     pub answer: Answer,
+    /// The slot that it tells of, and its version.
+    pub at: (Slot, u64),
 }
 
 /// How the server treats requests that it does not carry out, or answers wrongly.

@@ -116,6 +116,7 @@ impl World {
                             return;
                         }
                         command.tries += 1;
+                        self.confirms(slot, &write);
                         if !self.writes(slot, &write) && command.tries < TRIES {
                             self.e.after(MS, Event::Command(Box::new(command)));
                         }
@@ -139,6 +140,17 @@ impl World {
         is_healthy.then_some(Some(replica))
     }
 
+    /// Tells the law of a release by the word of a person, who may have heard of the death before a witness has.
+    fn confirms(&mut self, slot: Slot, write: &LeaseWrite) {
+        let Some(holder) = self.read(slot).and_then(|record| record.holder().map(str::to_owned)) else { return };
+        if let Some(None) = self.living_holder(&holder) {
+            self.e.judge.lawful(|law| {
+                let number = law.confirms(&holder, slot, write.request());
+                law.arrives(number);
+            });
+        }
+    }
+
     fn read(&self, slot: Slot) -> Option<LeaseRecord> {
         LeaseRecord::read(self.server.lease_of(slot)?)
     }
@@ -146,6 +158,7 @@ impl World {
     fn writes(&mut self, slot: Slot, write: &LeaseWrite) -> bool {
         let before = self.server.version();
         self.server.carry_out(slot, OPERATOR, "people", write.request(), Admission::Sound, &mut self.e);
+        self.e.judge.lawful(|law| law.arrives(None));
         let has_changed = self.server.version() > before;
         self.publish();
         has_changed

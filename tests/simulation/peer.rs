@@ -108,7 +108,8 @@ impl World {
             None => {}
             Some(Deed::Asks(id, request)) => {
                 let identity = format!("peer_{}", peer.who).into();
-                let flight = Box::new(Flight { from: peer.child(), identity, sent: self.e.now, slot: Slot(0), id, request });
+                let flight =
+                    Box::new(Flight { from: peer.child(), identity, sent: self.e.now, slot: Slot(0), id, request, number: None });
                 if let Some(at) = peer.road.up(&mut self.e) {
                     self.e.at(at, Event::Arrive(flight));
                 }

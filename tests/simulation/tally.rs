@@ -4,7 +4,19 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::{clock::S, engine::Engine, judge::Uncovered, nemesis::Fault};
+use tenure_world::law::What;
+
+use crate::{clock::S, engine::Engine, judge::Uncovered, lawful::Counts, nemesis::Fault};
+
+/// The transitions of the law that fewer terms than these need not take, and why.
+const SELDOM: [(What, u64, &str); 6] = [
+    (What::PeerTakes, u64::MAX, "a client-go is a stranger to the law of a simulation"),
+    (What::StoresPeersRelease, u64::MAX, "a client-go is a stranger to the law of a simulation"),
+    (What::Forgets, u64::MAX, "an elector that forgets a write tells nobody: the law remembers it until the term ends"),
+    (What::SeesLateAbsence, 150_000, "an answer that the Lease is absent comes after the watch event of its creation"),
+    (What::StrangerReleases, 150_000, "somebody who is dead was written over a Lease without a name beside it"),
+    (What::TakesAgain, 150_000, "an acquisition is proved after S, and nothing was written since"),
+];
 
 /// Sums over worlds.
 #[derive(Debug, Default)]
@@ -24,6 +36,9 @@ pub struct Tally {
     pub faults: BTreeMap<Fault, u64>,
     /// Overlaps that the law does not cover.
     pub exposed: BTreeMap<Uncovered, u64>,
+    /// Worlds that the law judged, and what it saw there.
+    pub judged: u64,
+    pub law: Counts,
     /// CPU time of the threads.
     pub cpu: Duration,
     /// The first world with a violation, and the violation.
@@ -42,6 +57,10 @@ impl Tally {
         self.seconds += e.now / S;
         add(&mut self.exposed, &e.judge.exposed);
         add(&mut self.faults, &e.counts);
+        if let Some(law) = &e.judge.law {
+            self.judged += 1;
+            self.law.add(&law.counts);
+        }
         if let Some(wrong) = e.judge.verdict() {
             self.wrong = Some((seed, wrong.to_owned()));
         }
@@ -50,6 +69,12 @@ impl Tally {
     /// The kinds of faults that never took effect.
     pub fn missing(&self) -> Vec<Fault> {
         Fault::ALL.iter().copied().filter(|fault| !self.faults.contains_key(fault)).collect()
+    }
+
+    /// The transitions of the law that this many terms should have taken, and did not.
+    pub fn untaken(&self, terms: u64) -> Vec<What> {
+        let is_seldom = |what: &What| SELDOM.iter().any(|(seldom, from, _)| seldom == what && terms < *from);
+        What::ALL.iter().copied().filter(|what| !is_seldom(what) && !self.law.steps.contains_key(what)).collect()
     }
 
     /// Faults of all kinds.
@@ -76,9 +101,19 @@ impl Tally {
         self.seconds += other.seconds;
         add(&mut self.exposed, &other.exposed);
         add(&mut self.faults, &other.faults);
+        self.judged += other.judged;
+        self.law.add(&other.law);
         self.cpu += other.cpu;
         self.wrong = self.wrong.or(other.wrong);
         self
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        add(&mut self.steps, &other.steps);
+        add(&mut self.exposed, &other.exposed);
+        add(&mut self.over, &other.over);
     }
 }
 
@@ -95,6 +130,13 @@ impl fmt::Display for Tally {
         }
         let Self { worlds, terms, runs, obituaries, preempted, events, seconds, exposed, .. } = self;
         let faults = self.strikes();
+        let Counts { steps, exposed: assumed, over } = &self.law;
+        let (sum, rarest) = (steps.values().sum::<u64>(), steps.iter().min_by_key(|(_, times)| **times));
+        writeln!(
+            f,
+            "the law: {sum} steps in {} worlds, the rarest {rarest:?}; not assumed: {assumed:?}; ended by: {over:?}",
+            self.judged
+        )?;
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let speed = *terms as f64 / self.cpu.as_secs_f64().max(0.001) * 60.0;
         let overlaps = u32::from(self.wrong.as_ref().is_some_and(|(_, wrong)| wrong.starts_with("two at once")));

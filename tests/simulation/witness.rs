@@ -65,6 +65,7 @@ impl World {
 
     /// No process of this container is left.
     pub fn died(&mut self, who: Who) {
+        self.e.judge.lawful(|law| law.dies(who));
         self.tell_witness(who, |identity| Input::Died { identity });
     }
 
@@ -140,7 +141,8 @@ impl World {
                     let slot = (0..u8::MAX).map(Slot).find(|slot| name_of(*slot) == lease).unwrap_or_default();
                     let from = Child { who: *who, pid: *life };
                     let (identity, pause) = (Rc::clone(identity), u64::try_from(pause.as_nanos()).unwrap_or(Ns::MAX));
-                    let flight = Flight { from, identity, sent: self.e.now + pause, slot, id, request };
+                    let number = self.e.judge.law.as_mut().and_then(|law| law.asks(*who, slot, &request, true));
+                    let flight = Flight { from, identity, sent: self.e.now + pause, slot, id, request, number };
                     self.e.after(pause, Event::SendObituary(Box::new(flight)));
                 }
                 Action::Failed { .. } => {}

@@ -18,7 +18,8 @@ use crate::{
     container::Container,
     engine::{Child, Engine, Event, Who},
     hygiene::state_of,
-    nemesis::Fault,
+    lawful::Lawful,
+    nemesis::{Fault, MOST_SLOTS},
     network::{Flight, Reply, Road},
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
@@ -107,6 +108,12 @@ impl World {
             peer
         });
         let server = Server::new(plan.start, plan.slots);
+        // What creationWait replaces is not in the law, and a control breaks it.
+        if control.is_none() && replicas[0].node.config.lease.creation_wait.is_none() {
+            // A rollout may add slots.
+            let slots = if plan.slots > 1 { MOST_SLOTS } else { 1 };
+            e.judge.law = Some(Box::new(Lawful::new((0..slots).map(|slot| server.lease_of(Slot(slot))))));
+        }
         Self { e, server, slices: Slices::default(), replicas, peer, plan, calm_since: None, is_copied: false, witnesses }
     }
 
@@ -124,6 +131,8 @@ impl World {
             if events > CROWD {
                 return self.e.judge.fail("somebody spins");
             }
+            let now = self.e.now;
+            self.e.judge.lawful(|law| law.passes(now));
             self.happens(event);
             if self.e.judge.verdict().is_some() {
                 return;
@@ -219,7 +228,7 @@ impl World {
             }),
             Event::Arrive(flight) => self.arrive(*flight),
             Event::Reply(reply) => {
-                let Reply { to, id, answer } = *reply;
+                let Reply { to, id, answer, at } = *reply;
                 if to.who.replica == PEER {
                     return self.answered_peer(to, id, answer);
                 }
@@ -229,6 +238,7 @@ impl World {
                 self.on(to.who, |container, e| {
                     let latency = e.latency(container.node.wake);
                     if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == to) {
+                        elector.answered_at = at;
                         elector.answered(id, answer, latency, e);
                     }
                 });
@@ -289,13 +299,13 @@ impl World {
         let wait_limit = container.node.config.lease.attempt_timeout;
         let late = self.e.now + container.clock().timer(wait_limit);
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
-        let Some((slot, request)) = elector.take_unsent(id) else { return };
+        let Some((slot, request, number)) = elector.take_unsent(id) else { return };
         if is_release(&request) && container.void != elector.releasing {
             self.e.judge.fail(format!("{} gives the Lease back before init knows", child.who));
         }
         self.e.at(late, Event::Late(child, id));
         let identity = Rc::clone(&container.identity);
-        let flight = Box::new(Flight { from: child, identity, sent: self.e.now, slot, id, request });
+        let flight = Box::new(Flight { from: child, identity, sent: self.e.now, slot, id, request, number });
         if let Some(first) = replica.road.up(&mut self.e) {
             if let Some(again) = replica.road.again(first, &mut self.e) {
                 self.e.at(again, Event::Arrive(flight.clone()));
@@ -312,16 +322,17 @@ impl World {
     }
 
     fn arrive(&mut self, flight: Flight) {
-        let Flight { from, identity, sent, slot, id, request } = flight;
+        let Flight { from, identity, sent, slot, id, request, number } = flight;
         let moody = self.road(from.who.replica).clone().moody(&mut self.e);
         let answer = match moody {
             Some((answer, false)) => answer,
             Some((answer, true)) => {
-                self.commit(from.who, &identity, sent, slot, &request);
+                self.commit(from.who, &identity, sent, slot, &request, number);
                 answer
             }
-            None => self.commit(from.who, &identity, sent, slot, &request),
+            None => self.commit(from.who, &identity, sent, slot, &request, number),
         };
+        let told = (slot, self.e.judge.law.as_ref().map_or(0, |law| law.version(slot)));
         self.e.note(from.who, || match &answer {
             Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
             Answer::Listed { .. }
@@ -335,16 +346,18 @@ impl World {
         });
         let mute = self.e.now < self.road(from.who.replica).mute && !matches!(request, Request::Get | Request::List);
         if let Some(at) = self.road(from.who.replica).clone().down(&mut self.e).filter(|_| !mute) {
-            self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer })));
+            self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer, at: told })));
         }
     }
 
-    fn commit(&mut self, who: Who, identity: &str, sent: Ns, slot: Slot, request: &Request) -> Answer {
+    fn commit(&mut self, who: Who, identity: &str, sent: Ns, slot: Slot, request: &Request, number: Option<usize>) -> Answer {
         let before = self.server.version();
+        self.e.judge.lawful(|law| law.arrives(number));
         self.e.judge.sent = sent;
         let (until, admission) = self.road(who.replica).admission;
         let admission = if self.e.now < until { admission } else { Admission::Sound };
         let answer = self.server.carry_out(slot, who, identity, request, admission, &mut self.e);
+        self.e.judge.lawful(|law| law.arrives(None));
         if self.server.version() > before {
             self.e.judge.wrote(self.server.version(), sent);
             self.publish();

@@ -8,11 +8,12 @@ use tenure::{
         turn::{Arrived, Process, Turn},
         writes::STEP_DOWN_TO,
     },
-    link::{Reason, ToElector, ToInit},
+    link::{Confirmed, Reason, ToElector, ToInit},
     request::{Answer, Watched},
     slot::Slot,
     time::Now,
 };
+use tenure_world::law::What;
 
 use super::{ElectorProcess, Outstanding};
 use crate::{
@@ -64,6 +65,7 @@ impl Container {
             self.wake(e);
         }
         let who = self.who;
+        e.judge.lawful(|law| law.rests(who));
         let Some(elector) = self.runner(pid) else { return };
         if elector.overdue.stays(Some(turn.due()), clock.boot(e.now)) {
             e.judge
@@ -80,7 +82,9 @@ impl Container {
         let (pid, is_stopped) = (elector.child.pid, std::mem::take(&mut elector.frozen));
         e.note(self.who, || format!("the elector says its last words, just continued: {is_stopped}"));
         let turn = self.go_on(pid, e);
+        let who = self.who;
         if let (Some(elector), Some(turn)) = (self.runner(pid), turn) {
+            e.judge.lawful(|law| law.rests(who));
             elector.turn = Some(turn);
         }
     }
@@ -152,15 +156,25 @@ impl Running<'_> {
     fn judge(&mut self, message: &ToInit) {
         let (who, clock) = (self.container.who, self.container.clock());
         let Self { container, e, .. } = self;
+        let margin = container.node.config.workload.stop.kill_margin;
+        let end = |confirmed: &Confirmed| clock.real(confirmed.deadlines.hard + margin);
         match message {
-            ToInit::Lead { term, info, .. } => e.judge.told(who, *term, info),
+            ToInit::Lead { term, info, confirmed } => {
+                e.judge.lawful(|law| law.leads(who, info.slot, info.token.parse().unwrap_or_default(), end(confirmed)));
+                e.judge.told(who, *term, info);
+            }
             ToInit::Extend { term, confirmed, .. } => {
+                let version = confirmed.resource_version.parse().unwrap_or_default();
+                e.judge.lawful(|law| law.extends(who, version, end(confirmed)));
                 e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
             }
             ToInit::StepDown { term, reason, .. } => {
                 // A renewal that the network repeats may be answered with a conflict although it is stored: what it shows then
                 // might be a copy's, and that must not run on.
                 let doubtful = *reason == Reason::LostToCopy && container.node.plan.faults.contains(&Fault::Twice);
+                if reason.is_loss() {
+                    e.judge.lawful(|law| law.term_steps(who, What::Loses));
+                }
                 if reason.is_loss() && *reason != Reason::Expired && !doubtful {
                     e.judge.lost(who, *term);
                 }
@@ -171,10 +185,11 @@ impl Running<'_> {
             }
             // What a copy gives back may be the other's.
             ToInit::Releasing { .. } => {
+                e.judge.lawful(|law| law.term_steps(who, What::Voids));
                 let duration = u64::try_from(container.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
                 e.judge.forgets(who, e.now + duration * 2 + S);
             }
-            ToInit::Ended { .. } => e.judge.ended(who, e.now),
+            ToInit::Ended { .. } => e.judge.lawful(|law| law.term_steps(who, What::Follows)),
             ToInit::Hello
             | ToInit::Withdrawn { .. }
             | ToInit::Observed { .. }
@@ -234,6 +249,8 @@ impl Process for Running<'_> {
     }
 
     fn receive(&mut self, _: Now) -> Result<Option<ToElector>, Infallible> {
+        let who = self.container.who;
+        self.e.judge.lawful(|law| law.turns(who));
         let failure = self.illness.clone();
         let elector = self.elector();
         let Some(message) = elector.to_elector.pop_front() else { return Ok(None) };
@@ -254,6 +271,15 @@ impl Process for Running<'_> {
 
     fn arrived(&mut self) -> Option<Arrived> {
         let arrived = self.elector().inbox.pop_front()?;
+        let (who, (slot, version)) = (self.container.who, self.elector().answered_at);
+        self.e.judge.lawful(|law| law.hears(who));
+        self.e.judge.lawful(|law| match &arrived {
+            Arrived::Input(Input::Answered { answer: Answer::NotFound | Answer::Deleted, .. }) => {
+                law.sees_absence(who, slot, version);
+            }
+            Arrived::Input(Input::Watched(Watched::Deleted(object))) => law.sees_deletion(who, object),
+            Arrived::Input(_) | Arrived::ForInit(_) => {}
+        });
         let seen = match &arrived {
             Arrived::Input(Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object))) => {
                 std::slice::from_ref(object)
@@ -261,7 +287,10 @@ impl Process for Running<'_> {
             Arrived::Input(Input::Answered { answer: Answer::Listed { objects, .. }, .. }) => objects,
             Arrived::Input(_) | Arrived::ForInit(_) => &[],
         };
-        seen.iter().for_each(|object| self.e.judge.sees(self.container.who, object));
+        for object in seen {
+            self.e.judge.lawful(|law| law.sees(who, object));
+            self.e.judge.sees(who, object);
+        }
         Some(arrived)
     }
 
@@ -276,7 +305,8 @@ impl Process for Running<'_> {
         {
             self.e.judge.asks_for_handover(child.who, self.e.now);
         }
-        self.elector().outstanding = Some(Outstanding { slot, id, unsent: Some(request), held_up: false, late: false });
+        let number = self.e.judge.law.as_mut().and_then(|law| law.asks(child.who, slot, &request, false));
+        self.elector().outstanding = Some(Outstanding { slot, id, unsent: Some(request), number, held_up: false, late: false });
         self.e.after(delay, Event::Send(child, id));
         self.container.step(self.e);
     }

@@ -1,0 +1,525 @@
+//! What happens, as steps of the law (`tests/law`): the first one that it forbids is a violation, whether or not two overlap.
+//!
+//! Owns the abstraction, one law for each slot. It is told of messages, requests, sights and changes, and looks into no machine. It
+//! reads a Lease by itself. A client-go is a stranger to it. Where an assumption of the law does not hold, that is counted.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tenure::{config::LeaseConfig, election::Request, link::LastSeen, slot::Slot};
+use tenure_world::law::{Kind, Law, Memory, Step, What};
+
+use crate::{
+    clock::{Clock, Ns, S},
+    engine::Who,
+    hygiene::NOBODY,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Lawful {
+    laws: Vec<One>,
+    replicas: BTreeMap<Who, usize>,
+    electors: Vec<Elector>,
+    identities: HashMap<String, usize>,
+    /// What each request says, and how it is stored.
+    requests: Vec<(u64, What)>,
+    /// The request that arrives now.
+    arrives: Option<usize>,
+    now: Ns,
+    /// Why it judges no more: something happened that the law does not know.
+    over: Option<&'static str>,
+    pub wrong: Option<String>,
+    pub counts: Counts,
+}
+
+/// The elector of a replica.
+#[derive(Debug)]
+struct Elector {
+    clock: Clock,
+    /// How many Leases its replica knows of.
+    slots: usize,
+    /// When its turn began, and when it last took something in: it decides at one of these instants, and may be stopped before it acts.
+    looked: [Ns; 2],
+    /// Its turn is not over.
+    is_busy: bool,
+}
+
+/// What was judged.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub steps: BTreeMap<What, u64>,
+    /// Assumptions that did not hold.
+    pub exposed: BTreeMap<&'static str, u64>,
+    /// Worlds that ended beyond the law.
+    pub over: BTreeMap<&'static str, u64>,
+}
+
+/// The law of one Lease, and what each of its versions says.
+#[derive(Debug)]
+struct One {
+    law: Law,
+    /// What each version says, and the first one of the last uid.
+    texts: BTreeMap<u64, u64>,
+    first: u64,
+    /// The name in the last version.
+    name: Option<String>,
+}
+
+/// A Lease as the law reads it.
+struct Reading {
+    kind: Kind,
+    holder: String,
+    duration: Ns,
+    /// In `tenure.dev/holder`.
+    name: Option<String>,
+    text: u64,
+    version: u64,
+}
+
+impl Reading {
+    fn of(lease: &Value) -> Self {
+        let (spec, notes) = (&lease["spec"], &lease["metadata"]["annotations"]);
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+        let (name, renewed) = (notes["tenure.dev/holder"].as_str(), spec["renewTime"].as_str());
+        let rests = notes["tenure.dev/rests"].as_str().is_some_and(|rests| {
+            !holder.is_empty() && renewed.is_some_and(|renewed| rests.contains(renewed)) && rests.contains(holder)
+        });
+        let is_mark = spec["holderIdentity"] == ""
+            && spec["leaseDurationSeconds"] == 1
+            && renewed.is_some()
+            && renewed == spec["acquireTime"].as_str()
+            && name.is_none();
+        let kind = match holder {
+            _ if is_mark || rests => Kind::Released,
+            "" => Kind::Free,
+            NOBODY => Kind::Nobody,
+            _ => Kind::Held,
+        };
+        let mut hasher = DefaultHasher::new();
+        for (key, value) in spec.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+            (key, value.to_string()).hash(&mut hasher);
+        }
+        Self {
+            kind,
+            holder: holder.to_owned(),
+            duration: spec["leaseDurationSeconds"].as_u64().unwrap_or_default() * S,
+            name: name.map(str::to_owned),
+            text: hasher.finish(),
+            version: number(&lease["metadata"]["resourceVersion"]),
+        }
+    }
+}
+
+impl Lawful {
+    /// A judge of so many slots, whose Leases are these.
+    pub fn new(leases: impl Iterator<Item = Option<Arc<Value>>>) -> Self {
+        let one = |lease: Option<Arc<Value>>| {
+            let mut one = One { law: Law::new(0), texts: BTreeMap::new(), first: 0, name: None };
+            if let Some(lease) = lease {
+                let Reading { kind, version, text, .. } = Reading::of(&lease);
+                // The law begins without a Lease, and versions below the register's first are its own.
+                one.law.take(&Step { t: S, v: version, ..Step::of(What::StrangerCreates) });
+                let what = if kind == Kind::Released { What::StrangerReleases } else { What::Empties };
+                one.law.take(&Step { v: version, ..Step::of(what) });
+                one.texts.insert(version, text);
+            }
+            one
+        };
+        Self {
+            laws: leases.map(one).collect(),
+            replicas: BTreeMap::new(),
+            electors: Vec::new(),
+            identities: HashMap::new(),
+            requests: Vec::new(),
+            arrives: None,
+            now: 0,
+            over: None,
+            wrong: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Something has happened that the law does not know: it judges no more.
+    pub fn ends(&mut self, why: &'static str) {
+        if self.over.is_none() {
+            self.over = Some(why);
+            *self.counts.over.entry(why).or_default() += 1;
+        }
+    }
+
+    /// Time passes.
+    pub fn passes(&mut self, now: Ns) {
+        self.now = now;
+        for slot in 0..self.laws.len() {
+            self.steps(slot, Step { t: now, ..Step::of(What::Passes) });
+        }
+    }
+
+    /// A replica with this D begins.
+    pub fn begins(&mut self, who: Who, identity: &str, lease: &LeaseConfig, clock: Clock) {
+        for one in &mut self.laws {
+            let replica = one.law.adds(span(lease.duration), false);
+            self.replicas.insert(who, replica);
+            self.identities.insert(identity.to_owned(), replica);
+        }
+        self.electors.push(Elector { clock, slots: usize::from(lease.slots), looked: [0, 0], is_busy: false });
+    }
+
+    /// Nothing of it is left. People may hear of it before its witness does.
+    pub fn dies(&mut self, who: Who) {
+        if let Some(r) = self.replica(who).filter(|r| !self.laws[0].law.is_dead(*r)) {
+            self.each(r, What::Dies);
+        }
+    }
+
+    /// Its next elector starts, with what init hands on to it, and with a term if init has one.
+    pub fn next_elector(&mut self, who: Who, last_seen: &BTreeMap<Slot, LastSeen>, resumes: bool) {
+        let Some(r) = self.replica(who) else { return };
+        let led = self.laws.iter().any(|one| one.law.leads(r).1);
+        self.each(r, What::NextElector);
+        if led != resumes {
+            self.refuse(format!("{who}: 10 another elector: it resumes a term: {resumes}, init has one: {led}"));
+        }
+        let Elector { clock, slots, is_busy, .. } = self.electors[r];
+        for slot in 0..self.laws.len().min(slots) {
+            let mut memory: Memory = self.laws[slot].law.memory(r).clone();
+            let handed = u8::try_from(slot).ok().and_then(|slot| last_seen.get(&Slot(slot)));
+            let until = handed.map_or(0, |handed| clock.real(handed.not_before));
+            let longest = handed.map_or(0, |handed| span(handed.duration)).max(self.laws[slot].law.duration(r));
+            let (is_held, is_named) = handed.map_or((false, false), |handed| (handed.held.is_some(), handed.named));
+            let forgets = memory.uid != 0 && !is_held || memory.is_named && !is_named;
+            // What it took in within a turn that it did not end was not handed on.
+            if !is_busy && (forgets || until < memory.until || longest < memory.longest) {
+                self.refuse(format!("{who}: 14 handed to the next elector: {handed:?}, not {memory:?}"));
+            }
+            if is_busy {
+                (memory.until, memory.longest) = (memory.until.min(until), memory.longest.min(longest));
+                memory.uid = if is_held { memory.uid } else { 0 };
+                memory.is_named &= is_named;
+            }
+            self.laws[slot].law.recalls(r, memory);
+        }
+        self.electors[r].is_busy = false;
+    }
+
+    /// Its elector looks at the link: with that its turn begins, if it has not begun before.
+    pub fn turns(&mut self, who: Who) {
+        if let Some(r) = self.replica(who)
+            && !std::mem::replace(&mut self.electors[r].is_busy, true)
+        {
+            self.electors[r].looked = [self.now; 2];
+        }
+    }
+
+    /// Its elector takes something in.
+    pub fn hears(&mut self, who: Who) {
+        if let Some(r) = self.replica(who) {
+            self.electors[r].looked[1] = self.now;
+        }
+    }
+
+    /// Its elector has ended its turn.
+    pub fn rests(&mut self, who: Who) {
+        if let Some(r) = self.replica(who) {
+            self.electors[r].is_busy = false;
+        }
+    }
+
+    /// It sees this Lease. An older one, and one that it does not believe, tell it nothing.
+    pub fn sees(&mut self, who: Who, lease: &Value) {
+        let version = number(&lease["metadata"]["resourceVersion"]);
+        let slot = self.laws.iter().position(|one| one.law.has(version) && version > 0);
+        slot.into_iter().for_each(|slot| self.sees_version(who, slot, version));
+    }
+
+    /// It hears that there was no Lease at this version of the slot.
+    pub fn sees_absence(&mut self, who: Who, slot: Slot, version: u64) {
+        let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
+        if self.laws[index].law.latest(r) > version {
+            self.steps(index, Step { r, ..Step::of(What::SeesLateAbsence) });
+        } else {
+            self.sees_version(who, index, version);
+        }
+    }
+
+    /// It hears of a deletion, which it believes of the Lease that it last saw.
+    pub fn sees_deletion(&mut self, who: Who, lease: &Value) {
+        let Some(r) = self.replica(who).filter(|_| self.laws.len() == 1) else { return };
+        let law = &self.laws[0].law;
+        let version = number(&lease["metadata"]["resourceVersion"]);
+        if law.has(version) && law.is_next(law.latest(r), version) {
+            self.sees_version(who, 0, version);
+        }
+    }
+
+    fn sees_version(&mut self, who: Who, slot: usize, k: u64) {
+        let Some(r) = self.replica(who) else { return };
+        let law = &self.laws[slot].law;
+        if law.has(k) && k >= law.latest(r) && slot < self.electors[r].slots {
+            self.steps(slot, Step { r, k, ..Step::of(What::Sees) });
+        }
+    }
+
+    /// The version of the slot, of which an answer tells.
+    pub fn version(&self, slot: Slot) -> u64 {
+        self.laws[usize::from(slot.0)].law.top().0
+    }
+
+    /// Its elector or witness asks for this. Returns the number of the request, if it may be stored and changes the spec.
+    pub fn asks(&mut self, who: Who, slot: Slot, request: &Request, is_obituary: bool) -> Option<usize> {
+        self.asks_for(self.replica(who)?, slot, request, is_obituary)
+    }
+
+    /// People, who know that nothing is left of this holder, write this in place of its witness.
+    pub fn confirms(&mut self, holder: &str, slot: Slot, request: &Request) -> Option<usize> {
+        let r = *self.identities.get(holder)?;
+        if !self.laws[0].law.is_dead(r) {
+            self.each(r, What::Dies);
+        }
+        self.asks_for(r, slot, request, true)
+    }
+
+    fn asks_for(&mut self, r: usize, slot: Slot, request: &Request, is_obituary: bool) -> Option<usize> {
+        let (object, is_new) = match request {
+            Request::Create(object) => (object, true),
+            Request::Replace(object) => (object, false),
+            Request::Get | Request::List | Request::Delete { .. } => return None,
+        };
+        let index = usize::from(slot.0);
+        let One { law, texts, .. } = &self.laws[index];
+        let (new, (top, kind), latest) = (Reading::of(object), law.top(), law.latest(r));
+        let base = if is_new { top } else { new.version };
+        if !law.has(base) {
+            self.refuse(format!("written onto version {base}, which never was: {object}"));
+            return None;
+        }
+        if texts.get(&base) == Some(&new.text) {
+            return None;
+        }
+        // A record by hand that bears its name is a stranger's (13), and so is the release of that.
+        if is_obituary && law.held(base).0 == Kind::Foreign && !law.is_named(base) {
+            return None;
+        }
+        let is_own = law.held(base) == (Kind::Held, r);
+        let is_unread = is_own && law.own(r, None, base).is_some();
+        let (what, stored) = match new.kind {
+            Kind::Nobody if is_new => (What::Creates, What::StoresCreation),
+            Kind::Nobody => (What::Holds, What::StoresNobody),
+            Kind::Released if is_obituary => (What::Obituary, What::StoresRelease),
+            Kind::Released => (What::Releases, What::StoresRelease),
+            Kind::Absent | Kind::Free | Kind::Held | Kind::Foreign => {
+                if self.identities.get(&new.holder) != Some(&r) {
+                    self.refuse(format!("the name of another is written: {object}"));
+                    return None;
+                }
+                let is_again = is_unread || is_own && law.is_late(r, base);
+                match (law.leads(r).0, is_again) {
+                    (true, _) => (What::Renews, What::StoresRenewal),
+                    (false, true) => (What::TakesAgain, What::StoresTake),
+                    (false, false) => (What::Takes, What::StoresTake),
+                }
+            }
+        };
+        // A quorum read that the watch has overtaken is believed (16), and what is written onto it is not stored (12).
+        let is_late_creation = what == What::Creates && kind != Kind::Absent && law.held(latest).0 != Kind::Absent;
+        let is_followers = matches!(what, What::Holds | What::Takes | What::TakesAgain);
+        let is_overtaken = is_late_creation || is_followers && ![latest, top].contains(&base);
+        if is_overtaken {
+            return None;
+        }
+        let q = self.requests.len();
+        self.requests.push((new.text, stored));
+        if what == What::TakesAgain && is_unread {
+            self.steps(index, Step { r, k: base, ..Step::of(What::IsLate) });
+        }
+        self.steps(index, Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) });
+        Some(q)
+    }
+
+    /// This request arrives.
+    pub fn arrives(&mut self, request: Option<usize>) {
+        self.arrives = request;
+    }
+
+    /// The Lease of this slot is now `lease`.
+    pub fn stands(&mut self, slot: Slot, lease: Option<&Value>, version: u64) {
+        let (index, arrives) = (usize::from(slot.0), self.arrives.take());
+        let (top, before) = self.laws[index].law.top();
+        let step = |what| Step { v: version, ..Step::of(what) };
+        let one = &mut self.laws[index];
+        let Some(lease) = lease else {
+            (one.first, one.name) = (version + 1, None);
+            return self.steps(index, step(What::Deletes));
+        };
+        let new = Reading::of(lease);
+        let is_same = one.texts.get(&top) == Some(&new.text) && before != Kind::Absent;
+        let older = one.texts.range(one.first..).find(|(_, text)| **text == new.text).map_or(0, |(version, _)| *version);
+        one.texts.insert(version, new.text);
+        let was_named = std::mem::replace(&mut one.name, new.name.clone());
+        if is_same && was_named == new.name {
+            return self.steps(index, step(What::Labels));
+        }
+        if is_same {
+            return self.ends("admission changes the name only");
+        }
+        if let Some(q) = arrives {
+            let (text, stored) = self.requests[q];
+            let k = if stored == What::StoresNobody { older } else { 0 };
+            self.steps(index, Step { q: Some(q), k, ..step(stored) });
+            if text == new.text {
+                return;
+            }
+            // Admission has changed it: somebody edits the same version.
+        }
+        let law = &self.laws[index].law;
+        let (top, before) = law.top();
+        let (_, hold) = law.held(top);
+        let named = self.identities.get(&new.holder).copied();
+        let keeps_claim = before == Kind::Held && named == Some(hold);
+        // One that bears the name of a replica outside a term is a stranger (13), unless somebody forges the name beside it too.
+        let has_term = |r| law.leads(r) != (false, false) || law.is_releasing(r);
+        let is_forged = named.is_some_and(|r| has_term(r) || new.name.as_ref() == Some(&new.holder));
+        let what = match new.kind {
+            Kind::Free => What::Empties,
+            Kind::Released if before == Kind::Foreign => What::StrangerReleases,
+            Kind::Released => return self.ends("a mark by hand, or by a wrong word"),
+            Kind::Nobody | Kind::Absent => return self.ends("nobody's record by hand"),
+            Kind::Held | Kind::Foreign => {
+                let drops_name = law.is_named(top) && new.name.is_none();
+                match (before == Kind::Absent, keeps_claim, is_forged) {
+                    (true, ..) => What::StrangerCreates,
+                    (false, true, _) if new.duration == 0 => What::Unsets,
+                    (false, true, _) => What::EditsDuration,
+                    (false, false, true) => return self.ends("a replica's name by hand"),
+                    (false, false, false) if drops_name => What::DropsName,
+                    (false, false, false) => What::Steals,
+                }
+            }
+        };
+        self.steps(index, Step { t: new.duration, ..step(what) });
+    }
+}
+
+/// Messages on the link, and what init does.
+impl Lawful {
+    /// Its elector begins a term by this version.
+    pub fn leads(&mut self, who: Who, slot: Slot, k: u64, end: Ns) {
+        let Some(r) = self.replica(who) else { return };
+        let index = usize::from(slot.0);
+        self.steps(index, Step { r, k, ..Step::of(What::Begins) });
+        self.dates(who, index, k, end);
+    }
+
+    /// Its elector extends its term by this version, to an E of its clock that comes then.
+    pub fn extends(&mut self, who: Who, k: u64, end: Ns) {
+        self.steps_in_term(who, Step { k, ..Step::of(What::Extends) });
+        if let Some((_, index)) = self.term(who) {
+            self.dates(who, index, k, end);
+        }
+    }
+
+    fn dates(&mut self, who: Who, slot: usize, k: u64, end: Ns) {
+        let law = &self.laws[slot].law;
+        if self.over.is_none() && law.has(k) && end > law.end(k).max(law.valid(self.replicas[&who])) + 2 {
+            self.refuse(format!("{who}: 1 from the send: E of version {k} is {} ns late", end - law.end(k)));
+        }
+    }
+
+    /// Something happens to the term that this replica has.
+    pub fn term_steps(&mut self, who: Who, what: What) {
+        self.steps_in_term(who, Step::of(what));
+    }
+
+    fn steps_in_term(&mut self, who: Who, step: Step) {
+        match self.term(who) {
+            Some((r, index)) => self.steps(index, Step { r, ..step }),
+            None => self.refuse(format!("{who}: {}: it has no term", step.what.name())),
+        }
+    }
+
+    /// Init takes an extension, or drops it.
+    pub fn init_extends(&mut self, who: Who, k: u64) {
+        let Some((r, index)) = self.term(who) else { return };
+        let step = Step { r, k, ..Step::of(What::InitExtends) };
+        if self.laws[index].law.allows(&step).is_ok() {
+            self.steps(index, step);
+        }
+    }
+
+    /// Something of it runs as a leader under this token.
+    pub fn runs(&mut self, who: Who, slot: Slot, token: u64) {
+        let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
+        let law = &self.laws[index].law;
+        if law.runs(r) {
+            return;
+        }
+        if law.token(r) != token && self.over.is_none() {
+            self.refuse(format!("{who}: 15 start: under {token}, and not {}", law.token(r)));
+        }
+        self.steps(index, Step { r, ..Step::of(What::Starts) });
+    }
+
+    /// Nothing of it runs any more.
+    pub fn stops(&mut self, who: Who) {
+        let Some(r) = self.replica(who) else { return };
+        for index in 0..self.laws.len() {
+            if self.laws[index].law.runs(r) {
+                self.steps(index, Step { r, ..Step::of(What::Stops) });
+            }
+        }
+    }
+
+    fn replica(&self, who: Who) -> Option<usize> {
+        self.replicas.get(&who).copied().filter(|_| self.over.is_none())
+    }
+
+    /// The slot in which this replica, or its init, has a term.
+    fn term(&self, who: Who) -> Option<(usize, usize)> {
+        let r = self.replica(who)?;
+        let has_term = |one: &One| one.law.leads(r) != (false, false) || one.law.is_releasing(r);
+        Some((r, self.laws.iter().position(has_term)?))
+    }
+
+    fn each(&mut self, r: usize, what: What) {
+        for slot in 0..self.laws.len() {
+            self.steps(slot, Step { r, ..Step::of(what) });
+        }
+    }
+
+    fn steps(&mut self, slot: usize, step: Step) {
+        if self.over.is_some() || self.wrong.is_some() {
+            return;
+        }
+        let law = &mut self.laws[slot].law;
+        let [turned, heard] = match self.electors.get(step.r) {
+            Some(elector) if step.what.is_of_elector() => elector.looked,
+            _ => [self.now; 2],
+        };
+        match law.allows_at(&step, heard).or_else(|_| law.allows_at(&step, turned)) {
+            Ok(()) => {}
+            Err(what) if what.starts_with("assumed") => *self.counts.exposed.entry(what).or_default() += 1,
+            Err(what) => return self.refuse(format!("the law forbids {step:?}: {what}")),
+        }
+        law.take_at(&step, heard);
+        *self.counts.steps.entry(step.what).or_default() += 1;
+    }
+
+    fn refuse(&mut self, what: String) {
+        if self.over.is_none() {
+            self.wrong.get_or_insert(what);
+        }
+    }
+}
+
+fn number(version: &Value) -> u64 {
+    version.as_str().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+fn span(span: std::time::Duration) -> Ns {
+    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
+}
