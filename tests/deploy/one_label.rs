@@ -598,6 +598,10 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
         assert!(tenure::clock::boot() < deadline, "pods are wrapped without the ConfigMap");
     };
     assert!(refused.contains("nothing has put tenure in"), "{refused}");
+    let mut ungated = workload("Deployment", Some("billing"), 0);
+    ungated["metadata"]["name"] = json!("ungated");
+    let why = cluster.create(&ungated).failure();
+    assert!(why.contains("nothing has put tenure in"), "its pods would run without tenure once the policies are gone: {why}");
     let mut unlabelled = pod("unlabelled");
     unlabelled["metadata"]["labels"] = json!({});
     unlabelled["spec"]["schedulingGates"] = json!([]);

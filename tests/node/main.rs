@@ -2,7 +2,8 @@
 //! its witness makes of that, the chart, traffic to the leader, the examples, and the page that begins with all this.
 //!
 //! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`,
-//! `traffic`, `changes`, `existing`, `database`, `release`, `page`). It builds what it needs, prints a table of measured gaps and cleans up after itself.
+//! `traffic`, `changes`, `existing`, `label`, `database`, `release`, `page`). It builds what it needs, prints a table of measured gaps
+//! and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -65,6 +66,9 @@ fn inside(directory: &Path) -> ExitCode {
     }
     if wants("existing") {
         existing::run(&node, &stamps, directory);
+    }
+    if wants("label") {
+        existing::label(&node, &stamps, directory);
     }
     if wants("database") {
         database::run(&node, directory);
