@@ -35,6 +35,28 @@ fn nothing_of_the_contract_goes_without_a_word_in_the_changelog() {
     assert_eq!(lost(less, earlier), ["key lease.duration: default \"15s\"", "metric tenure_terms_total"]);
 }
 
+#[test]
+fn nothing_of_the_last_version_is_gone_from_the_contract_without_a_word() {
+    let top = env!("CARGO_MANIFEST_DIR");
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(arguments).current_dir(top).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).unwrap().trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let contract = pages::CONTRACT;
+    let release = git(&["describe", "--tags", "--abbrev=0", "--match=v*"]);
+    // Before the first release: what stood before the last change of it.
+    let last = release.or_else(|| Some(git(&["log", "-n1", "--format=%H", "--", contract])? + "^"));
+    let Some(before) = last.and_then(|last| git(&["show", &format!("{last}:{contract}")])) else {
+        return not_run("the contract of the last version", "this clone has no history");
+    };
+    let read = |name: &str| fs::read_to_string(Path::new(top).join(name)).unwrap();
+
+    let (before, now) = (pages::contract::read(&before), pages::contract::read(&read(contract)));
+
+    assert_eq!(pages::contract::broken(&before, &now, &read("CHANGELOG.md")), [""; 0]);
+}
+
 /// Calls `with` on every file below this directory whose name ends so.
 fn files(directory: &Path, end: &str, with: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(directory).unwrap() {

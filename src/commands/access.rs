@@ -20,6 +20,8 @@ use crate::{
 
 /// For one request, and for credentials: people wait. A webhook may take as long.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// A longer `--request-timeout` is this one: no clock shows its end.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Leases per page, because a reply's length is bounded; kubectl asks for as many.
 const PAGE: &str = "100";
@@ -56,7 +58,7 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     }
     super::warn(&notes);
     let looked = super::block_on(async {
-        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT), TIMEOUT).await?;
+        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT).min(LONGEST), TIMEOUT).await?;
         let namespace = access.namespace(&config.lease.namespace)?;
         Ok(ask(&config, &access, namespace).await)
     });

@@ -61,8 +61,8 @@ pub(super) fn run(asked: &cli::Inject) -> Ended {
     Ok(answer(&text, 0))
 }
 
-/// Judges the configuration of a wrapped container, as `tenure check --offline` does in it.
-fn judge(container: &Value, granted: u64) -> Result<(), String> {
+/// Judges the configuration of a wrapped container, as `tenure check --offline` does in it. Returns the name of its Lease.
+fn judge(container: &Value, granted: u64) -> Result<String, String> {
     let texts =
         |list: &Value| list.as_array().into_iter().flatten().filter_map(|word| word.as_str().map(OsString::from)).collect();
     let line: Vec<OsString> = texts(&container["command"]);
@@ -87,5 +87,5 @@ fn judge(container: &Value, granted: u64) -> Result<(), String> {
     if needed > granted {
         return Err(format!("its configuration needs terminationGracePeriodSeconds: {needed}, and the pod has {granted}"));
     }
-    Ok(())
+    Ok(loaded.config.lease.name)
 }

@@ -1,7 +1,8 @@
 //! `tenure step-down`, `pause` and `resume`: what `kubectl annotate` does, with the holder looked up and the outcome waited for.
 //! `tenure confirm-dead`: a witness's write (law 20), on the word of an operator.
 //!
-//! Owns their exit codes. What they write is decided in [`operator`], on the version that was read.
+//! Owns their exit codes. What they write, and how long confirm-dead watches first, is decided in [`operator`], on the version that
+//! was read.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ pub struct LeaseConfig {
     #[schemars(with = "Option<Span>")]
     pub preempt: Option<Duration>,
     /// true shows each standby on the Lease, with its health and version, for `tenure status`. A standby writes when it begins,
-    /// when its health changes and every ten minutes, but at most once a minute.
+    /// when its health changes and every ten minutes, but at most once a minute under one leader.
     pub announce: bool,
     /// Labels of the Lease, beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,

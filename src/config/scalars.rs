@@ -40,7 +40,8 @@ impl Signal {
         [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&self.0)
     }
 
-    /// Returns true if init forwards it to the workload: all but SIGCHLD, the faults, and signals that cannot be caught.
+    /// Returns true if `signals.rewrite` may name it: all but SIGCHLD, the faults, and signals that cannot be caught. What init does
+    /// with a signal stands in `supervision/agent/requests.rs`.
     #[must_use]
     pub fn is_forwardable(self) -> bool {
         let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];

@@ -79,8 +79,8 @@ impl Elector {
         elector
     }
 
-    /// Takes in an input that arrived at `now`. A message of init is only noted, because more may wait in the link, such as the
-    /// proof that disarms S and H. Once the link is drained, [`Self::handle_timeout`] acts (law 9).
+    /// Takes in an input that arrived at `now`. A message of init moves no deadline to its end, because more may wait in the link, such
+    /// as the proof that disarms S and H. Once the link is drained, [`Self::handle_timeout`] acts (law 9).
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Told(message) => return self.told(message, now),
@@ -144,6 +144,7 @@ impl Elector {
         self.core.common.is_workload_ready
     }
 
+    /// The core takes the version in, the phase settles what it was waiting for, and the tick that follows decides.
     fn watched(&mut self, watched: Watched, now: Now) {
         let Some((slot, event)) = self.core.watched(watched, now) else { return };
         match (&mut self.phase, event) {

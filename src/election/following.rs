@@ -28,8 +28,8 @@ use crate::{
     time::{Instant, Now},
 };
 
+mod due;
 mod lists;
-mod turns;
 
 /// The longest pause before a forbidden creation is tried again. The first pause is about R, each next one twice as long;
 /// meanwhile the Lease is only read.
@@ -180,13 +180,12 @@ impl Following {
         Some(at.max(common.ready_since.max(lease.asked) + after).max(common.lease_backoff.until).max(lease.writes.not_before))
     }
 
-    /// Returns the Lease with a request by which this replica still asks the holder to hand over, or did.
+    /// Returns the Lease with a request that still names this replica, its own or a person's.
     fn own_request(&self, core: &Core) -> Option<Slot> {
         let me = core.common.writer.identity.as_str();
         // Nobody waits for whom the Lease itself names, and an equal record is none that a follower may write.
         let asks = |seen: &LeaseRecord| seen.annotation(STEP_DOWN_TO) == Some(me) && !seen.is_held_by(me);
-        let is_asked = |lease: &&Lease| lease.asked != Instant::BOOT && lease.observation.record().is_some_and(asks);
-        let own = core.leases.iter().find(is_asked)?;
+        let own = core.leases.iter().find(|lease| lease.observation.record().is_some_and(asks))?;
         (self.taken_back < TAKES_BACK).then_some(own.slot)
     }
 

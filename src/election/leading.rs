@@ -2,6 +2,9 @@
 //!
 //! Owns renewal, the term's deadlines as the elector knows them, loss, and the stop that precedes every end of a term (law 1, 3 to
 //! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::guard_deadline`]).
+//!
+//! The way of a stop: `told` takes init's word, [`ending`] asks for the stop and takes the proof, and the next tick begins
+//! [`super::releasing`].
 
 use super::{
     Event, ONLY_READS,

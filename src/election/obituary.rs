@@ -1,8 +1,8 @@
 //! Decides what a witness does: it gives back what a dead replica holds (law 20).
 //!
-//! Owns what the witness was told of each replica, until the replica is dead and whatever named it was given back. Only a readable
-//! pidfd says that a replica is dead. Has no clock and no deadline: it is given the wall clock's time to write, and asks for a pause
-//! before a retry. Never creates or deletes a Lease, and never writes one that names another holder.
+//! Owns what the witness was told of each replica (the fields of the datagram), until the replica is dead and whatever named it was
+//! given back. Only a readable pidfd says that a replica is dead. Has no clock and no deadline: it is given the wall clock's time to
+//! write, and asks for a pause before a retry. Never creates or deletes a Lease, and never writes one that names another holder.
 
 use std::{
     collections::{BTreeMap, VecDeque},

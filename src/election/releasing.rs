@@ -1,4 +1,4 @@
-//! The phase in which the workload is proved gone and the Lease is given back.
+//! The phase in which the Lease is given back, after the proof that the workload is gone.
 //!
 //! Owns the release (law 8). Before its first byte E is void in init. Then one compare-and-swap clears the version that the term
 //! last knew as its own. Only after a 409 or without an answer the Lease is read, and written again if it is still this term's.

@@ -62,6 +62,11 @@ impl Lease {
         Self { client: Client::new(access, timeout), keys }
     }
 
+    /// On a connection of its own, for what nothing waits for.
+    pub(super) fn beside(access: Access, keys: Keys, timeout: Duration) -> Self {
+        Self { client: Client::beside(access, timeout), keys }
+    }
+
     /// Sends `request` once.
     pub(crate) async fn send(&self, slot: Slot, request: &Request) -> Answer {
         let (place, (key, selected)) = (self.keys.of_slot(slot), self.keys.selector());

@@ -238,7 +238,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let events = initial.config.events.enabled.then(|| Events::start(&initial, beside()));
     let keys = Keys::of(&initial.config.lease);
     if initial.config.lease.announce {
-        let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
+        let own = Lease::beside(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }
     if is_first(&initial) && initial.preset == Preset::Run {

@@ -1,4 +1,4 @@
-//! The scan that follows each step of the stop escalation.
+//! The scan that follows each step of the stop escalation, and which process groups the fuses cover.
 
 use std::io;
 

@@ -27,7 +27,7 @@ pub(crate) struct Stream {
 }
 
 /// Judges a container that was wrapped, in a pod with so many seconds for a stop.
-pub(crate) type Judge = fn(&Value, u64) -> Result<(), String>;
+pub(crate) type Judge = fn(&Value, u64) -> Result<String, String>;
 
 impl Stream {
     /// Wraps the pods of the workloads that have the label, or are named.
@@ -76,9 +76,8 @@ impl Stream {
         let variables: Variables = asked.env.iter().chain(service.iter().flat_map(|(_, env)| env)).cloned().collect();
         let container = wrap(&mut new, is_job, &asked.image, &variables)?;
         let spec = &new["spec"];
-        judge(&spec["containers"][container], spec["terminationGracePeriodSeconds"].as_u64().unwrap_or_default())?;
+        let lease = judge(&spec["containers"][container], spec["terminationGracePeriodSeconds"].as_u64().unwrap_or_default())?;
         let account = [&spec["serviceAccountName"], &spec["serviceAccount"]].map(text).into_iter().find(|name| !name.is_empty());
-        let lease = format!("{}{}", if is_job { "lock-" } else { "" }, text(&new["metadata"]["labels"][LEASE]));
         if asked.access {
             let access = self.access.entry((namespace, lease)).or_default();
             access.service = service.map(|(service, _)| service).or_else(|| access.service.take());
@@ -183,7 +182,7 @@ fn template(object: &mut Value) -> Option<&mut Value> {
         ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template",
         _ => return None,
     };
-    object.pointer_mut(path)
+    object.pointer_mut(path).filter(|template| template.is_object())
 }
 
 /// Returns the items of a List, or of a list of one kind, in its place; nothing for an empty document.

@@ -1,4 +1,4 @@
-//! What becomes of a container's probes: variables by which tenure asks the program in the same way.
+//! What becomes of a container's probes: variables by which tenure asks the program in the same way, or a refusal.
 //!
 //! A kubelet expands `$(VAR)` in the command of a probe and in the value of a variable alike, and nowhere else in a probe.
 

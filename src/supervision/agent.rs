@@ -3,8 +3,11 @@
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
 //!
-//! The way of a SIGTERM leads from file to file. [`requests`] takes it, and [`term_end`] begins the stop. The workload's machine
-//! asks, kills and proves, [`events`] takes its proof, [`told`] the elector's answers, and [`shutdown`] ends init.
+//! The way of a SIGTERM leads from file to file. [`requests`] takes it and asks the workload's machine, which asks, kills and proves.
+//! [`term_end`] ends the term and tells the elector, which answers with a StepDown: only then does [`events`] send the proof. [`told`]
+//! takes the elector's answers, and [`shutdown`] ends init.
+//!
+//! So does the way of a Lead: [`told`] takes it, and the turn that ends gives the workload's machine what is wanted of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -247,7 +250,7 @@ impl Agent {
             self.limit_run(now);
         }
         if self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.until <= now) {
-            self.stop_now(now);
+            self.end_withdrawal(now);
         }
         self.flush(now);
         let wanted = self.wants_elector();
@@ -317,7 +320,7 @@ impl Agent {
             // Processes of the last standby do not die, so no leader can start here. The Lease is given back, because another
             // replica may be able to lead.
             self.workload.hold();
-            self.begin_stop(Reason::SpawnFailed, now);
+            self.end_term(Reason::SpawnFailed, now);
         }
         match &self.term {
             Some(term) if term.is_live() => {

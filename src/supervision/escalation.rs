@@ -136,7 +136,7 @@ impl StopEscalation {
         self.timers.delay(Timer::Kill, until);
     }
 
-    /// Takes the end of the main process. With `killMode: mixed` the rest is killed now.
+    /// Takes the end of the main process. With `killMode: mixed` the rest is due to be killed now, by the next step.
     pub(crate) fn main_ended(&mut self, now: Instant) {
         self.main_gone = true;
         match self.mode {

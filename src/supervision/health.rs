@@ -1,6 +1,6 @@
 //! Readiness and liveness of a running workload: when to probe it, and how to count the results, as a kubelet does.
 //!
-//! Owns the two checks of one run of the workload. Init reads its notifications and runs its exec probes. The elector makes the
+//! Owns the two checks of one run of the workload. Init reads its notifications, which are judged here, and runs its exec probes. The elector makes the
 //! other probes (`http`, `tcp`, `file`), with its own timeout; an elector that does not answer says nothing about the workload.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};

@@ -245,7 +245,7 @@ impl Workload {
     }
 
     /// Forgets the restarts and the stop of the last term.
-    pub(crate) fn begin_term(&mut self) {
+    pub(crate) fn forget_last_term(&mut self) {
         self.restarts.reset();
         self.forget_stop();
         (self.has_led, self.led) = (false, None);

@@ -117,7 +117,14 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn unmark(&self, entries: &[Entry]) {
         for entry in entries.iter().filter(|entry| entry.differs() && entry.kind != EntryType::Delete) {
             let known = Some(entry.work.object.clone()).filter(Value::is_object);
-            let Ok(Some(object)) = self.erase(&entry.target, known, self.claim).await else { continue };
+            let object = match self.erase(&entry.target, known, self.claim).await {
+                Ok(Some(object)) => object,
+                Ok(None) => {
+                    self.server.report(Event::Warning { target: entry.target.clone(), what: "it was deleted meanwhile".into() });
+                    continue;
+                }
+                Err(_) => continue,
+            };
             if let Some(field) = entry.unknown(&object, &[Side::After]) {
                 let what = manager(&object).map_or_else(|| field.clone(), |manager| format!("{field}: {manager} has changed it"));
                 self.server.report(Event::Warning { target: entry.target.clone(), what });

@@ -232,7 +232,7 @@ fn a_job_runs_under_a_lock_without_probes() {
     job["kind"] = json!("Job");
     let cron = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "cron" }, "spec": { "jobTemplate": { "spec": job["spec"] } } });
 
-    let all = injected(&[job, cron], &[]);
+    let all = injected(&[job.clone(), cron], &[]);
 
     for template in [&all[0]["spec"]["template"], &all[1]["spec"]["jobTemplate"]["spec"]["template"]] {
         let container = &template["spec"]["containers"][0];
@@ -242,6 +242,11 @@ fn a_job_runs_under_a_lock_without_probes() {
         assert_eq!(variable(container, "TENURE_LEASE__WITNESS"), "/run/tenure/witness");
     }
     assert_eq!((&all[2]["kind"], &all[2]["metadata"]["name"]), (&json!("Lease"), &json!("lock-billing")));
+
+    // The lock's own name for it.
+    job["spec"]["template"]["metadata"]["labels"]["tenure.dev/lease"] = json!("a--b");
+    let renamed = injected(&[job], &[]);
+    assert_eq!((&renamed[1]["kind"], &renamed[1]["metadata"]["name"]), (&json!("Lease"), &json!("lock-a-b")));
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(super) fn all() -> Vec<Case> {
     cases![
         objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_planned_stop,
         a_hook_that_cannot_promote_hands_over_and_leaves_nothing,
+        a_command_on_the_lease_of_a_replica_waits_for_an_earlier_holder,
         a_promotion_acts_as_the_account_that_its_file_names,
         a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_them_is_killed,
     ]
@@ -134,6 +135,17 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
     let _b = unhurried(promoted(&stage, "b", TENURE).await).start();
     stage.witness.start("b", 0).await;
     leads(&stage, "b", "a").await;
+}
+
+async fn a_command_on_the_lease_of_a_replica_waits_for_an_earlier_holder(stage: Stage) {
+    stage.lease.create(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })).await;
+    let desk = Desk::of(&stage).await;
+
+    let ended = desk.ends(&["recover", "apply", "--lease", "main", "--timeout", "3s"]).await;
+
+    assert_eq!(ended.code, 75, "{ended:?}");
+    let writes = desk.proxy.log.writes();
+    assert!(!writes.is_empty() && writes.iter().all(|write| write.request.is_nobody()), "{writes:?}");
 }
 
 async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {

@@ -1,4 +1,4 @@
-//! Draws who ran when as a picture, for a page.
+//! Draws who ran when as a picture, for a page of docs/.
 //!
 //! Pure: runs and marks in, SVG out.
 

@@ -1,4 +1,4 @@
-//! Draws who ran when, and judges it.
+//! Draws who ran when as the text at the end of the demo, and judges it.
 //!
 //! Pure: runs and marks in, text out.
 

@@ -74,7 +74,7 @@ pub(super) fn standard_input() -> io::Result<String> {
 /// An argument that is no text: a configuration, which holds the command, cannot carry it.
 pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Result<u8, String> {
     const GRACE: &str = "workload.stop.grace=";
-    let preset = Preset::Lock(Lock { of_transaction: true, ..how.clone() });
+    let preset = Preset::Lock(how.clone());
     let mut flags = ConfigFlags { preset, ..flags.clone() };
     if !flags.set.iter().any(|set| set.starts_with(GRACE)) {
         flags.set.push(format!("{GRACE}{}", duration::format(limit + SAYING)));

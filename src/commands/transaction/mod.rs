@@ -11,7 +11,7 @@ use super::{
     access::{self, Access},
 };
 use crate::{
-    cli::{self, ClusterFlags, ConfigFlags, Lock, Recovery},
+    cli::{self, ClusterFlags, ConfigFlags, Lock, Recovery, TransactionFlags},
     clock,
     config::{Config, Release},
     console::complain,
@@ -45,12 +45,12 @@ struct Desk<'a> {
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
     let common = &asked.common;
     let files = Files::read(&asked.files, None).map_err(refuse_files)?;
-    let flags = of_transaction(asked.name.as_ref().or(files.name.as_ref()), &common.flags);
+    let (flags, how) = of_transaction(asked.name.as_ref().or(files.name.as_ref()), common);
     if flags.lease.is_none() {
         return Err(refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE"));
     }
     let limit = asked.limit.or(files.limit).unwrap_or(LIMIT);
-    under_lease(&flags, &common.how, !asked.dry_run, &files.notes, limit, async |mut desk| {
+    under_lease(&flags, &how, !asked.dry_run, &files.notes, limit, async |mut desk| {
         let changes = desk.changes(&files).await?;
         if let Some(user) = &common.flags.cluster.user {
             desk.settings.acting_as = Some(user.clone());
@@ -65,8 +65,8 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
 
 pub(super) fn recover(asked: &cli::Recover) -> Ended {
     let common = &asked.common;
-    let flags = of_transaction(asked.name.as_ref(), &common.flags);
-    under_lease(&flags, &common.how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
+    let (flags, how) = of_transaction(asked.name.as_ref(), common);
+    under_lease(&flags, &how, asked.action != Recovery::Plan, &[], asked.limit, async |desk| {
         let settings = Settings { acting_as: common.flags.cluster.user.clone(), ..desk.settings.clone() };
         let (outcome, events) = match asked.action {
             Recovery::Plan => {
@@ -211,12 +211,15 @@ fn refuse_files(reasons: Vec<String>) -> u8 {
     refuse(exit::INVALID, &reasons.join("\ntenure: "))
 }
 
-/// The flags for the Lease of the transaction of this name, unless they name it.
-fn of_transaction(name: Option<&String>, flags: &ConfigFlags) -> ConfigFlags {
+/// The flags for the Lease of the transaction of this name, unless they name it. A Lease that they name may be a replica's, whose release
+/// others will believe: then an earlier holder is waited for.
+fn of_transaction(name: Option<&String>, common: &TransactionFlags) -> (ConfigFlags, Lock) {
+    let flags = &common.flags;
     let lease = flags.lease.clone().or_else(|| name.map(|name| format!("txn-{name}")));
     // The Lease and the journal are tenure's own.
     let cluster = ClusterFlags { user: None, ..flags.cluster.clone() };
-    ConfigFlags { lease, cluster, ..flags.clone() }
+    let how = Lock { of_transaction: flags.lease.is_none(), ..common.how.clone() };
+    (ConfigFlags { lease, cluster, ..flags.clone() }, how)
 }
 
 fn refuse(code: u8, why: &str) -> u8 {

@@ -115,12 +115,24 @@ fn ends_after(change: impl FnOnce(&mut Value)) -> Bench {
 }
 
 #[test]
-fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
+fn a_standby_that_ends_takes_a_request_back_while_that_still_names_it() {
     let bench = ends_after(|_| ());
     let is_done = |bench: &Bench| bench.told.contains(&ToInit::Done);
     let annotations = |bench: &Bench| bench.register.object().unwrap()["metadata"]["annotations"].clone();
     assert_eq!(annotations(&bench), json!({ HOLDER: "x", PRIORITY: "-1" }));
     assert!(is_done(&bench));
+
+    // Its own whose answer was lost, or that an elector before it has made, looks like that of a person.
+    let mut asked = Bench::start(preempting(0), held_with("-1"));
+    asked.run(seconds(1));
+    asked.see(|object| {
+        object["metadata"]["annotations"][STEP_DOWN] = "x".into();
+        object["metadata"]["annotations"][STEP_DOWN_TO] = ME.into();
+    });
+    asked.tell(ToElector::Shutdown);
+    asked.run(TICK);
+    assert_eq!(annotations(&asked), json!({ HOLDER: "x", PRIORITY: "-1" }));
+    assert!(is_done(&asked));
 
     let others = ends_after(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "y".into());
     assert_eq!(annotations(&others)[STEP_DOWN_TO], "y");

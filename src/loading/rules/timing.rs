@@ -39,7 +39,7 @@ pub(super) fn judge(config: &Config, validation: &mut Validation) {
     let Some(wait) = config.lease.creation_wait else { return };
     judge_seconds("lease.creationWait", wait, validation);
     let stop = &config.workload.stop;
-    let healthy = config.lease.renew_period + stop.loss_grace + stop.kill_margin;
+    let healthy = config.lease.renew_period.saturating_add(stop.loss_grace).saturating_add(stop.kill_margin);
     if wait < config.lease.duration {
         validation.note(format!(
             "lease.creationWait: {} is {}: if the Lease is deleted or cleared by hand, {}",

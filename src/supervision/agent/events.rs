@@ -26,7 +26,7 @@ impl Agent {
             // After S the term is over, and this end does not count as an exit: the elector's guard may have killed the workload
             // while init did not run.
             WorkloadEvent::Ended(_) | WorkloadEvent::Restarting(_) if self.is_past_soft(now) => {
-                self.begin_stop(Reason::Expired, now)
+                self.end_term(Reason::Expired, now)
             }
             WorkloadEvent::Restarting(exit) => match self.live_term() {
                 Some(term) => self.tell(ToElector::Restarting { term, exit, at: now }),
@@ -37,23 +37,23 @@ impl Agent {
                     self.warn(format!("{} ended ({exit})", self.what_runs()));
                 }
                 self.end_unless_it_follows(exit.code());
-                self.begin_stop(Reason::Exited, now);
+                self.end_term(Reason::Exited, now);
             }
             WorkloadEvent::Interrupted => {
                 self.begin_shutdown(None);
-                self.begin_stop(Reason::Signal, now);
+                self.end_term(Reason::Signal, now);
             }
             WorkloadEvent::SpawnFailed { code, message } => {
                 self.begin_shutdown(Some(code));
-                self.begin_stop(Reason::SpawnFailed, now);
+                self.end_term(Reason::SpawnFailed, now);
                 self.words.push_back(Action::TerminationMessage(message, code));
             }
             WorkloadEvent::NotPromoted(reason) => {
-                self.begin_stop(reason, now);
+                self.end_term(reason, now);
                 self.stop_or_demote(now);
             }
             WorkloadEvent::Fails(reason) => {
-                self.begin_stop(reason, now);
+                self.end_term(reason, now);
                 if reason == Reason::NotLive && self.term.is_none() {
                     self.workload.replace(now + self.config.config.workload.stop.grace, now);
                 } else if reason == Reason::NotLive && !self.workload.prepares_to_follow() {
@@ -75,7 +75,7 @@ impl Agent {
             }
         }
         if has_ended {
-            self.stop_now(now);
+            self.end_withdrawal(now);
         }
     }
 

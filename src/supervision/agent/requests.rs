@@ -33,7 +33,7 @@ pub(super) struct StepDown {
 impl Agent {
     /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
-        self.stop_now(now);
+        self.end_withdrawal(now);
         self.flush(now);
         match signal.0 {
             libc::SIGTERM if self.put_off(signal, now) => {}
@@ -60,7 +60,7 @@ impl Agent {
     fn put_off(&mut self, signal: Signal, now: Instant) -> bool {
         let Some(until) = self.withdraws_until(now) else { return false };
         self.withdrawal = Some(Withdrawal { signal: Some(signal), asked: None, until });
-        self.begin_stop(Reason::Signal, now);
+        self.end_term(Reason::Signal, now);
         true
     }
 
@@ -99,7 +99,7 @@ impl Agent {
     }
 
     /// Ends the wait, and begins the stop that was put off.
-    pub(super) fn stop_now(&mut self, now: Instant) {
+    pub(super) fn end_withdrawal(&mut self, now: Instant) {
         if self.withdrawal.is_some() {
             self.stop_or_demote(now);
         }
@@ -153,7 +153,7 @@ impl Agent {
         if self.workload.is_down() {
             self.workload.hold();
         } else if shutdown.signals == 1 && signal.is_none() && self.workload.prepares_to_follow() {
-            self.begin_stop(Reason::Signal, now);
+            self.end_term(Reason::Signal, now);
             self.stop_or_demote(now);
         } else {
             self.workload.stop(signal, kill_at, now);
@@ -161,6 +161,6 @@ impl Agent {
                 self.workload.shorten_stop(kill_at);
             }
         }
-        self.begin_stop(Reason::Signal, now);
+        self.end_term(Reason::Signal, now);
     }
 }

@@ -16,7 +16,7 @@ impl Agent {
         if now >= term.deadlines().hard {
             self.expire(now);
         } else {
-            self.begin_stop(Reason::Expired, now);
+            self.end_term(Reason::Expired, now);
             self.stop_or_demote(now);
         }
     }
@@ -35,7 +35,7 @@ impl Agent {
         if self.config.preset.is_once() {
             self.begin_shutdown(Some(Exit::Signal(self.config.config.workload.stop.signal.0).code()));
         }
-        self.begin_stop(Reason::Limit, now);
+        self.end_term(Reason::Limit, now);
         self.stop_or_demote(now);
     }
 
@@ -43,7 +43,7 @@ impl Agent {
     pub(super) fn expire(&mut self, now: Instant) {
         self.begin_withheld(now);
         let Some(hard) = self.term.as_ref().filter(|term| term.due().is_some()).map(|term| term.deadlines().hard) else { return };
-        self.begin_stop(Reason::Expired, now);
+        self.end_term(Reason::Expired, now);
         if let Some(term) = &mut self.term {
             term.spend();
         }
@@ -55,7 +55,7 @@ impl Agent {
     pub(super) fn burnt(&mut self, left: bool, now: Instant) {
         match self.hard() {
             Some(hard) if now < hard => {
-                self.begin_stop(Reason::Fuse, now);
+                self.end_term(Reason::Fuse, now);
                 self.stop_or_demote(now);
             }
             Some(hard) => {
@@ -70,7 +70,7 @@ impl Agent {
     }
 
     /// Begins the end of a live term, and tells the elector.
-    pub(super) fn begin_stop(&mut self, reason: Reason, now: Instant) {
+    pub(super) fn end_term(&mut self, reason: Reason, now: Instant) {
         if let Some(active) = self.term.as_mut().filter(|term| term.is_live()) {
             active.stop(reason);
             let term = active.term;

@@ -25,7 +25,7 @@ impl Agent {
             }
             ToInit::Withdrawn { term } => {
                 if self.named(term).is_some() {
-                    self.stop_now(now);
+                    self.end_withdrawal(now);
                 }
             }
             ToInit::Releasing { term, serial } => {
@@ -75,10 +75,10 @@ impl Agent {
         };
         self.last_term = term;
         self.term = Some(active);
-        self.workload.begin_term();
+        self.workload.forget_last_term();
         self.tell(ToElector::Acknowledged { term, serial: 0 });
         if self.shutdown.is_some() {
-            self.begin_stop(Reason::Signal, now);
+            self.end_term(Reason::Signal, now);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which Lease is written next, and when (law 18).
+//! When a Lease is written, a single one too, and which of several is next (law 18).
 //!
 //! While a write to one Lease is not settled, no other is written. A Lease that was given back comes first. Equal ones are written
 //! in an order that differs between replicas.
