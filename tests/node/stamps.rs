@@ -53,6 +53,13 @@ impl Stamps {
         runs
     }
 
+    /// Returns true if a container of this pod has printed these words, even if the pod is gone.
+    pub(crate) fn has_said(&self, pod: &str, words: &str) -> bool {
+        let logs = fs::read_dir(&self.kept).unwrap().map(|entry| entry.unwrap());
+        let mut of_pod = logs.filter(|log| log.file_name().to_string_lossy().contains(&format!("_{pod}_")));
+        of_pod.any(|log| String::from_utf8_lossy(&fs::read(log.path()).unwrap()).contains(words))
+    }
+
     /// Panics if two were alive at once.
     pub(crate) fn assert_no_overlap(&self) {
         for pair in self.runs().windows(2) {

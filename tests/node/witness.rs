@@ -30,6 +30,8 @@ const PODS: &str = "app.kubernetes.io/name=tenure";
 /// Gaps in hundredths of a second: by a release, and by the duration.
 const SOON: Range<u64> = 0..1_000;
 const WAITED: Range<u64> = 2_000..3_500;
+/// By the duration too, but its program outlives the last renewal by up to the stop deadline.
+const VOID: Range<u64> = 800..3_500;
 
 /// Runs everything in order; panics where something does not hold.
 pub(crate) fn run(show: Show<'_>, directory: &Path) {
@@ -77,8 +79,16 @@ impl Show<'_> {
             self.stays(leader);
             self.node.kubectl(&["delete", "pod", leader.name(), "--grace-period=0", "--force"]);
         });
-        // The pod's token is void with the pod. Until an API server has noticed that, the Lease can be given back.
+        // An API server remembers a token for up to 10 s. Until then the Lease can be given back.
         assert!(SOON.contains(&gap) || WAITED.contains(&gap), "{what}: {gap} hundredths of a second");
+        self.follows(VOID, "the same, its token forgotten", |leader| {
+            let kubelet = Stopped::kill("kubelet");
+            self.node.kubectl(&["delete", "pod", leader.name(), "--grace-period=0", "--force"]);
+            await_some("the next renewal is refused", PATIENCE, || {
+                self.stamps.has_said(leader.name(), "the pod was deleted by force").then_some(())
+            });
+            kubelet.start();
+        });
         self.follows(SOON, "init and elector frozen, not live", |leader| {
             let init = self.init(leader);
             let elector = children(init).into_iter().find(|pid| command_line(*pid).get(1).is_some_and(|word| word == "elector"));
