@@ -541,7 +541,7 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
         let waits = |lease, replicas, name: &str| {
             let why = apply(lease, replicas).failure();
             let sentence = format!(
-                "the pods that run now know nothing of the Lease {name}, so two programs could run at once: first scale to 0"
+                "the pods that run now and the new ones do not share the Lease {name}, so two programs could run at once: first scale to 0"
             );
             assert!(why.contains(&sentence), "{kind}: {why}");
         };
@@ -630,7 +630,7 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
     early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
     let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
-    assert!(why.contains("the pods that run now know nothing of the Lease billing"), "{why}");
+    assert!(why.contains("the pods that run now and the new ones do not share the Lease billing"), "{why}");
 }
 
 fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
@@ -645,6 +645,8 @@ fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
     assert_eq!(spec["schedulingGates"], Value::Null, "no policy would remove it from its pods");
     assert_eq!(spec["containers"][0]["command"], wanted["items"][0]["spec"]["template"]["spec"]["containers"][0]["command"]);
     cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
+    let why = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", None, 2)).failure();
+    assert!(why.contains("do not share the Lease billing"), "an upgrade without the command: {why}");
     let unwrapped = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
     assert_eq!(String::from_utf8_lossy(&unwrapped.stdout), "deployment.apps/shop replaced\n", "its pods know the Lease");
 }
