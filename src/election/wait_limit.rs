@@ -93,7 +93,7 @@ impl One<'_> {
             return Some((wait_limit.code, self.not_acquired(None, now)));
         }
         if wait_limit.watched.replace(changes).is_none() {
-            let wait = duration::format(at.since(now.boot));
+            let wait = duration::measured(at.since(now.boot));
             let message = match why {
                 None | Some(AcquireReason::Expired | AcquireReason::Due) => format!(
                     "the Lease looks abandoned, which only watching it can tell: unless somebody renews it, it is taken in {wait}"
