@@ -52,9 +52,11 @@ async fn hands_over(
     (behaviour, liveness, stale): (Behaviour, Value, Duration),
     hangs: impl AsyncFnOnce(&Replica),
 ) {
-    let a = stage.prepare("a").await.set("workload.liveness", probe(liveness)).workload(&behaviour).start();
+    // A standstill costs no term.
+    let unhurried = async |name: &str| stage.prepare(name).await.unhurried();
+    let a = unhurried("a").await.set("workload.liveness", probe(liveness)).workload(&behaviour).start();
     stage.witness.start("a", 0).await;
-    let b = stage.start("b").await;
+    let b = unhurried("b").await.start();
     b.said("another replica leads").await;
     let broke = clock::boot();
 

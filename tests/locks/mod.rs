@@ -7,7 +7,7 @@ mod crowd;
 mod grelmicro;
 mod leases4s;
 mod slots;
-mod tasks;
+pub(crate) mod tasks;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use support::{Behaviour, Case, Event, LEASE, Replica, Stage, Verb, cases, spec::
 
 use super::{Head, SOON, Version, Version::Earlier, earlier};
 use crate::{
-    locks::by,
+    locks::{by, tasks::taken},
     transactions::promotions::{create, leads, object, promoted},
 };
 
@@ -95,8 +95,8 @@ async fn either_makes_the_next_run_of_a_task_after_the_other_and_repeats_one_tha
         }
 
         let start = stage.witness.start(&name, 0).await;
-        // A machine that stands still delays the one start or the other.
-        let apart = start.at().since(run.at()) + stalls::since(run.at());
+        let written = taken([&last.proxy.log], &run);
+        let apart = taken([&next.proxy.log], &start).since(written) + stalls::since(written);
         assert!(is_killed || apart > EVERY - Duration::from_millis(300), "two runs in one interval: {run:?}, {start:?}");
         (last, run) = (next, start);
     }
