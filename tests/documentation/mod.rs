@@ -115,11 +115,11 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl apply -k .", By("tests/node/existing.rs", "fences::commands(PAGE)")),
     ("kubectl apply -k deploy/inject", By("tests/node/existing.rs", "fences::commands(LABEL)")),
     (
-        "kubectl create role tenure --verb=get,watch,create,update --resource=leases -n shop",
+        "kubectl create role tenure-podinfo --verb=get,watch,create,update --resource=leases -n shop",
         By("tests/node/existing.rs", "fences::commands(LABEL)"),
     ),
     (
-        "kubectl create rolebinding tenure --role=tenure --serviceaccount=shop:default -n shop",
+        "kubectl create rolebinding tenure-podinfo --role=tenure-podinfo --serviceaccount=shop:default -n shop",
         By("tests/node/existing.rs", "fences::commands(LABEL)"),
     ),
     ("kubectl scale deployment/shop-podinfo --replicas=0 -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
