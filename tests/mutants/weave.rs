@@ -33,16 +33,23 @@ pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven,
     if let Some(outside) = changes.iter().find(|change| !bodies.iter().any(|body| holds(&body.inner, &change.span))) {
         return Err(format!("mutant {} lies in no function", outside.number));
     }
+    let asks = |body: &&Body<'_>| body.constant.is_some() && changes.iter().any(|change| holds(&body.inner, &change.span));
+    let asking: Vec<String> = bodies.iter().filter(asks).map(|body| format!("{}(", body.name)).collect();
     let (mut woven, mut done) = (Woven::default(), 0);
-    for Body { inner, constant } in bodies {
+    for Body { inner, constant, .. } in bodies {
         let own: Vec<&&Change> = changes.iter().filter(|change| holds(&inner, &change.span)).collect();
+        let body = &text[inner.clone()];
+        // A function that asks, or calls one that does, cannot be constant.
+        if let Some(constant) = constant
+            && (!own.is_empty() || asking.iter().any(|call| body.contains(call)))
+        {
+            woven.text.push_str(&text[done..constant.start]);
+            done = constant.end;
+        }
         if own.is_empty() {
             continue;
         }
-        // A function that asks cannot be constant.
-        let end = constant.as_ref().map_or(inner.start, |constant| constant.start);
-        woven.text.push_str(&text[done..end]);
-        woven.text.push_str(&text[constant.map_or(end, |constant| constant.end)..inner.start]);
+        woven.text.push_str(&text[done..inner.start]);
         woven.text.push_str(&format!("match {ask} {{\n"));
         for Change { number, span, text: new, .. } in own {
             woven.text.push_str(&format!("{number} => {{\n"));
@@ -51,14 +58,15 @@ pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven,
             woven.lines.push((first..line(&woven.text) + 1, *number));
             woven.text.push_str("\n}\n");
         }
-        woven.text.extend(["_ => {\n", &text[inner.clone()], "\n}\n}\n"]);
+        woven.text.extend(["_ => {\n", body, "\n}\n}\n"]);
         done = inner.end;
     }
     woven.text.push_str(&text[done..]);
     Ok(woven)
 }
 
-struct Body {
+struct Body<'a> {
+    name: &'a str,
     /// The range between its braces.
     inner: Range<usize>,
     /// The word `const`, if present.
@@ -67,8 +75,8 @@ struct Body {
 
 /// The bodies of all functions, except nested ones. The text is formatted by rustfmt: a function ends at the first line with a
 /// closing brace at the function's indentation.
-fn bodies(text: &str) -> Vec<Body> {
-    let mut bodies: Vec<Body> = Vec::new();
+fn bodies(text: &str) -> Vec<Body<'_>> {
+    let mut bodies: Vec<Body<'_>> = Vec::new();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let (start, code) = (at, line.trim_start());
@@ -86,7 +94,8 @@ fn bodies(text: &str) -> Vec<Body> {
         }
         let Some(end) = text[open..].find(&close).map(|end| open + end) else { continue };
         let constant = head.find("const fn").map(|word| start + word..start + word + "const ".len());
-        bodies.push(Body { inner: open + 1..end, constant });
+        let name = head.split_once("fn ").map_or("", |(_, rest)| rest.split(['(', '<']).next().unwrap_or_default());
+        bodies.push(Body { name, inner: open + 1..end, constant });
     }
     bodies
 }
