@@ -59,6 +59,7 @@ impl Following {
                     self.taken_back += 1;
                     take_back(&mut core.one(slot), now);
                 }
+                core.reader.tick_watch(&mut core.common, now);
                 return false;
             }
             let context = core.common.next_context(None);
