@@ -181,12 +181,13 @@ impl Following {
         Some(at.max(common.ready_since.max(lease.asked) + after).max(common.lease_backoff.until).max(lease.writes.not_before))
     }
 
-    /// Returns the Lease with a request that still names this replica, its own or a person's.
+    /// Returns the Lease with a request by which this replica still asks the holder to hand over, or did.
     fn own_request(&self, core: &Core) -> Option<Slot> {
         let me = core.common.writer.identity.as_str();
         // Nobody waits for whom the Lease itself names, and an equal record is none that a follower may write.
         let asks = |seen: &LeaseRecord| seen.annotation(STEP_DOWN_TO) == Some(me) && !seen.is_held_by(me);
-        let own = core.leases.iter().find(|lease| lease.observation.record().is_some_and(asks))?;
+        let is_asked = |lease: &&Lease| lease.has_asked && lease.observation.record().is_some_and(asks);
+        let own = core.leases.iter().find(is_asked)?;
         (self.taken_back < TAKES_BACK).then_some(own.slot)
     }
 
@@ -308,6 +309,7 @@ fn preempt(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
     let (object, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
     one.common.report(Event::Preempts { holder });
+    one.lease.has_asked = true;
     put(one, object, None, now);
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Lease {
     pub(crate) writes: Paced,
     /// When this replica last asked the holder to hand over, and the request was stored.
     pub(super) asked: Instant,
+    /// It has sent such a request, which may be stored without an answer.
+    pub(super) has_asked: bool,
     /// When the watch last brought a new version.
     pub(super) heard: Instant,
     /// None: the wait for the Lease has no limit.
@@ -80,6 +82,7 @@ impl Lease {
             campaign: None,
             writes: Paced::default(),
             asked: Instant::BOOT,
+            has_asked: false,
             heard: Instant::BOOT,
             wait_limit,
             holder: None,

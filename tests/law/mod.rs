@@ -287,9 +287,9 @@ impl Law {
         &self.replicas[r].memory
     }
 
-    /// Replaces it by what was handed on.
-    pub fn recalls(&mut self, r: usize, memory: Memory) {
-        self.replicas[r].memory = memory;
+    /// Replaces it, and returns it.
+    pub fn recalls(&mut self, r: usize, memory: Memory) -> Memory {
+        std::mem::replace(&mut self.replicas[r].memory, memory)
     }
 
     /// Returns whether a replica has a term, and whether its init has.

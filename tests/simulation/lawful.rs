@@ -47,6 +47,8 @@ struct Elector {
     looked: [Ns; 2],
     /// Its turn is not over.
     is_busy: bool,
+    /// The slot of a Lease that came after an absence in this turn, and what it remembered before that: it may have decided then.
+    before: Option<(usize, Memory)>,
 }
 
 /// What was judged.
@@ -167,7 +169,7 @@ impl Lawful {
             self.replicas.insert(who, replica);
             self.identities.insert(identity.to_owned(), replica);
         }
-        self.electors.push(Elector { clock, slots: usize::from(lease.slots), looked: [0, 0], is_busy: false });
+        self.electors.push(Elector { clock, slots: usize::from(lease.slots), looked: [0, 0], is_busy: false, before: None });
     }
 
     /// Nothing of it is left. People may hear of it before its witness does.
@@ -212,7 +214,7 @@ impl Lawful {
         if let Some(r) = self.replica(who)
             && !std::mem::replace(&mut self.electors[r].is_busy, true)
         {
-            self.electors[r].looked = [self.now; 2];
+            (self.electors[r].looked, self.electors[r].before) = ([self.now; 2], None);
         }
     }
 
@@ -260,7 +262,11 @@ impl Lawful {
     fn sees_version(&mut self, who: Who, slot: usize, k: u64) {
         let Some(r) = self.replica(who) else { return };
         let law = &self.laws[slot].law;
-        if law.has(k) && k >= law.latest(r) && slot < self.electors[r].slots {
+        let (latest, elector) = (law.latest(r), &mut self.electors[r]);
+        if law.has(k) && k >= latest && slot < elector.slots {
+            if elector.is_busy && k > latest && law.held(latest).0 == Kind::Absent {
+                elector.before = Some((slot, law.memory(r).clone()));
+            }
             self.steps(slot, Step { r, k, ..Step::of(What::Sees) });
         }
     }
@@ -337,7 +343,11 @@ impl Lawful {
         if what == What::TakesAgain && is_unread {
             self.steps(index, Step { r, k: base, ..Step::of(What::IsLate) });
         }
+        let decided = self.electors.get_mut(r).and_then(|elector| elector.before.take());
+        let decided = decided.filter(|(slot, _)| what == What::Creates && *slot == index);
+        let known = decided.map(|(_, memory)| self.laws[index].law.recalls(r, memory));
         self.steps(index, Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) });
+        known.into_iter().for_each(|known| drop(self.laws[index].law.recalls(r, known)));
         Some(q)
     }
 

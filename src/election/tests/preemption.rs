@@ -12,7 +12,7 @@ use crate::{
         writes::{HOLDER, PAUSED, PRIORITY, STEP_DOWN, STEP_DOWN_TO},
     },
     link::{Exit, InitialState, Reason, Stop, Term, Then, ToElector, ToInit},
-    request::{Answer, Refusal, Watched},
+    request::{Answer, Refusal, WatchEnd, Watched},
     time::{Instant, Now},
 };
 
@@ -115,24 +115,34 @@ fn ends_after(change: impl FnOnce(&mut Value)) -> Bench {
 }
 
 #[test]
-fn a_standby_that_ends_takes_a_request_back_while_that_still_names_it() {
+fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
     let bench = ends_after(|_| ());
     let is_done = |bench: &Bench| bench.told.contains(&ToInit::Done);
     let annotations = |bench: &Bench| bench.register.object().unwrap()["metadata"]["annotations"].clone();
     assert_eq!(annotations(&bench), json!({ HOLDER: "x", PRIORITY: "-1" }));
     assert!(is_done(&bench));
 
-    // Its own whose answer was lost, or that an elector before it has made, looks like that of a person.
-    let mut asked = Bench::start(preempting(0), held_with("-1"));
-    asked.run(seconds(1));
-    asked.see(|object| {
-        object["metadata"]["annotations"][STEP_DOWN] = "x".into();
-        object["metadata"]["annotations"][STEP_DOWN_TO] = ME.into();
-    });
-    asked.tell(ToElector::Shutdown);
-    asked.run(TICK);
-    assert_eq!(annotations(&asked), json!({ HOLDER: "x", PRIORITY: "-1" }));
-    assert!(is_done(&asked));
+    let mut unanswered = Bench::start(preempting(0), held_with("-1"));
+    unanswered.run(AFTER - TICK);
+    unanswered.run_until_a_write();
+    unanswered.serve_silently();
+    unanswered.watch_register();
+    unanswered.answers = false;
+    unanswered.tell(ToElector::Shutdown);
+    assert!(unanswered.awaits_a_write(), "{:?}", unanswered.sent);
+    unanswered.watch(Watched::Ended(WatchEnd::Closed));
+    unanswered.run(seconds(2));
+    unanswered.run_answered(seconds(5));
+    assert_eq!(annotations(&unanswered), json!({ HOLDER: "x", PRIORITY: "-1" }));
+    assert!(is_done(&unanswered));
+
+    let mut persons = Bench::start(preempting(0), held_with("-1"));
+    persons.run(seconds(1));
+    persons.see(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = ME.into());
+    persons.tell(ToElector::Shutdown);
+    persons.run(TICK);
+    assert_eq!(annotations(&persons)[STEP_DOWN_TO], ME);
+    assert!(is_done(&persons));
 
     let others = ends_after(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "y".into());
     assert_eq!(annotations(&others)[STEP_DOWN_TO], "y");
