@@ -60,7 +60,7 @@ def exists(s, k): return And(1 <= k, k <= s.top)
 def held(s, k): return And(exists(s, k), s.kind(k) == HELD)
 def end(s, k): return s.snd(k) + d(s.hold(k))
 def waits(s, r, k): return If(s.dur(k) > 0, s.dur(k), s.longest(r))   # where no duration is recorded: the longest known
-def live(s, r): return Or(s.lead(r), s.opn(r))                       # something of this term runs, or may start
+def live(s, r): return Or(s.lead(r), s.opn(r), And(s.term(r), Not(s.lost(r))))   # something of its term runs, may start, or is written
 def current(s, r, k): return And(Or(s.seen(r) == UNSEEN, And(1 <= s.seen(r), s.kind(s.seen(r)) == HELD)), s.heldU(r) == s.uid(k), Implies(s.ann(k), s.named(r)), s.longest(r) >= d(s.hold(k)))
 
 
@@ -264,7 +264,8 @@ def actions(s, off=(), bound=None, strict=False):
         s, term=put(s.term, r, true), lost=put(s.lost, r, false), proved=put(s.proved, r, false), val=put(s.val, r, k), tok=put(s.tok, r, k),
         lead=put(s.lead, r, true), mem=forgets, snd=answered)
     yield "12 proved late", took, next_(s, late=put(s.late, r, s.spec(k)), mem=forget())
-    goes_on = And(s.term(r), Not(s.lost(r)), Not(s.proved(r)), now < end(s, s.val(r)))
+    # It may write, and take an answer, before it reads what init has proved.
+    goes_on = And(s.term(r), Not(s.lost(r)), now < end(s, s.val(r)))
     yield "7 renew", And(alive, goes_on, ask(RENEW, claimT(q) == s.ts(s.val(r)), claimV(q) == s.tv(s.val(r))),
                          kb == HELD, s.hold(b) == r), sends(mem=recall)
     yield "1 extend", And(own, what(q) == RENEW, goes_on), next_(

@@ -285,12 +285,7 @@ impl Leading {
     /// Returns true if the term may be renewed: init has acknowledged the last extension, and the term is not lost, proved dead
     /// or released (law 4, 7, 8, 10). At S it is lost.
     fn may_renew(&self) -> bool {
-        let goes_on = match self.stage {
-            Stage::Held => true,
-            Stage::Stopping(ending) => !ending.reason.is_loss() && !ending.was_released,
-            Stage::Proved(..) => false,
-        };
-        self.is_acknowledged && goes_on
+        self.is_acknowledged && !self.is_lost() && self.deadlines.hard != Instant::NEVER
     }
 
     fn confirmed_for_init(&self) -> Confirmed {

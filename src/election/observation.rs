@@ -171,10 +171,11 @@ impl Observation {
     }
 
     /// Takes in a version from the watch. Returns false if it is no later than the last observed version, of this Lease or of an
-    /// earlier one that is gone (law 16). An older version still tells for how long its holder may run, and one of another uid
-    /// that its holder may run at all.
+    /// earlier one that is gone, or if no reply has shown this Lease yet: an earlier elector may have observed a later one (law 16).
+    /// An older version still tells for how long its holder may run, and one of another uid that its holder may run at all.
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Now) -> bool {
-        let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
+        let is_later = || self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
+        let is_news = !self.is_unknown() && is_later();
         if is_news {
             self.read(record, now);
         } else if record.holder().is_some() && record.state() != LeaseState::Resting {

@@ -11,12 +11,13 @@ use std::{
 
 use tracing::{debug, error, info, warn};
 
+use self::nouns::Nouns;
 use super::{
     status::{Change, Edge, Fact, Status},
     transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
-    config::{HookKind, Preset, Zone, duration},
+    config::{HookKind, Zone, duration},
     election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
     link::{Exit, InitialState, Reason, Resume, ToElector},
     request::{Operation, RequestError},
@@ -25,6 +26,8 @@ use crate::{
     time::Instant,
     words::bounded,
 };
+
+mod nouns;
 
 /// Time after which the same failure is logged again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -66,29 +69,6 @@ pub(super) struct EventLog {
     never_led: bool,
     /// An outage has ended: what is waited for is not told yet.
     recovers: bool,
-}
-
-/// The words for the workload and its Lease.
-#[derive(Debug)]
-struct Nouns {
-    program: &'static str,
-    lease: &'static str,
-    /// A person or a script waits for one command.
-    is_run: bool,
-    /// No live holder is waited for.
-    is_at_once: bool,
-}
-
-impl Nouns {
-    fn of(preset: &Preset) -> Self {
-        let is_at_once = preset.wait_limit().is_some_and(|bound| bound.limit.is_zero());
-        match preset {
-            Preset::Run => Self { program: "the program", lease: "the Lease", is_run: true, is_at_once },
-            Preset::Lock { .. } | Preset::Task(_) => {
-                Self { program: "the command", lease: "the lock", is_run: false, is_at_once }
-            }
-        }
-    }
 }
 
 /// Since the operation last succeeded.
@@ -466,36 +446,6 @@ impl Edge for EventLog {
                 self.waits(after, at.boot);
             }
             Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain | Fact::Permitted(_) | Fact::Witnessed(_) => {}
-        }
-    }
-}
-
-impl Nouns {
-    /// Returns why a term ends, as a clause.
-    fn because(&self, reason: Reason) -> String {
-        let Self { program, lease, .. } = self;
-        match reason {
-            Reason::Signal => "tenure was told to end".into(),
-            Reason::Exited => format!("{program} ended"),
-            Reason::SpawnFailed => format!("{program} could not be started"),
-            Reason::Limit => "the run reached its limit".into(),
-            Reason::HookFailed => "a hook failed".into(),
-            Reason::NotAcknowledged => format!("{program} did not acknowledge its role in time"),
-            Reason::NotReady => format!("{program} was not ready in time"),
-            Reason::NotLive => format!("{program} is not live"),
-            Reason::Fuse => {
-                format!(
-                    "the kernel killed {program} early: a connection over the loopback interface was reset, or does not answer"
-                )
-            }
-            Reason::StepDown => "a step-down was asked for".into(),
-            Reason::PreferredHolder => "another holder is preferred".into(),
-            Reason::Expired => "no renewal was confirmed in time".into(),
-            Reason::LostToHolder => format!("another replica has taken {lease}"),
-            Reason::LostCleared => format!("somebody has cleared the holder of {lease}"),
-            Reason::LostDeleted => format!("{lease} was deleted"),
-            Reason::LostRecreated => format!("{lease} was deleted and made anew"),
-            Reason::LostToCopy => format!("a copy of this replica renews {lease} too"),
         }
     }
 }

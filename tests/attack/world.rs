@@ -199,12 +199,9 @@ impl World {
     async fn witness(&mut self, place: usize, network: Vec<String>, token: String) -> Replica {
         let count = self.made.entry(place).or_default();
         *count += 1;
-        let mut prepared = self.stage.prepare_at(&format!("{place}-{count}"), token, GATEWAY).await.uncontained();
-        prepared.launch.runner = Some([&*self.program(place), "witness", "--socket", SOCKET].map(str::to_owned).into());
-        prepared.launch.workload.clear();
-        prepared.launch.confined_by = network;
-        prepared.launch.env.push(("POD_NAME".into(), place.to_string()));
-        prepared.start()
+        let mut prepared = self.stage.prepare_at(&format!("{place}-{count}"), token, GATEWAY).await;
+        (prepared.launch.program, prepared.launch.confined_by) = (self.program(place), network);
+        prepared.witness(SOCKET, place.to_string()).start()
     }
 
     /// A replica with a new name: its place, and the number of replicas there before it.

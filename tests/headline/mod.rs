@@ -43,12 +43,8 @@ const fn other(name: &str) -> &'static str {
 async fn the_next_leader_runs_soon_after_a_kill_beside_a_witness(stage: Stage) {
     let floor = Floor::set(&stage).await;
     let socket = format!("@{}", stage.namespace);
-    let mut aside = stage.prepare("aside").await.uncontained();
-    aside.launch.runner = Some([TENURE, "witness", "--socket", &socket].map(str::to_owned).into());
-    aside.launch.workload.clear();
     // A witness believes the replicas of its own pod only.
-    aside.launch.env.push(("POD_NAME".into(), "pod".into()));
-    let aside = aside.start();
+    let aside = stage.prepare("aside").await.witness(&socket, "pod").start();
     aside.said("waits for replicas").await;
     let patient = async |round: usize| -> Prepared {
         let prepared = stage.prepare(&format!("r{round}")).await;

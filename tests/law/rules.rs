@@ -19,7 +19,8 @@ impl Law {
         let is_there = need(top.kind != Kind::Absent, name);
         let alive = need(!r.is_dead, name);
         let idle = need(!(r.is_dead || r.is_polite || r.has_term || r.releases || r.init_leads), name);
-        let goes_on = need(!r.is_dead && r.has_term && !r.is_lost && !r.is_proved && self.now < self.end(r.val), name);
+        // It may write, and take an answer, before it reads what init has proved.
+        let goes_on = need(!r.is_dead && r.has_term && !r.is_lost && self.now < self.end(r.val), name);
         let own = need(self.own(step.r, step.q, k).is_some(), "6 a write of its own that was not answered");
         let is_mine = |k: V| self.version(k).kind == Kind::Held && self.version(k).hold == step.r;
         match what {

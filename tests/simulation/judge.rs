@@ -132,6 +132,8 @@ pub struct Judge {
     extended: BTreeMap<Who, (Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term in each slot.
     held: BTreeMap<(Who, Slot), Held>,
+    /// When each one's last term ended.
+    ended: BTreeMap<Who, Ns>,
     /// Since when the workload of each one has been ready, as far as its elector knows.
     ready: BTreeMap<Who, Ns>,
     /// Why each one's elector ends its term.

@@ -1,11 +1,10 @@
 //! What happens, as steps of the law (`tests/law`): the first one that it forbids is a violation, whether or not two overlap.
 //!
-//! Owns the abstraction, one law for each slot. It is told of messages, requests, sights and changes, and looks into no machine. It
-//! reads a Lease by itself. A client-go is a stranger to it. Where an assumption of the law does not hold, that is counted.
+//! Owns the abstraction, one law for each slot. It is told of messages, requests, sights and changes, and looks into no machine. A
+//! client-go is a stranger to it. Where an assumption of the law does not hold, that is counted.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{DefaultHasher, Hash, Hasher},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -13,11 +12,14 @@ use serde_json::Value;
 use tenure::{config::LeaseConfig, election::Request, link::LastSeen, slot::Slot};
 use tenure_world::law::{Kind, Law, Memory, Step, What};
 
+use self::reading::Reading;
 use crate::{
     clock::{Clock, Ns, S},
     engine::Who,
-    hygiene::NOBODY,
 };
+
+mod reading;
+mod seen;
 
 /// See the module.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ struct Elector {
     looked: [Ns; 2],
     /// Its turn is not over.
     is_busy: bool,
+    /// The slots that it has read: of another one, its watch tells it nothing (16).
+    read: BTreeSet<usize>,
     /// The slot of a Lease that came after an absence in this turn, and what it remembered before that: it may have decided then.
     before: Option<(usize, Memory)>,
 }
@@ -70,51 +74,6 @@ struct One {
     first: u64,
     /// The name in the last version.
     name: Option<String>,
-}
-
-/// A Lease as the law reads it.
-struct Reading {
-    kind: Kind,
-    holder: String,
-    duration: Ns,
-    /// In `tenure.dev/holder`.
-    name: Option<String>,
-    text: u64,
-    version: u64,
-}
-
-impl Reading {
-    fn of(lease: &Value) -> Self {
-        let (spec, notes) = (&lease["spec"], &lease["metadata"]["annotations"]);
-        let holder = spec["holderIdentity"].as_str().unwrap_or_default();
-        let (name, renewed) = (notes["tenure.dev/holder"].as_str(), spec["renewTime"].as_str());
-        let rests = notes["tenure.dev/rests"].as_str().is_some_and(|rests| {
-            !holder.is_empty() && renewed.is_some_and(|renewed| rests.contains(renewed)) && rests.contains(holder)
-        });
-        let is_mark = spec["holderIdentity"] == ""
-            && spec["leaseDurationSeconds"] == 1
-            && renewed.is_some()
-            && renewed == spec["acquireTime"].as_str()
-            && name.is_none();
-        let kind = match holder {
-            _ if is_mark || rests => Kind::Released,
-            "" => Kind::Free,
-            NOBODY => Kind::Nobody,
-            _ => Kind::Held,
-        };
-        let mut hasher = DefaultHasher::new();
-        for (key, value) in spec.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-            (key, value.to_string()).hash(&mut hasher);
-        }
-        Self {
-            kind,
-            holder: holder.to_owned(),
-            duration: spec["leaseDurationSeconds"].as_u64().unwrap_or_default() * S,
-            name: name.map(str::to_owned),
-            text: hasher.finish(),
-            version: number(&lease["metadata"]["resourceVersion"]),
-        }
-    }
 }
 
 impl Lawful {
@@ -169,7 +128,14 @@ impl Lawful {
             self.replicas.insert(who, replica);
             self.identities.insert(identity.to_owned(), replica);
         }
-        self.electors.push(Elector { clock, slots: usize::from(lease.slots), looked: [0, 0], is_busy: false, before: None });
+        self.electors.push(Elector {
+            clock,
+            slots: usize::from(lease.slots),
+            looked: [0, 0],
+            is_busy: false,
+            read: BTreeSet::new(),
+            before: None,
+        });
     }
 
     /// Nothing of it is left. People may hear of it before its witness does.
@@ -206,7 +172,7 @@ impl Lawful {
             }
             self.laws[slot].law.recalls(r, memory);
         }
-        self.electors[r].is_busy = false;
+        (self.electors[r].is_busy, self.electors[r].read) = (false, BTreeSet::new());
     }
 
     /// Its elector looks at the link: with that its turn begins, if it has not begun before.
@@ -229,45 +195,6 @@ impl Lawful {
     pub fn rests(&mut self, who: Who) {
         if let Some(r) = self.replica(who) {
             self.electors[r].is_busy = false;
-        }
-    }
-
-    /// It sees this Lease. An older one, and one that it does not believe, tell it nothing.
-    pub fn sees(&mut self, who: Who, lease: &Value) {
-        let version = number(&lease["metadata"]["resourceVersion"]);
-        let slot = self.laws.iter().position(|one| one.law.has(version) && version > 0);
-        slot.into_iter().for_each(|slot| self.sees_version(who, slot, version));
-    }
-
-    /// It hears that there was no Lease at this version of the slot.
-    pub fn sees_absence(&mut self, who: Who, slot: Slot, version: u64) {
-        let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
-        if self.laws[index].law.latest(r) > version {
-            self.steps(index, Step { r, ..Step::of(What::SeesLateAbsence) });
-        } else {
-            self.sees_version(who, index, version);
-        }
-    }
-
-    /// It hears of a deletion, which it believes of the Lease that it last saw.
-    pub fn sees_deletion(&mut self, who: Who, lease: &Value) {
-        let Some(r) = self.replica(who).filter(|_| self.laws.len() == 1) else { return };
-        let law = &self.laws[0].law;
-        let version = number(&lease["metadata"]["resourceVersion"]);
-        if law.has(version) && law.is_next(law.latest(r), version) {
-            self.sees_version(who, 0, version);
-        }
-    }
-
-    fn sees_version(&mut self, who: Who, slot: usize, k: u64) {
-        let Some(r) = self.replica(who) else { return };
-        let law = &self.laws[slot].law;
-        let (latest, elector) = (law.latest(r), &mut self.electors[r]);
-        if law.has(k) && k >= latest && slot < elector.slots {
-            if elector.is_busy && k > latest && law.held(latest).0 == Kind::Absent {
-                elector.before = Some((slot, law.memory(r).clone()));
-            }
-            self.steps(slot, Step { r, k, ..Step::of(What::Sees) });
         }
     }
 
@@ -524,10 +451,6 @@ impl Lawful {
             self.wrong.get_or_insert(what);
         }
     }
-}
-
-fn number(version: &Value) -> u64 {
-    version.as_str().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 fn span(span: std::time::Duration) -> Ns {

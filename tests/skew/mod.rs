@@ -154,11 +154,8 @@ fn socket(stage: &Stage, name: &str) -> String {
 async fn start(stage: &Stage, version: Version, name: &str, end: End) -> (Replica, Option<Replica>) {
     let mut witness = None;
     if let End::KillBesideWitness = end {
-        let mut prepared = version.runs(stage.prepare(&format!("beside-{name}")).await.uncontained());
-        prepared.launch.runner = Some([version.program(), "witness", "--socket", &socket(stage, name)].map(str::to_owned).into());
-        prepared.launch.workload.clear();
-        prepared.launch.env.push(("POD_NAME".into(), name.into()));
-        witness = Some(prepared.start());
+        let beside = version.runs(stage.prepare(&format!("beside-{name}")).await);
+        witness = Some(beside.witness(&socket(stage, name), name).start());
     }
     let replica = version.runs(end.set(stage, name, stage.prepare(name).await)).start();
     replica.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;

@@ -258,6 +258,15 @@ impl Prepared {
         self
     }
 
+    /// Makes it the witness of this pod at a socket.
+    pub fn witness(self, socket: &str, pod: impl Into<String>) -> Self {
+        let mut prepared = self.uncontained();
+        prepared.launch.runner = Some([&*prepared.launch.program, "witness", "--socket", socket].map(str::to_owned).into());
+        prepared.launch.workload.clear();
+        prepared.launch.env.push(("POD_NAME".into(), pod.into()));
+        prepared
+    }
+
     /// Makes it an ordinary process instead of PID 1 of its own namespace.
     pub fn uncontained(mut self) -> Self {
         self.launch.contained = false;

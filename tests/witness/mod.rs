@@ -56,11 +56,7 @@ async fn witness(stage: &Stage, name: &str) -> Replica {
 }
 
 async fn start_witness(stage: &Stage, prepared: Prepared) -> Replica {
-    let mut prepared = prepared.uncontained();
-    prepared.launch.runner = Some([TENURE, "witness", "--socket", &socket(stage)].map(str::to_owned).into());
-    prepared.launch.workload.clear();
-    prepared.launch.env.push(("POD_NAME".into(), "me".into()));
-    let witness = prepared.start();
+    let witness = prepared.witness(&socket(stage), "me").start();
     witness.said("waits for replicas").await;
     witness
 }

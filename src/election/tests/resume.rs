@@ -66,6 +66,7 @@ fn the_end_of_a_term_that_was_planned_and_proved_is_no_loss_although_s_passes_be
     });
     new.run(seconds(1));
     assert_eq!(new.step_down_reason(), Some(Reason::StepDown));
+    assert!(new.sent.is_empty(), "it renews what was proved dead: {:?}", new.sent);
     new.prove(Then::Follow);
     new.run(seconds(1));
 

@@ -524,6 +524,33 @@ fn a_list_that_is_forbidden_is_made_up_for_by_reads_of_each_slot_in_turn() {
 }
 
 #[test]
+fn what_the_watch_brings_of_a_slot_that_was_not_read_yet_makes_no_elector_forget_what_its_predecessor_saw() {
+    let mut register = Register::of(&[others(), Some(mark())]);
+    let old = register.object_of(Slot(1)).expect("a Lease");
+    let uid = old["metadata"]["uid"].as_str().expect("a uid").to_owned();
+    // The predecessor saw a term of a minute, with the holder's name; then a stranger took the Lease and dropped the name.
+    register.edit_in(Slot(1), |object| object["spec"] = held("stranger_1", 15));
+    let last_seen = LastSeen { duration: seconds(60), held: Some(uid), named: true, not_before: START };
+    let initial = InitialState { last_seen: [(Slot(1), last_seen)].into(), ..one_of(2, "me_0") };
+    let mut bench = Bench::start(initial, register);
+    bench.answers = false;
+    while bench.slot() == Slot(0) {
+        match &bench.awaited {
+            Some((_, Request::List)) => bench.answer(forbidden()),
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(10)),
+        }
+    }
+    bench.watch(Watched::Changed(old.into()));
+    bench.serve();
+    bench.answers = true;
+    bench.run(seconds(60));
+    assert_eq!(bench.written(), []);
+    bench.run(seconds(1));
+    assert_eq!(bench.written(), [Slot(1)]);
+}
+
+#[test]
 fn slots_that_are_absent_and_may_not_be_created_cost_no_more_reads_than_one() {
     let mut bench = Bench::start(one_of(64, "me_0"), Register::of(&vec![None; 64]));
     let run = |bench: &mut Bench, span: Duration| {

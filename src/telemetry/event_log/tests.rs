@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    config::{Config, HookKind, Log, LogFormat, LogLevel, Runs, WaitLimit},
+    config::{Config, HookKind, Log, LogFormat, LogLevel, Preset, Runs, WaitLimit},
     election::{AcquireReason, LeaderView, View},
     law::Deadlines,
     link::{Confirmed, Exit, InitialState, LeaseBackoff, Reason, Stop, Term, TermInfo, Then, ToInit},

@@ -189,7 +189,10 @@ impl Running<'_> {
                 let duration = u64::try_from(container.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
                 e.judge.forgets(who, e.now + duration * 2 + S);
             }
-            ToInit::Ended { .. } => e.judge.lawful(|law| law.term_steps(who, What::Follows)),
+            ToInit::Ended { .. } => {
+                e.judge.lawful(|law| law.term_steps(who, What::Follows));
+                e.judge.ended(who, e.now);
+            }
             ToInit::Hello
             | ToInit::Withdrawn { .. }
             | ToInit::Observed { .. }
@@ -274,11 +277,15 @@ impl Process for Running<'_> {
         let (who, (slot, version)) = (self.container.who, self.elector().answered_at);
         self.e.judge.lawful(|law| law.hears(who));
         self.e.judge.lawful(|law| match &arrived {
-            Arrived::Input(Input::Answered { answer: Answer::NotFound | Answer::Deleted, .. }) => {
-                law.sees_absence(who, slot, version);
-            }
-            Arrived::Input(Input::Watched(Watched::Deleted(object))) => law.sees_deletion(who, object),
-            Arrived::Input(_) | Arrived::ForInit(_) => {}
+            Arrived::Input(Input::Answered { answer, .. }) => match answer {
+                Answer::Object(object) => law.reads(who, object),
+                Answer::Listed { objects, .. } => law.lists(who, objects),
+                Answer::NotFound | Answer::Deleted => law.reads_absence(who, slot, version),
+                Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {}
+            },
+            Arrived::Input(Input::Watched(Watched::Changed(object))) => law.watches(who, object),
+            Arrived::Input(Input::Watched(Watched::Deleted(object))) => law.watches_deletion(who, object),
+            Arrived::Input(Input::Watched(Watched::Bookmark(_) | Watched::Ended(_)) | Input::Told(_)) | Arrived::ForInit(_) => {}
         });
         let seen = match &arrived {
             Arrived::Input(Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object))) => {
@@ -287,10 +294,7 @@ impl Process for Running<'_> {
             Arrived::Input(Input::Answered { answer: Answer::Listed { objects, .. }, .. }) => objects,
             Arrived::Input(_) | Arrived::ForInit(_) => &[],
         };
-        for object in seen {
-            self.e.judge.lawful(|law| law.sees(who, object));
-            self.e.judge.sees(who, object);
-        }
+        seen.iter().for_each(|object| self.e.judge.sees(who, object));
         Some(arrived)
     }
 

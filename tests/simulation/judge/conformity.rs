@@ -306,6 +306,11 @@ impl Judge {
             self.told.insert(who, (term, token));
         }
         let sent = token.and_then(|token| self.sent_as(token));
+        if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who))
+            && sent < *ended
+        {
+            self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
+        }
         let is_named = self.named.contains(&self.replicas[who.replica].identity);
         if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who), is_named)
             && sent < *until
@@ -357,6 +362,11 @@ impl Judge {
     /// Until when somebody may leave the Lease to others because its terms failed.
     pub fn backs_off(&self) -> Ns {
         self.replicas.iter().map(|replica| replica.backs_off).max().unwrap_or_default()
+    }
+
+    /// An elector has ended a term.
+    pub fn ended(&mut self, who: Who, now: Ns) {
+        self.ended.insert(who, now);
     }
 
     /// An elector ends a term because the Lease is another's, or nobody's.

@@ -1,0 +1,82 @@
+//! What a replica sees of the Leases: by a reply of the API server, which is always believed, or by its watch.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tenure::slot::Slot;
+use tenure_world::law::{Kind, Step, What};
+
+use super::{Lawful, reading::number};
+use crate::engine::Who;
+
+impl Lawful {
+    /// A reply shows it this Lease.
+    pub fn reads(&mut self, who: Who, lease: &Value) {
+        self.has_read(who, self.slot_of(lease));
+        self.sees(who, lease);
+    }
+
+    /// A reply lists these Leases: what is not among them, it has read as absent.
+    pub fn lists(&mut self, who: Who, leases: &[Arc<Value>]) {
+        self.has_read(who, 0..self.laws.len());
+        leases.iter().for_each(|lease| self.sees(who, lease));
+    }
+
+    /// A reply tells it that there was no Lease at this version of the slot.
+    pub fn reads_absence(&mut self, who: Who, slot: Slot, version: u64) {
+        let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
+        self.has_read(who, [index]);
+        if self.laws[index].law.latest(r) > version {
+            self.steps(index, Step { r, ..Step::of(What::SeesLateAbsence) });
+        } else {
+            self.sees_version(who, index, version);
+        }
+    }
+
+    /// Its watch shows it this Lease. One that it has not read yet tells it nothing: an earlier elector may have seen a later version.
+    pub fn watches(&mut self, who: Who, lease: &Value) {
+        let (slot, replica) = (self.slot_of(lease), self.replica(who));
+        if slot.zip(replica).is_some_and(|(slot, r)| self.electors[r].read.contains(&slot)) {
+            self.sees(who, lease);
+        }
+    }
+
+    /// Its watch tells it of a deletion, which it believes of the Lease that it last saw.
+    pub fn watches_deletion(&mut self, who: Who, lease: &Value) {
+        let Some(r) = self.replica(who).filter(|_| self.laws.len() == 1) else { return };
+        let law = &self.laws[0].law;
+        let version = number(&lease["metadata"]["resourceVersion"]);
+        if law.has(version) && law.is_next(law.latest(r), version) {
+            self.sees_version(who, 0, version);
+        }
+    }
+
+    fn slot_of(&self, lease: &Value) -> Option<usize> {
+        let version = number(&lease["metadata"]["resourceVersion"]);
+        self.laws.iter().position(|one| one.law.has(version) && version > 0)
+    }
+
+    fn has_read(&mut self, who: Who, slots: impl IntoIterator<Item = usize>) {
+        if let Some(r) = self.replica(who) {
+            self.electors[r].read.extend(slots);
+        }
+    }
+
+    /// An older one, and one that it does not believe, tell it nothing.
+    fn sees(&mut self, who: Who, lease: &Value) {
+        let version = number(&lease["metadata"]["resourceVersion"]);
+        self.slot_of(lease).into_iter().for_each(|slot| self.sees_version(who, slot, version));
+    }
+
+    fn sees_version(&mut self, who: Who, slot: usize, k: u64) {
+        let Some(r) = self.replica(who) else { return };
+        let law = &self.laws[slot].law;
+        let (latest, elector) = (law.latest(r), &mut self.electors[r]);
+        if law.has(k) && k >= latest && slot < elector.slots {
+            if elector.is_busy && k > latest && law.held(latest).0 == Kind::Absent {
+                elector.before = Some((slot, law.memory(r).clone()));
+            }
+            self.steps(slot, Step { r, k, ..Step::of(What::Sees) });
+        }
+    }
+}
