@@ -279,7 +279,7 @@ impl Process for Running<'_> {
         self.e.judge.lawful(|law| match &arrived {
             Arrived::Input(Input::Answered { answer, .. }) => match answer {
                 Answer::Object(object) => law.reads(who, object),
-                Answer::Listed { objects, .. } => law.lists(who, objects),
+                Answer::Listed { objects, .. } => objects.iter().for_each(|object| law.reads(who, object)),
                 Answer::NotFound | Answer::Deleted => law.reads_absence(who, slot, version),
                 Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {}
             },

@@ -1,7 +1,5 @@
 //! What a replica sees of the Leases: by a reply of the API server, which is always believed, or by its watch.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use tenure::slot::Slot;
 use tenure_world::law::{Kind, Step, What};
@@ -10,16 +8,10 @@ use super::{Lawful, reading::number};
 use crate::engine::Who;
 
 impl Lawful {
-    /// A reply shows it this Lease.
+    /// A reply shows it this Lease. What a list lacks may only have lost its label, so a list tells nothing of that.
     pub fn reads(&mut self, who: Who, lease: &Value) {
         self.has_read(who, self.slot_of(lease));
         self.sees(who, lease);
-    }
-
-    /// A reply lists these Leases: what is not among them, it has read as absent.
-    pub fn lists(&mut self, who: Who, leases: &[Arc<Value>]) {
-        self.has_read(who, 0..self.laws.len());
-        leases.iter().for_each(|lease| self.sees(who, lease));
     }
 
     /// A reply tells it that there was no Lease at this version of the slot.
