@@ -119,7 +119,7 @@ impl EventLog {
             Event::NewLeader { slot, holder } => {
                 let (slot, holder) = (further(*slot), &*bounded(holder));
                 match (nouns.is_run, self.waits) {
-                    (true, _) => info!(lease, slot, holder, "another replica leads"),
+                    (true, _) => info!(lease, slot, holder, "another replica holds the Lease"),
                     (false, false) if nouns.is_at_once => info!(lease, slot, holder, "another has the lock"),
                     (false, false) => info!(lease, slot, holder, "waiting: another has the lock"),
                     (false, true) => debug!(lease, slot, holder, "another has the lock now"),
@@ -206,16 +206,14 @@ impl EventLog {
         };
         let (program, held) = (self.nouns.program, self.nouns.lease);
         let reason_word = reason.as_str();
-        let end = before.election.leading.map(|led| led.deadlines.end).filter(|end| *end <= now);
-        if let Some(end) = end {
-            let late = duration::measured(now.since(end));
-            warn!(
-                lease,
-                reason = reason_word,
-                trace_id,
-                span_id,
-                "{why}: {held} expired {late} ago, while this replica did not run"
-            );
+        let due = before.election.leading.map(|led| led.deadlines);
+        let late = due.and_then(|due| {
+            let past = |at: Instant, what: String| (now.since(at) > LATE).then(|| (duration::measured(now.since(at)), what));
+            past(due.end, format!("{held} expired")).or_else(|| past(due.soft, format!("the stop of {program} was due")))
+        });
+        if let Some((late, what)) = late {
+            // Init has acted by itself meanwhile, or the kernel.
+            warn!(lease, reason = reason_word, trace_id, span_id, "{why}: {what} {late} ago, while this replica did not run");
         } else if self.ends || self.never_led || matches!(reason, Reason::Exited | Reason::SpawnFailed) {
             // The line about the end says it.
             debug!(lease, reason = reason_word, trace_id, span_id, "{why}");
@@ -426,7 +424,7 @@ impl EventLog {
         if let (true, Some(free)) = (std::mem::take(&mut self.recovers), after.election.free.filter(|free| now < *free)) {
             info!(
                 lease = self.lease,
-                "{held} may be taken in {}, unless its holder renews it",
+                "unless its holder renews it, {held} may be taken in {}",
                 duration::measured(free.since(now))
             );
         }

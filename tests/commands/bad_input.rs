@@ -381,7 +381,7 @@ fn a_replica_that_sees_a_lease_of_nonsense_takes_its_holder_for_one_and_runs_not
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":-5,"renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
     let cluster = Cluster::scripted(&[("watch=", 410, "{}"), ("GET ", 200, lease)]);
     let replica = cluster.starts(&["--lease", "x", "--", "touch", &proof]);
-    replica.says(&["another replica leads", "pod-1"]);
+    replica.says(&["another replica holds the Lease", "pod-1"]);
     assert_eq!(replica.end(), Some(0));
     assert!(!Path::new(&proof).exists(), "the workload ran unled");
 }

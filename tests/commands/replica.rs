@@ -28,7 +28,7 @@ fn a_replica_whose_plugin_fails_or_gives_what_no_header_carries_keeps_trying() {
 
         replica.says(&[said]);
         fs::write(good, "").unwrap();
-        replica.says(&["another replica leads", "pod-1"]);
+        replica.says(&["another replica holds the Lease", "pod-1"]);
         assert_eq!(replica.end(), Some(0));
     }
 }

@@ -86,7 +86,7 @@ async fn case_68_each_new_holder_is_reported_once(stage: Stage) {
         assert_eq!(said(&me, holder), 1, "{holder}: {:#?}", me.lines());
     }
     assert!(said(&me, "second_1") >= 1, "{:#?}", me.lines());
-    let nobody = |line: &&String| line.contains("another replica leads") && !line.contains("_1");
+    let nobody = |line: &&String| line.contains("another replica holds the Lease") && !line.contains("_1");
     assert_eq!(me.lines().iter().find(nobody), None, "an empty transition");
     assert!(me.proxy.log.writes().is_empty());
 }

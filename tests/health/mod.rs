@@ -57,7 +57,7 @@ async fn hands_over(
     let a = unhurried("a").await.set("workload.liveness", probe(liveness)).workload(&behaviour).start();
     stage.witness.start("a", 0).await;
     let b = unhurried("b").await.start();
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
     let broke = clock::boot();
 
     hangs(&a).await;

@@ -29,7 +29,7 @@ async fn the_page_of_a_standby_follows_a_failover_in_a_real_browser(stage: Stage
     let (leader, _) = stage.lead(stage.prepare("a").await).await;
     let (address, _kept) = stage.free_address();
     let standby = stage.prepare("b").await.set("http.listen", address.to_string()).start();
-    standby.said("another replica leads").await;
+    standby.said("another replica holds the Lease").await;
 
     browser.open(&format!("http://{address}/")).await;
     browser.until("document.body.className === 'standby'").await;
@@ -69,8 +69,8 @@ async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real
     let next = stage.start("b").await;
     let (address, _kept) = stage.free_address();
     let onlooker = stage.prepare("c").await.set("http.listen", address.to_string()).set("lease.priority", -3).start();
-    onlooker.said("another replica leads").await;
-    next.said("another replica leads").await;
+    onlooker.said("another replica holds the Lease").await;
+    next.said("another replica holds the Lease").await;
 
     browser.open(&format!("http://{address}/")).await;
     let first = since(&stage).await;

@@ -52,7 +52,7 @@ async fn two(stage: &Stage, collector: &Collector) -> (Replica, Replica) {
     let one = prepare(stage, "one", collector).await.start();
     stage.witness.start("one", 0).await;
     let two = prepare(stage, "two", collector).await.start();
-    two.said("another replica leads").await;
+    two.said("another replica holds the Lease").await;
     (one, two)
 }
 

@@ -128,7 +128,7 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     assert!(addresses(&claim.request.body).is_empty(), "it is not ready");
     assert_eq!(token(&claim.request.body).to_string(), start.variable("TENURE_FENCING_TOKEN"));
     let b = prepare(&stage, "b", "10.0.0.2").await.start();
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
     let wrote = clock::boot();
     assert_eq!(a.proxy.log.count(|e| publishes(&e.request)), 0);
 
@@ -206,7 +206,7 @@ async fn clients_of_the_slice_are_answered_by_the_leader_alone(stage: Stage) {
             stage.witness.start("a", 0).await;
         }
     }
-    replicas[2].said("another replica leads").await;
+    replicas[2].said("another replica holds the Lease").await;
     let of = |answer: &str| answer.split(' ').next().unwrap().to_owned();
     let mut all = ask(&stage, &ports, |_| true).await;
     assert_eq!(of(&all[0].1), "a");

@@ -34,7 +34,7 @@ pub(super) async fn a_job_of_crons_is_dead_before_the_next_cron_starts(stage: St
     a.said("leading").await;
     let init = a.init().await;
     let b = prepare("b").await.start();
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
     let mut job = None;
     within(MINUTE + PATIENCE, "the next minute's job", async {
         while job.is_none() {

@@ -46,7 +46,7 @@ pub(super) async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) 
         let a = prepare("a", addresses[0].port()).await.start();
         until("a works", async || !tokens().is_empty()).await;
         let b = prepare("b", addresses[1].port()).await.start();
-        b.said("another replica leads").await;
+        b.said("another replica holds the Lease").await;
         if runs == "frozen" {
             let init = b.init().await;
             let is_stopped = async || children(init).into_iter().any(|pid| state(pid) == Some('T'));

@@ -34,7 +34,7 @@ pub(super) async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_ove
     until("nginx serves", async || listens(address)).await;
     assert!(stage.page(address, "/").await.ends_with("first"));
     let b = prepare("b").await.start();
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
 
     write_page(&stage.directory().join("nginx-a"), address, "second");
     a.signal(Signal::SIGHUP).await;

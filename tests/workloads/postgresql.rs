@@ -43,7 +43,7 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
     let a = prepare("a").await.start();
     until("a serves", async || psql.ask("CREATE TABLE IF NOT EXISTS t (n bigint)").is_some()).await;
     let b = prepare("b").await.start();
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
 
     let client = psql.inserts_from(0);
     psql.grows("rows by a").await;
@@ -55,7 +55,7 @@ pub(super) async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_
     debian.tell("postgresql, hand-over", Change::HandOver, since, &gap).await;
 
     let c = prepare("c").await.start();
-    c.said("another replica leads").await;
+    c.said("another replica holds the Lease").await;
     let client = psql.inserts_from(MORE);
     psql.grows("more rows by b").await;
     let since = Moment::now();
@@ -111,7 +111,7 @@ pub(super) async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_n
     let create = psql.clone();
     let created = tokio::task::spawn_blocking(move || create.ask("CREATE TABLE t (n bigint)").is_some());
     assert!(created.await.expect("no panic"));
-    b.said("another replica leads").await;
+    b.said("another replica holds the Lease").await;
 
     let client = psql.inserts_from(0);
     psql.grows("rows by a").await;

@@ -192,16 +192,26 @@ fn a_standby_that_never_led_is_not_said_to_be_demoted() {
 }
 
 #[test]
-fn who_wakes_after_the_lease_expired_says_so_and_not_that_it_stops_the_program() {
+fn who_wakes_after_a_deadline_says_so_and_not_that_it_stops_the_program() {
     let stopping = Event::Stopping { reason: Reason::Expired, context: CONTEXT };
-    let line = &logged(|log| {
-        let deadlines = Deadlines { soft: ms(10_000), end: ms(15_000), ..Deadlines::NEVER };
-        let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
-        log.take(&Fact::Elects(View { leading: Some(led), ..log.status.election }), ms(0));
-        reported(log, 19_000, &stopping);
-    })[0];
-    let said = "no renewal was confirmed in time: the Lease expired 4s ago, while this replica did not run";
-    assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
+    let told_at = |at| {
+        logged(|log| {
+            let deadlines = Deadlines { soft: ms(10_000), end: ms(15_000), ..Deadlines::NEVER };
+            let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
+            log.take(&Fact::Elects(View { leading: Some(led), ..log.status.election }), ms(0));
+            reported(log, at, &stopping);
+        })
+    };
+    let cases = [
+        (10_000, "stopping the program"),
+        (12_000, "the stop of the program was due 2s ago, while this replica did not run"),
+        (19_000, "the Lease expired 4s ago, while this replica did not run"),
+    ];
+    for (at, end) in cases {
+        let line = &told_at(at)[0];
+        let said = format!("no renewal was confirmed in time: {end}");
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &said.into()));
+    }
 }
 
 #[test]
@@ -427,7 +437,7 @@ fn after_an_outage_a_standby_says_once_what_it_waits_for() {
         lines.take(&Fact::Elects(waiting), ms(15_600));
     });
     let said: Vec<_> = lines.iter().filter_map(|line| line["message"].as_str()).filter(|said| said.contains("taken")).collect();
-    assert_eq!(said, ["the Lease may be taken in 6.5s, unless its holder renews it"]);
+    assert_eq!(said, ["unless its holder renews it, the Lease may be taken in 6.5s"]);
 }
 
 #[test]
