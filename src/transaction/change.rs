@@ -7,7 +7,7 @@ use super::{
     driver::Driver,
     fields::{Side, body, comparable},
     journal::{DONE, DOUBT},
-    paths::{at, managers},
+    paths::{at, covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
 };
@@ -60,7 +60,7 @@ impl<S: Server> Driver<'_, S> {
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {
                 if let Some(object) = &object {
-                    entry.made(object);
+                    entry.found(object);
                 }
                 return Ok(());
             }
@@ -134,6 +134,22 @@ impl<S: Server> Driver<'_, S> {
 }
 
 impl Entry {
+    /// Notes what a look found, because the answer was lost. If somebody has changed a created object since, an undo must leave it:
+    /// the journal keeps what was sent.
+    fn found(&mut self, object: &Value) {
+        let sent = self.object.clone();
+        let is_edited = self.kind == EntryType::Create && !self.is_as_sent(object);
+        self.made(object);
+        if is_edited {
+            self.object = sent;
+        }
+    }
+
+    /// Returns true if a created object has what was sent, and nothing of others.
+    pub(super) fn is_as_sent(&self, object: &Value) -> bool {
+        covers(&body(object), &body(&self.object)) && !is_shared(object, &[])
+    }
+
     /// Notes what the change made of the object: the server may have derived more.
     fn made(&mut self, object: &Value) {
         match self.kind {

@@ -8,7 +8,7 @@ use super::{
     fields::{Side, body},
     holds_others,
     journal::{DOUBT, UNDONE, conflict},
-    paths::{covers, is_shared, managers},
+    paths::{covers, managers},
     requests::{deletion, is_going, uid, versioned},
 };
 
@@ -158,9 +158,8 @@ impl<S: Server> Driver<'_, S> {
     fn unmake(&self, entry: &Entry, object: &Value, force: bool) -> Step {
         let is_done = !entry.uid.is_empty();
         let is_own = if is_done { uid(object) == entry.uid } else { self.mine(object) == Some(entry.claim) };
-        let (now, made) = (body(object), body(&entry.object));
         // Before its answer was stored, the journal has only what was sent.
-        let is_as_made = if is_done { now == made } else { covers(&now, &made) && !is_shared(object, &[]) };
+        let is_as_made = if is_done { body(object) == body(&entry.object) } else { entry.is_as_sent(object) };
         let why = match (is_own, is_as_made) {
             (false, _) if !is_done => return Step::Done,
             (false, _) => "this one is somebody else's",

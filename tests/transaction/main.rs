@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use plan::run;
 use schedules::{
-    Leg::{Denied, Drive, Later, Meanwhile, Term},
+    Leg::{Denied, Drive, Later, Meanwhile, Term, Unheard},
     every_kind, opposed, relay, relayed, scripted, set,
 };
 use serde_json::json;
@@ -366,6 +366,25 @@ fn a_created_object_that_others_use_or_have_made_anew_stays_until_it_is_forced()
         assert!(objects.contains_key("C0") && objects["X0"] == json!({ "a": "X0" }));
         assert_eq!((&forced[2], gone.contains_key("C0")), (&Some(Outcome::Recovered(5)), false));
     }
+}
+
+#[test]
+fn what_somebody_has_put_into_a_created_object_stays_whichever_answer_was_lost_before() {
+    let edits = |world: &mut World| {
+        if world.cluster.objects.contains_key("C0") {
+            set(world, "C0", "a");
+            world.cluster.plant("edited", json!({}));
+        }
+    };
+    let mut met = 0;
+    for at in 1..40 {
+        let legs = vec![Unheard(Job::Apply(every_kind("first")), at, edits), Drive(Job::Recover, None)];
+        let (outcomes, objects, _) = relay(legs);
+        let stays = objects.get("C0").is_some_and(|data| data["a"] == "somebody's");
+        assert_eq!(stays, objects.contains_key("edited"), "the answer to request {at} is lost: {outcomes:?}");
+        met += u32::from(stays);
+    }
+    assert!(met >= 10, "{met}");
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub fn every_kind(value: &str) -> Vec<Change> {
 pub enum Leg {
     /// A driver runs, and may die at this request.
     Drive(Job, Option<u32>),
+    /// A driver runs, and does not hear the answer to this request. This happens before it asks again.
+    Unheard(Job, u32, fn(&mut World)),
     Meanwhile(fn(&mut World)),
     /// The drivers that follow have this token.
     Term(u64),
@@ -118,8 +120,9 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
     }
     let (mut token, mut denied) = (1, &[][..]);
     let run = |leg| {
-        let (job, dies_at) = match leg {
-            Leg::Drive(job, dies_at) => (job, dies_at),
+        let (job, dies_at, unheard) = match leg {
+            Leg::Drive(job, dies_at) => (job, dies_at, None),
+            Leg::Unheard(job, at, happens) => (job, None, Some((at, happens))),
             Leg::Term(next) => {
                 token = next;
                 return None;
@@ -141,6 +144,12 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
         world.borrow_mut().drivers[driver].dies_at = dies_at;
         world.borrow_mut().drivers[driver].denied = denied;
         world.borrow_mut().e.after(0, Happening::Start(driver));
+        if let Some((at, happens)) = unheard {
+            world.borrow_mut().drivers[driver].unheard_at = Some(at);
+            let soon = world.borrow().e.now + 5 * S;
+            drain(&world, soon);
+            happens(&mut world.borrow_mut());
+        }
         drain(&world, u64::MAX);
         world.borrow_mut().drivers[driver].outcome.take()
     };

@@ -100,6 +100,8 @@ pub struct Driver {
     pub held_back: Option<Request>,
     /// Dies once this request was carried out, before its answer comes.
     pub dies_at: Option<u32>,
+    /// Does not hear the answer to this request.
+    pub unheard_at: Option<u32>,
     /// Dies with its first change of a target under way, which is kept here.
     pub dies_late: bool,
     pub kept: Option<Request>,
@@ -206,7 +208,10 @@ impl World {
             self.e.after(0, Happening::Wake(driver, true));
             return slot;
         }
-        let Faults { lost, unanswered, late, .. } = self.drivers[driver].faults;
+        let Faults { lost, mut unanswered, late, .. } = self.drivers[driver].faults;
+        if self.drivers[driver].unheard_at == Some(self.drivers[driver].requests) {
+            unanswered = 1.0;
+        }
         let dice = self.e.rng.f64();
         if dice >= lost + unanswered + late {
             self.e.after(lag, Happening::Serve { driver, request, slot: Some(slot.clone()) });
@@ -317,6 +322,7 @@ impl World {
             denied: &[],
             held_back: None,
             dies_at: None,
+            unheard_at: None,
             dies_late: false,
             kept: None,
         });
