@@ -130,6 +130,7 @@ impl Model for Family {
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
             holds("what is frozen gets SIGKILL only", |_, world| world.judge.wrong() != Some(Wrong::Signalled)),
             holds("only who is ready and preferred asks for a handover", |_, world| world.judge.wrong() != Some(Wrong::Asked)),
+            holds("every step is lawful", |_, world| world.judge.wrong() != Some(Wrong::Unlawful)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
             Property::<Self>::sometimes("something runs", |_, world| world.judge.terms > 0),
         ];

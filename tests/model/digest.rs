@@ -75,6 +75,14 @@ impl Hasher for Digest {
     }
 }
 
+/// Beside the state: two states that differ in this alone are one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aside<T>(pub T);
+
+impl<T> Hash for Aside<T> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
 /// A part of the state that most steps do not change: shared between states, with its digest.
 #[derive(Clone, Debug)]
 pub struct Sealed<T>(Arc<(T, u64)>);

@@ -19,7 +19,7 @@ use tenure_world::{Observer, Who, Wrong};
 use crate::{
     clock::Ns,
     container::{Around, Container},
-    digest::Sealed,
+    digest::{Aside, Sealed},
     family::Setup,
     judge::Judge,
     tree::{GUARD_ROUND, Killer},
@@ -44,6 +44,8 @@ pub struct ElectorProcess {
     /// The version at which the watch starts, if it has only just been requested.
     pub watch_from: Option<Option<String>>,
     pub request: Option<Pending>,
+    /// The slot that the last answer told of, and its version then.
+    answered_at: Aside<(Slot, u64)>,
     turn: Option<Sealed<Turn>>,
     /// Something was done in this turn.
     did: bool,
@@ -58,6 +60,8 @@ pub struct Pending {
     pub id: RequestId,
     /// Present until its first byte leaves.
     unsent: Option<(Slot, Request)>,
+    /// Its number for the law.
+    number: Aside<Option<usize>>,
     /// When it is given up.
     late: Ns,
 }
@@ -83,6 +87,7 @@ impl ElectorProcess {
             watches: false,
             watch_from: None,
             request: None,
+            answered_at: Aside::default(),
             turn: None,
             did: false,
             unready: true,
@@ -191,7 +196,7 @@ impl Container {
     }
 
     /// The elector takes its next step; returns a request whose first byte leaves.
-    pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Slot, Request)> {
+    pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Slot, Request, Option<usize>)> {
         let who = self.who;
         let (now, boot) = (around.setup.clock.now(around.now), around.boot());
         let elector = self.elector.as_mut()?;
@@ -200,7 +205,7 @@ impl Container {
             && let Some((slot, unsent)) = request.unsent.take()
         {
             request.late = around.setup.clock.real(boot + around.setup.config.lease.attempt_timeout);
-            return Some((request.id, slot, unsent));
+            return Some((request.id, slot, unsent, request.number.0));
         }
         let Some(mut turn) = elector.turn.take() else {
             if let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() {
@@ -223,6 +228,9 @@ impl Container {
             goes_on
         });
         elector.turn = Some(turn);
+        if !goes_on {
+            around.judge.lawful(|law| law.rests(who));
+        }
         if !goes_on && !std::mem::take(&mut elector.did) && elector.is_due(boot) {
             around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));
         }
@@ -230,9 +238,10 @@ impl Container {
     }
 
     /// The answer reaches the elector that waits for it.
-    pub fn answered(&mut self, pid: i32, id: RequestId, answer: Answer) {
+    pub fn answered(&mut self, pid: i32, id: RequestId, answer: Answer, at: (Slot, u64)) {
         let Some(elector) = self.elector.as_mut().filter(|elector| elector.pid == pid && !elector.is_dead) else { return };
         if elector.request.take_if(|request| request.id == id).is_some() {
+            elector.answered_at = Aside(at);
             elector.inbox.push_back(Input::Answered { id, answer });
         }
     }
@@ -256,6 +265,7 @@ impl Process for Running<'_> {
     }
 
     fn receive(&mut self, _: Now) -> Result<Option<ToElector>, Infallible> {
+        self.judge.lawful(|law| law.turns(self.who));
         let message = self.elector.to_elector.pop_front();
         if let Some(message) = &message {
             self.elector.did = true;
@@ -274,6 +284,7 @@ impl Process for Running<'_> {
             Some(Input::Answered { id: request.id, answer })
         })?;
         self.elector.did = true;
+        self.judge.lawful(|law| law.takes_in(self.who, &input, self.elector.answered_at.0));
         Some(Arrived::Input(input))
     }
 
@@ -286,7 +297,8 @@ impl Process for Running<'_> {
         {
             self.judge.asks(self.who, !self.elector.unready, leader);
         }
-        self.elector.request = Some(Pending { id, unsent: Some((slot, request)), late: Ns::MAX });
+        let number = Aside(self.judge.lawful(|law| law.asks(self.who, slot, &request, false)));
+        self.elector.request = Some(Pending { id, unsent: Some((slot, request)), number, late: Ns::MAX });
     }
 
     fn watch(&mut self, resource_version: Option<String>) {
@@ -299,6 +311,7 @@ impl Process for Running<'_> {
     }
 
     fn send(&mut self, message: &ToInit) -> Result<(), Infallible> {
+        self.judge.lawful(|law| law.says(self.who, message));
         self.elector.did |= *message != ToInit::Heartbeat;
         self.elector.to_init.push_back(message.clone());
         Ok(())

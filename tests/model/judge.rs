@@ -2,14 +2,15 @@
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
-use tenure::slot::Slot;
-use tenure_world::{Child, Observer, Who, Wrong};
+use tenure::{apiserver::register::Change, slot::Slot};
+use tenure_world::{Child, Observer, Who, Wrong, lawful::Lawful};
 
 use crate::{
     clock::{Ns, S},
+    digest::Aside,
     register::name_of,
 };
 
@@ -39,6 +40,8 @@ pub struct Judge {
     priorities: Vec<i8>,
     /// A standby has asked the leader to hand over.
     pub has_asked: bool,
+    /// The law of each Lease, which judges every step. It follows from the path, so that states which merge keep one of their laws.
+    law: Aside<Option<Arc<Lawful>>>,
     wrong: Option<(Wrong, String)>,
 }
 
@@ -48,12 +51,28 @@ impl Judge {
         Self { slots, priorities, ..Self::default() }
     }
 
-    /// A version of a Lease is stored, by whomever: it may be a term's token.
-    pub fn stored(&mut self, lease: &Value) {
-        let metadata = &lease["metadata"];
-        let token = metadata["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-        let slot = (1..self.slots).map(Slot).find(|slot| metadata["name"] == name_of(*slot));
-        self.others.extend(token.zip(slot));
+    /// Lets the law judge as well.
+    pub fn judges_by(&mut self, law: Lawful) {
+        self.law = Aside(Some(Arc::new(law)));
+    }
+
+    /// Tells the law what happens.
+    pub fn lawful<R: Default>(&mut self, tells: impl FnOnce(&mut Lawful) -> R) -> R {
+        let Some(law) = &mut self.law.0 else { return R::default() };
+        let law = Arc::make_mut(law);
+        let told = tells(law);
+        if let Some(wrong) = law.wrong.clone() {
+            self.fail(Wrong::Unlawful, wrong);
+        }
+        told
+    }
+
+    /// A Lease is changed, by whomever: what is stored may be a term's token.
+    pub fn changed(&mut self, change: &Change) {
+        let lease = change.after.as_deref().or(change.before.as_deref()).unwrap_or(&Value::Null);
+        let slot = (1..self.slots).map(Slot).find(|slot| lease["metadata"]["name"] == name_of(*slot));
+        self.others.extend(slot.filter(|_| change.after.is_some()).map(|slot| (change.version, slot)));
+        self.lawful(|law| law.stands(slot.unwrap_or_default(), change.after.as_deref(), change.version));
     }
 
     fn slot_of(&self, token: u64) -> Slot {
@@ -65,6 +84,7 @@ impl Judge {
         let running: Vec<_> = self.alive.iter().filter(|(who, ..)| *who == original).copied().collect();
         self.alive.extend(running.into_iter().map(|(_, pid, token)| (copy, pid, token)));
         self.copied = Some(now);
+        self.lawful(|law| law.ends("a memory is restored"));
     }
 
     /// Returns whether something of `who` leads.
@@ -129,6 +149,9 @@ impl Observer for Judge {
     /// Under 0 without a Lease.
     fn runs(&mut self, Child { who, pid }: Child, token: u64, _: bool, _: Ns) {
         let slot = self.slot_of(token);
+        if token > 0 {
+            self.lawful(|law| law.runs(who, slot, token));
+        }
         let conflicts =
             |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
         let other = self.alive.iter().find(|(other, _, theirs)| conflicts(*other, *theirs)).copied();
@@ -153,6 +176,9 @@ impl Observer for Judge {
 
     fn gone(&mut self, Child { who, pid }: Child) {
         self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
+        if !self.is_leading(who) {
+            self.lawful(|law| law.stops(who));
+        }
     }
 
     fn covers(&mut self, _: Child) {}

@@ -3,7 +3,7 @@
 //! Where the simulation samples many thousand random worlds, this model explores all schedules of a small one: two or three
 //! replicas, each with its elector's election machine and its init's agent with the processes under it, sharing one register with
 //! compare-and-swap and a uid. [`family`] defines the models and how far each goes; [`checker`] the steps possible in a state;
-//! [`fault`] what the adversary may do; [`judge`] what must hold.
+//! [`fault`] what the adversary may do; [`judge`] what must hold. The law's monitor judges every step of each schedule.
 //!
 //! Time is exact and jumps from one instant at which anything is due to the next. The clocks of two replicas differ by as much as
 //! rho allows, and the workload ignores its stop signal and dies as late as the law allows, so that not a nanosecond of slack lies

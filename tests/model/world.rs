@@ -16,12 +16,12 @@ use tenure::{
     request::{Answer, Watched},
     slot::Slot,
 };
-use tenure_world::{Observer, Who, Wrong};
+use tenure_world::{Observer, Who, Wrong, lawful::Lawful};
 
 use crate::{
     clock::{Clock, Ns},
     container::Container,
-    digest::{Sealed, digest},
+    digest::{Aside, Sealed, digest},
     elector::ElectorProcess,
     family::Setup,
     judge::Judge,
@@ -77,6 +77,8 @@ pub struct Flight {
     pub stage: Stage,
     /// The adversary chooses when it arrives.
     pub held: bool,
+    /// For the law: the number of a request that may change the spec; the slot that an answer tells of, and its version then.
+    pub law: Aside<(Option<usize>, (Slot, u64))>,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -125,7 +127,7 @@ impl World {
             road: Road::default(),
             witness: setup.witness.then(|| Sealed::new(WitnessProcess::start())),
         });
-        Self {
+        let mut world = Self {
             now: 0,
             register: Leases::new(start, slots),
             before: None,
@@ -135,7 +137,17 @@ impl World {
             left,
             calm: false,
             judge: Judge::of(slots, setups.iter().map(|setup| setup.config.lease.priority).collect()),
+        };
+        // What creationWait replaces is not in the law.
+        if setups.iter().all(|setup| setup.config.lease.creation_wait.is_none()) {
+            let leases = (0..slots).map(|slot| world.register.lease(Slot(slot)).cloned());
+            world.judge.judges_by(Lawful::new(leases));
+            for (on, setup) in setups.iter().enumerate().take(world.places.len()) {
+                let who = world.places[on].container.who;
+                world.judge.lawful(|law| law.begins(who, &who.to_string(), &setup.config, setup.clock));
+            }
         }
+        world
     }
 
     /// The actors of this replica that have something to do now. The kernel's come first, in this order; init, the guard and the
@@ -163,9 +175,12 @@ impl World {
         match actor {
             Actor::Runtime => {
                 // Its last process is gone.
+                let who = self.places[on].container.who;
+                self.judge.lawful(|law| law.dies(who));
                 self.tell_witness(on, setups, |identity| Input::Died { identity });
-                let Who { replica, life } = self.places[on].container.who;
-                let container = Container::start(Who { replica, life: life + 1 }, &setups[on]);
+                let (who, setup) = (Who { life: who.life + 1, ..who }, &setups[on]);
+                let container = Container::start(who, setup);
+                self.judge.lawful(|law| law.begins(who, &who.to_string(), &setup.config, setup.clock));
                 self.places[on].container = Sealed::new(container);
                 self.places[on].road.events.clear();
             }
@@ -183,8 +198,9 @@ impl World {
                 if begins {
                     self.begin_watch(on, setups);
                 }
-                if let Some((id, slot, request)) = sent.filter(|_| !self.places[on].road.cut) {
-                    self.flights.push(Flight { from, pid, id, stage: Stage::Asked(slot, request), held: false });
+                if let Some((id, slot, request, number)) = sent.filter(|_| !self.places[on].road.cut) {
+                    let law = Aside((number, Default::default()));
+                    self.flights.push(Flight { from, pid, id, stage: Stage::Asked(slot, request), held: false, law });
                 }
             }
             Actor::Witness => {
@@ -194,8 +210,10 @@ impl World {
                 if let Some((id, request)) = sent.filter(|_| !self.places[on].road.cut) {
                     // In the name of the one before, who is dead.
                     let from = Who { life: from.life - 1, ..from };
+                    let number = self.judge.lawful(|law| law.asks(from, Slot::default(), &request, true));
+                    let law = Aside((number, Default::default()));
                     let stage = Stage::Asked(Slot::default(), request);
-                    self.flights.push(Flight { from, pid: witness::PID, id, stage, held: false });
+                    self.flights.push(Flight { from, pid: witness::PID, id, stage, held: false, law });
                 }
             }
         }
@@ -211,12 +229,13 @@ impl World {
 
     /// A message arrives: a request at the register, an answer at its elector.
     pub fn arrive(&mut self, index: usize, setups: &[Setup]) {
-        let Flight { from, pid, id, stage, .. } = self.flights.remove(index);
+        let Flight { from, pid, id, stage, law: Aside((number, at)), .. } = self.flights.remove(index);
         match stage {
             Stage::Asked(slot, request) => {
-                let answer = self.commit(from, slot, &request, setups);
+                let answer = self.commit(from, slot, &request, number, setups);
                 if !self.is_cut(from.replica) {
-                    self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false });
+                    let law = Aside((None, (slot, self.judge.lawful(|law| law.version(slot)))));
+                    self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false, law });
                 }
             }
             Stage::Answered(answer) if pid == witness::PID => {
@@ -227,7 +246,7 @@ impl World {
             }
             Stage::Answered(answer) => match self.places.get(from.replica) {
                 Some(place) if place.container.who == from => {
-                    self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer));
+                    self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer, at));
                 }
                 None if self.peer.as_ref().is_some_and(|peer| peer.who == from) => {
                     self.step_peer(|peer, now, judge| peer.answered(id, answer, now, judge));
@@ -248,6 +267,7 @@ impl World {
             id,
             stage: Stage::Asked(Slot::default(), request),
             held: false,
+            law: Aside::default(),
         }));
     }
 
@@ -255,9 +275,11 @@ impl World {
         self.places.get(on).map_or_else(|| self.peer.as_ref().is_some_and(|peer| peer.cut), |place| place.road.cut)
     }
 
-    fn commit(&mut self, from: Who, slot: Slot, request: &Request, setups: &[Setup]) -> Answer {
+    fn commit(&mut self, from: Who, slot: Slot, request: &Request, number: Option<usize>, setups: &[Setup]) -> Answer {
         let mut answer = None;
+        self.judge.lawful(|law| law.arrives(number));
         let changed = self.change(setups, |register| answer = Some(register.carry_out(slot, request)));
+        self.judge.lawful(|law| law.arrives(None));
         let cleared = |object: &Arc<_>| {
             let is_given_back = |lease: LeaseRecord| lease.holder().is_none() || lease.state() == LeaseState::Resting;
             LeaseRecord::read(Arc::clone(object)).is_some_and(is_given_back)
@@ -276,9 +298,7 @@ impl World {
         // The history is no part of the state.
         self.register.compact();
         let Some(change) = change else { return false };
-        if let Some(stored) = &change.after {
-            self.judge.stored(stored);
-        }
+        self.judge.changed(&change);
         for (on, setup) in setups.iter().enumerate().take(self.places.len()) {
             let event = shown(&change, setup.slots());
             let watches = self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead);
@@ -376,5 +396,6 @@ impl World {
                 self.inside(on, setups, Container::fire_fuse);
             }
         }
+        self.judge.lawful(|law| law.comes(when));
     }
 }

@@ -6,10 +6,8 @@ use tenure::election::{
     writes::{HOLDER, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
-use crate::{clock::US, judge::Held, server::EPOCH};
+use crate::{clock::US, judge::Held, lawful::NOBODY, server::EPOCH};
 
-/// Who holds the Lease while nobody does (law 14).
-pub const NOBODY: &str = "tenure.dev/nobody";
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";
 

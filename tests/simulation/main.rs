@@ -35,7 +35,6 @@ mod elector;
 mod engine;
 mod hygiene;
 mod judge;
-mod lawful;
 mod nemesis;
 mod network;
 mod operator;
@@ -49,7 +48,7 @@ mod traffic;
 mod witness;
 mod world;
 
-use tenure_world::{client_go, clock, register, tree};
+use tenure_world::{client_go, clock, lawful, register, tree};
 
 use plan::Control;
 use progress::Progress;

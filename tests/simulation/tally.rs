@@ -59,7 +59,7 @@ impl Tally {
         add(&mut self.faults, &e.counts);
         if let Some(law) = &e.judge.law {
             self.judged += 1;
-            self.law.add(&law.counts);
+            add_law(&mut self.law, &law.counts);
         }
         if let Some(wrong) = e.judge.verdict() {
             self.wrong = Some((seed, wrong.to_owned()));
@@ -102,19 +102,17 @@ impl Tally {
         add(&mut self.exposed, &other.exposed);
         add(&mut self.faults, &other.faults);
         self.judged += other.judged;
-        self.law.add(&other.law);
+        add_law(&mut self.law, &other.law);
         self.cpu += other.cpu;
         self.wrong = self.wrong.or(other.wrong);
         self
     }
 }
 
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        add(&mut self.steps, &other.steps);
-        add(&mut self.exposed, &other.exposed);
-        add(&mut self.over, &other.over);
-    }
+fn add_law(sums: &mut Counts, more: &Counts) {
+    add(&mut sums.steps, &more.steps);
+    add(&mut sums.exposed, &more.exposed);
+    add(&mut sums.over, &more.over);
 }
 
 fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {

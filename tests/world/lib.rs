@@ -1,18 +1,19 @@
 //! The world around the shipping machines, once for the simulation and for the model.
 //!
 //! Owns clocks, the engine of random runs, the register, the processes of a container, and a client-go replica. Decides nothing that the product decides, and
-//! judges nothing: a [`Scene`] is told what happens. What the world leaves open, a [`Choice`] chooses: the simulation by random
+//! judges nothing: a [`Scene`] and the law, in [`lawful`], are told what happens. What the world leaves open, a [`Choice`] chooses: the simulation by random
 //! numbers with a seed. The model explores every choice, so that its world leaves nothing open: whatever is not a fault happens
 //! exactly, and takes no time. Its search knows each state that it was in, of which several schedules reach the same; a world that
 //! is run again for each list of choices does not.
 
-#![allow(clippy::expect_used, missing_docs, reason = "a test fails by panicking, and says why")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, missing_docs, reason = "a test fails by panicking, and says why")]
 
 pub mod client_go;
 pub mod clock;
 pub mod engine;
 #[path = "../law/mod.rs"]
 pub mod law;
+pub mod lawful;
 pub mod register;
 mod scene;
 pub mod tree;

@@ -72,6 +72,8 @@ pub enum Wrong {
     Asked,
     /// A machine asks to be woken and then does nothing.
     Spins,
+    /// A step that the law forbids.
+    Unlawful,
 }
 
 /// A judge that is told who leads.

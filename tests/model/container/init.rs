@@ -48,6 +48,7 @@ impl supervision::Container for Init<'_, '_> {
         if let ToInit::Lead { info, .. } = &message {
             self.container.token = info.token.parse().unwrap_or_default();
         }
+        self.around.judge.lawful(|law| law.init_hears(self.container.who, &message));
         Some(Ok(message))
     }
 
@@ -90,6 +91,7 @@ impl supervision::Container for Init<'_, '_> {
 
     fn start_elector(&mut self, initial: InitialState) -> Result<i32, NotSpawned> {
         let pid = self.container.tree.pid();
+        self.around.judge.lawful(|law| law.next_elector(self.container.who, &initial));
         self.container.elector = Some(ElectorProcess::start(pid, initial));
         Ok(pid)
     }
@@ -106,6 +108,9 @@ impl supervision::Container for Init<'_, '_> {
     }
 
     fn send(&mut self, message: ToElector) {
+        if self.container.elector.is_some() {
+            self.around.judge.lawful(|law| law.init_says(self.container.who, &message));
+        }
         // Only people want to know how long a hook took.
         let is_told = !matches!(message, ToElector::Hooked { .. });
         if let Some(elector) = self.container.elector.as_mut().filter(|elector| is_told && !elector.is_dead) {

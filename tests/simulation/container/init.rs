@@ -9,7 +9,6 @@ use tenure::{
     },
     time::Instant,
 };
-use tenure_world::law::What;
 
 use super::{Container, Word};
 use crate::{
@@ -78,17 +77,13 @@ impl supervision::Container for Init<'_> {
             self.container.void = Some(*term);
         }
         if let ToInit::Lead { info, .. } = &message {
-            let who = self.container.who;
-            self.e.judge.lawful(|law| law.term_steps(who, What::InitLeads));
             match info.token.parse() {
                 Ok(token) => self.container.token = token,
                 Err(_) => self.e.judge.fail(format!("{:?} is no token", info.token)),
             }
         }
-        if let ToInit::Extend { confirmed, .. } = &message {
-            let (who, version) = (self.container.who, confirmed.resource_version.parse().unwrap_or_default());
-            self.e.judge.lawful(|law| law.init_extends(who, version));
-        }
+        let who = self.container.who;
+        self.e.judge.lawful(|law| law.init_hears(who, &message));
         if message != ToInit::Heartbeat {
             self.note(|| format!("init hears {message:?}"));
         }
@@ -159,7 +154,7 @@ impl supervision::Container for Init<'_> {
         }
         let pid = container.tree.pid();
         let child = Child { who: container.who, pid };
-        e.judge.lawful(|law| law.next_elector(container.who, &initial.last_seen, initial.resume.is_some()));
+        e.judge.lawful(|law| law.next_elector(container.who, &initial));
         e.note(container.who, || format!("elector {} starts, resuming {}", initial.generation, initial.resume.is_some()));
         let span = e.spread(MS, container.node.startup);
         e.judge.trouble(container.who.replica, e.now + span + S);
@@ -208,8 +203,8 @@ impl supervision::Container for Init<'_> {
         }
         container.judge_word(&message, e);
         let Some(elector) = &mut container.elector else { return };
+        e.judge.lawful(|law| law.init_says(container.who, &message));
         if let ToElector::Stopped { term, .. } = message {
-            e.judge.lawful(|law| law.term_steps(container.who, What::Proves));
             elector.proof = Some((term, e.now));
         }
         if message != ToElector::Heartbeat {

@@ -8,19 +8,18 @@ use tenure::{
         turn::{Arrived, Process, Turn},
         writes::STEP_DOWN_TO,
     },
-    link::{Confirmed, Reason, ToElector, ToInit},
+    link::{Reason, ToElector, ToInit},
     request::{Answer, Watched},
     slot::Slot,
     time::Now,
 };
-use tenure_world::law::What;
 
 use super::{ElectorProcess, Outstanding};
 use crate::{
     clock::{MS, Ns, S},
     container::{Container, Moment},
     engine::{Child, Engine, Event},
-    hygiene::NOBODY,
+    lawful::NOBODY,
     nemesis::Fault,
     traffic::Traffic,
 };
@@ -156,25 +155,16 @@ impl Running<'_> {
     fn judge(&mut self, message: &ToInit) {
         let (who, clock) = (self.container.who, self.container.clock());
         let Self { container, e, .. } = self;
-        let margin = container.node.config.workload.stop.kill_margin;
-        let end = |confirmed: &Confirmed| clock.real(confirmed.deadlines.hard + margin);
+        e.judge.lawful(|law| law.says(who, message));
         match message {
-            ToInit::Lead { term, info, confirmed } => {
-                e.judge.lawful(|law| law.leads(who, info.slot, info.token.parse().unwrap_or_default(), end(confirmed)));
-                e.judge.told(who, *term, info);
-            }
+            ToInit::Lead { term, info, .. } => e.judge.told(who, *term, info),
             ToInit::Extend { term, confirmed, .. } => {
-                let version = confirmed.resource_version.parse().unwrap_or_default();
-                e.judge.lawful(|law| law.extends(who, version, end(confirmed)));
                 e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
             }
             ToInit::StepDown { term, reason, .. } => {
                 // A renewal that the network repeats may be answered with a conflict although it is stored: what it shows then
                 // might be a copy's, and that must not run on.
                 let doubtful = *reason == Reason::LostToCopy && container.node.plan.faults.contains(&Fault::Twice);
-                if reason.is_loss() {
-                    e.judge.lawful(|law| law.term_steps(who, What::Loses));
-                }
                 if reason.is_loss() && *reason != Reason::Expired && !doubtful {
                     e.judge.lost(who, *term);
                 }
@@ -185,14 +175,10 @@ impl Running<'_> {
             }
             // What a copy gives back may be the other's.
             ToInit::Releasing { .. } => {
-                e.judge.lawful(|law| law.term_steps(who, What::Voids));
                 let duration = u64::try_from(container.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
                 e.judge.forgets(who, e.now + duration * 2 + S);
             }
-            ToInit::Ended { .. } => {
-                e.judge.lawful(|law| law.term_steps(who, What::Follows));
-                e.judge.ended(who, e.now);
-            }
+            ToInit::Ended { .. } => e.judge.ended(who, e.now),
             ToInit::Hello
             | ToInit::Withdrawn { .. }
             | ToInit::Observed { .. }
@@ -274,18 +260,10 @@ impl Process for Running<'_> {
 
     fn arrived(&mut self) -> Option<Arrived> {
         let arrived = self.elector().inbox.pop_front()?;
-        let (who, (slot, version)) = (self.container.who, self.elector().answered_at);
-        self.e.judge.lawful(|law| law.hears(who));
+        let (who, at) = (self.container.who, self.elector().answered_at);
         self.e.judge.lawful(|law| match &arrived {
-            Arrived::Input(Input::Answered { answer, .. }) => match answer {
-                Answer::Object(object) => law.reads(who, object),
-                Answer::Listed { objects, .. } => objects.iter().for_each(|object| law.reads(who, object)),
-                Answer::NotFound | Answer::Deleted => law.reads_absence(who, slot, version),
-                Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {}
-            },
-            Arrived::Input(Input::Watched(Watched::Changed(object))) => law.watches(who, object),
-            Arrived::Input(Input::Watched(Watched::Deleted(object))) => law.watches_deletion(who, object),
-            Arrived::Input(Input::Watched(Watched::Bookmark(_) | Watched::Ended(_)) | Input::Told(_)) | Arrived::ForInit(_) => {}
+            Arrived::Input(input) => law.takes_in(who, input, at),
+            Arrived::ForInit(_) => law.hears(who),
         });
         let seen = match &arrived {
             Arrived::Input(Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object))) => {

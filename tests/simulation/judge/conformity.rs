@@ -35,7 +35,7 @@ impl Judge {
             self.replicas.resize_with(who.replica + 1, Replica::default);
         }
         let lease = &node.config.lease;
-        self.lawful(|law| law.begins(who, identity, lease, node.clock));
+        self.lawful(|law| law.begins(who, identity, &node.config, node.clock));
         self.replicas[who.replica] = Replica {
             identity: identity.into(),
             duration: nanos(lease.duration),

@@ -6,23 +6,26 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::Value;
-use tenure::{config::LeaseConfig, election::Request, link::LastSeen, slot::Slot};
-use tenure_world::law::{Kind, Law, Memory, Step, What};
+use tenure::{config::Config, election::Request, link::InitialState, slot::Slot};
 
+pub use self::reading::NOBODY;
 use self::reading::Reading;
 use crate::{
+    Who,
     clock::{Clock, Ns, S},
-    engine::Who,
+    law::{Kind, Law, Memory, Step, What},
 };
 
+mod link;
 mod reading;
 mod seen;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lawful {
     laws: Vec<One>,
     replicas: BTreeMap<Who, usize>,
@@ -40,9 +43,10 @@ pub struct Lawful {
 }
 
 /// The elector of a replica.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Elector {
     clock: Clock,
+    kill_margin: Duration,
     /// How many Leases its replica knows of.
     slots: usize,
     /// When its turn began, and when it last took something in: it decides at one of these instants, and may be stopped before it acts.
@@ -56,7 +60,7 @@ struct Elector {
 }
 
 /// What was judged.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub steps: BTreeMap<What, u64>,
     /// Assumptions that did not hold.
@@ -66,7 +70,7 @@ pub struct Counts {
 }
 
 /// The law of one Lease, and what each of its versions says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct One {
     law: Law,
     /// What each version says, and the first one of the last uid.
@@ -121,16 +125,23 @@ impl Lawful {
         }
     }
 
+    /// Time passes where all that is due happens exactly at its instant: what must end by E may end at E.
+    pub fn comes(&mut self, now: Ns) {
+        self.passes(now - 1);
+        self.now = now;
+    }
+
     /// A replica with this D begins.
-    pub fn begins(&mut self, who: Who, identity: &str, lease: &LeaseConfig, clock: Clock) {
+    pub fn begins(&mut self, who: Who, identity: &str, config: &Config, clock: Clock) {
         for one in &mut self.laws {
-            let replica = one.law.adds(span(lease.duration), false);
+            let replica = one.law.adds(span(config.lease.duration), false);
             self.replicas.insert(who, replica);
             self.identities.insert(identity.to_owned(), replica);
         }
         self.electors.push(Elector {
             clock,
-            slots: usize::from(lease.slots),
+            kill_margin: config.workload.stop.kill_margin,
+            slots: usize::from(config.lease.slots),
             looked: [0, 0],
             is_busy: false,
             read: BTreeSet::new(),
@@ -146,8 +157,9 @@ impl Lawful {
     }
 
     /// Its next elector starts, with what init hands on to it, and with a term if init has one.
-    pub fn next_elector(&mut self, who: Who, last_seen: &BTreeMap<Slot, LastSeen>, resumes: bool) {
+    pub fn next_elector(&mut self, who: Who, initial: &InitialState) {
         let Some(r) = self.replica(who) else { return };
+        let (last_seen, resumes) = (&initial.last_seen, initial.resume.is_some());
         let led = self.laws.iter().any(|one| one.law.leads(r).1);
         self.each(r, What::NextElector);
         if led != resumes {
@@ -342,49 +354,12 @@ impl Lawful {
     }
 }
 
-/// Messages on the link, and what init does.
+/// What runs, and who has a term.
 impl Lawful {
-    /// Its elector begins a term by this version.
-    pub fn leads(&mut self, who: Who, slot: Slot, k: u64, end: Ns) {
-        let Some(r) = self.replica(who) else { return };
-        let index = usize::from(slot.0);
-        self.steps(index, Step { r, k, ..Step::of(What::Begins) });
-        self.dates(who, index, k, end);
-    }
-
-    /// Its elector extends its term by this version, to an E of its clock that comes then.
-    pub fn extends(&mut self, who: Who, k: u64, end: Ns) {
-        self.steps_in_term(who, Step { k, ..Step::of(What::Extends) });
-        if let Some((_, index)) = self.term(who) {
-            self.dates(who, index, k, end);
-        }
-    }
-
-    fn dates(&mut self, who: Who, slot: usize, k: u64, end: Ns) {
-        let law = &self.laws[slot].law;
-        if self.over.is_none() && law.has(k) && end > law.end(k).max(law.valid(self.replicas[&who])) + 2 {
-            self.refuse(format!("{who}: 1 from the send: E of version {k} is {} ns late", end - law.end(k)));
-        }
-    }
-
-    /// Something happens to the term that this replica has.
-    pub fn term_steps(&mut self, who: Who, what: What) {
-        self.steps_in_term(who, Step::of(what));
-    }
-
     fn steps_in_term(&mut self, who: Who, step: Step) {
         match self.term(who) {
             Some((r, index)) => self.steps(index, Step { r, ..step }),
             None => self.refuse(format!("{who}: {}: it has no term", step.what.name())),
-        }
-    }
-
-    /// Init takes an extension, or drops it.
-    pub fn init_extends(&mut self, who: Who, k: u64) {
-        let Some((r, index)) = self.term(who) else { return };
-        let step = Step { r, k, ..Step::of(What::InitExtends) };
-        if self.laws[index].law.allows(&step).is_ok() {
-            self.steps(index, step);
         }
     }
 
@@ -453,6 +428,6 @@ impl Lawful {
     }
 }
 
-fn span(span: std::time::Duration) -> Ns {
+fn span(span: Duration) -> Ns {
     u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

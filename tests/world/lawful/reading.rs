@@ -3,15 +3,17 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
-use tenure_world::law::Kind;
 
 use crate::{
     clock::{Ns, S},
-    hygiene::NOBODY,
+    law::Kind,
 };
 
+/// Who holds the Lease while nobody does (law 14).
+pub const NOBODY: &str = "tenure.dev/nobody";
+
 /// A Lease as the law reads it.
-pub struct Reading {
+pub(super) struct Reading {
     pub kind: Kind,
     pub holder: String,
     pub duration: Ns,
@@ -22,7 +24,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    pub fn of(lease: &Value) -> Self {
+    pub(super) fn of(lease: &Value) -> Self {
         let (spec, notes) = (&lease["spec"], &lease["metadata"]["annotations"]);
         let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         let (name, renewed) = (notes["tenure.dev/holder"].as_str(), spec["renewTime"].as_str());
@@ -56,6 +58,6 @@ impl Reading {
 }
 
 /// The number of a version; 0 is none.
-pub fn number(version: &Value) -> u64 {
+pub(super) fn number(version: &Value) -> u64 {
     version.as_str().and_then(|version| version.parse().ok()).unwrap_or_default()
 }

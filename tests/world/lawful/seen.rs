@@ -1,21 +1,43 @@
 //! What a replica sees of the Leases: by a reply of the API server, which is always believed, or by its watch.
 
 use serde_json::Value;
-use tenure::slot::Slot;
-use tenure_world::law::{Kind, Step, What};
+use tenure::{
+    election::Input,
+    request::{Answer, Watched},
+    slot::Slot,
+};
 
 use super::{Lawful, reading::number};
-use crate::engine::Who;
+use crate::{
+    Who,
+    law::{Kind, Step, What},
+};
 
 impl Lawful {
+    /// Its elector takes this in. An answer tells of this slot, as it was at this version.
+    pub fn takes_in(&mut self, who: Who, input: &Input, (slot, version): (Slot, u64)) {
+        self.hears(who);
+        match input {
+            Input::Answered { answer, .. } => match answer {
+                Answer::Object(lease) => self.reads(who, lease),
+                Answer::Listed { objects, .. } => objects.iter().for_each(|lease| self.reads(who, lease)),
+                Answer::NotFound | Answer::Deleted => self.reads_absence(who, slot, version),
+                Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {}
+            },
+            Input::Watched(Watched::Changed(lease)) => self.watches(who, lease),
+            Input::Watched(Watched::Deleted(lease)) => self.watches_deletion(who, lease),
+            Input::Watched(Watched::Bookmark(_) | Watched::Ended(_)) | Input::Told(_) => {}
+        }
+    }
+
     /// A reply shows it this Lease. What a list lacks may only have lost its label, so a list tells nothing of that.
-    pub fn reads(&mut self, who: Who, lease: &Value) {
+    fn reads(&mut self, who: Who, lease: &Value) {
         self.has_read(who, self.slot_of(lease));
         self.sees(who, lease);
     }
 
     /// A reply tells it that there was no Lease at this version of the slot.
-    pub fn reads_absence(&mut self, who: Who, slot: Slot, version: u64) {
+    fn reads_absence(&mut self, who: Who, slot: Slot, version: u64) {
         let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
         self.has_read(who, [index]);
         if self.laws[index].law.latest(r) > version {
@@ -26,7 +48,7 @@ impl Lawful {
     }
 
     /// Its watch shows it this Lease. One that it has not read yet tells it nothing: an earlier elector may have seen a later version.
-    pub fn watches(&mut self, who: Who, lease: &Value) {
+    fn watches(&mut self, who: Who, lease: &Value) {
         let (slot, replica) = (self.slot_of(lease), self.replica(who));
         if slot.zip(replica).is_some_and(|(slot, r)| self.electors[r].read.contains(&slot)) {
             self.sees(who, lease);
@@ -34,7 +56,7 @@ impl Lawful {
     }
 
     /// Its watch tells it of a deletion, which it believes of the Lease that it last saw.
-    pub fn watches_deletion(&mut self, who: Who, lease: &Value) {
+    fn watches_deletion(&mut self, who: Who, lease: &Value) {
         let Some(r) = self.replica(who).filter(|_| self.laws.len() == 1) else { return };
         let law = &self.laws[0].law;
         let version = number(&lease["metadata"]["resourceVersion"]);
