@@ -294,9 +294,9 @@ async fn accept(listener: AsyncFd<OwnedFd>, doorkeeper: Doorkeeper, hand: mpsc::
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let room = Arc::new(Semaphore::new(2 * MOST_REPLICAS));
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
-        match listener.async_io(Interest::READABLE, |listener| Ok(accept4(listener.as_raw_fd(), flags)?)).await {
+        match listener.async_io(Interest::READABLE, |listener| Ok(accept4(listener, flags)?)).await {
             Ok(connection) => {
-                let (connection, doorkeeper, hand) = (owned(connection), doorkeeper.clone(), hand.clone());
+                let (doorkeeper, hand) = (doorkeeper.clone(), hand.clone());
                 drop(tokio::spawn(async move {
                     if let Err(why) = attend(connection, &doorkeeper, &hand).await {
                         let _ = hand.send(Handed::Refused(why)).await;
@@ -354,7 +354,8 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         (message, usize::try_from(length).unwrap_or_default())
     };
     let mut rights = Vec::new();
-    // SAFETY: the kernel has filled `space`, and says by `msg_controllen` how far.
+    // SAFETY: the kernel has filled `space`, and says by `msg_controllen` how far. It has just made the descriptors for this process,
+    // and nothing else knows their numbers.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         if let Some(part) =
@@ -362,17 +363,11 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         {
             let count = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
             let first = libc::CMSG_DATA(header).cast::<RawFd>();
-            rights.extend((0..count).map(|index| owned(first.add(index).read_unaligned())));
+            rights.extend((0..count).map(|index| OwnedFd::from_raw_fd(first.add(index).read_unaligned())));
         }
     }
     buffer.truncate(length);
     Ok((buffer, rights))
-}
-
-#[expect(unsafe_code, reason = "the kernel gives descriptors by their number")]
-fn owned(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process, and nothing else knows its number.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 /// Accepts a pidfd of PID 1 of another PID namespace that lives, as far as that can be told: the number of a process in a sibling

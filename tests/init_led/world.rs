@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     fs,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
     process::{Child, ChildStderr, ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -395,11 +395,8 @@ fn descends(mut pid: Pid, ancestor: Pid) -> bool {
     false
 }
 
-#[allow(unsafe_code, reason = "nix's accept gives a number")]
 fn accept(listener: &OwnedFd) -> OwnedFd {
-    let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).expect("an elector in time");
-    // SAFETY: accept4 just created it, and nobody else knows it.
-    let link = unsafe { OwnedFd::from_raw_fd(accepted) };
+    let link = accept4(listener, SockFlag::SOCK_CLOEXEC).expect("an elector in time");
     setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
     link
 }
