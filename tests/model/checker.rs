@@ -44,7 +44,8 @@ impl Model for Family {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.start, &self.setups, self.peer, self.most)]
+        // What the law refuses would hide what a control shows.
+        vec![World::new(self.start, &self.setups, self.peer, self.most, !self.is_control)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {

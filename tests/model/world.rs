@@ -119,7 +119,7 @@ impl PartialEq for World {
 }
 
 impl World {
-    pub fn new(start: Start, setups: &[Setup], peer: Option<Clock>, left: u8) -> Self {
+    pub fn new(start: Start, setups: &[Setup], peer: Option<Clock>, left: u8, by_law: bool) -> Self {
         let slots = setups.first().map_or(1, Setup::slots);
         let begins = setups.iter().enumerate().filter(|(_, setup)| !setup.vacant);
         let places = begins.map(|(replica, setup)| Place {
@@ -139,7 +139,7 @@ impl World {
             judge: Judge::of(slots, setups.iter().map(|setup| setup.config.lease.priority).collect()),
         };
         // What creationWait replaces is not in the law.
-        if setups.iter().all(|setup| setup.config.lease.creation_wait.is_none()) {
+        if by_law && setups.iter().all(|setup| setup.config.lease.creation_wait.is_none()) {
             let leases = (0..slots).map(|slot| world.register.lease(Slot(slot)).cloned());
             world.judge.judges_by(Lawful::new(leases));
             for (on, setup) in setups.iter().enumerate().take(world.places.len()) {
