@@ -25,7 +25,7 @@ async fn the_next_leader_runs_soon_after_a_handover(stage: Stage) {
     let floor = Floor::set(&stage).await;
     let (_a, mut start) = stage.lead(stage.prepare("a").await.unhurried()).await;
     let b = stage.prepare("b").await.unhurried().start();
-    b.said("leads").await;
+    b.said("holds the Lease").await;
     let mut times = Times::default();
     for round in 0..ROUNDS {
         times.floors.push(floor.measure().await);
@@ -58,7 +58,7 @@ async fn the_next_leader_runs_soon_after_a_kill_beside_a_witness(stage: Stage) {
     let mut times = Times::default();
     for round in 1..=ROUNDS {
         let next = patient(round).await.start();
-        next.said("leads").await;
+        next.said("holds the Lease").await;
         leader.said("gives the Lease back if").await;
         times.floors.push(floor.measure().await);
         let killed = clock::boot();

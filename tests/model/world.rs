@@ -8,15 +8,11 @@ use std::{
 
 use serde_json::Value;
 use tenure::{
-    election::{
-        Request, RequestId,
-        obituary::Input,
-        record::{LeaseRecord, LeaseState},
-    },
+    election::{Request, RequestId, obituary::Input},
     request::{Answer, Watched},
     slot::Slot,
 };
-use tenure_world::{Observer, Who, Wrong, lawful::Lawful};
+use tenure_world::{Observer, Who, Wrong, lawful::Lawful, reading::State};
 
 use crate::{
     clock::{Clock, Ns},
@@ -280,10 +276,7 @@ impl World {
         self.judge.lawful(|law| law.arrives(number));
         let changed = self.change(setups, |register| answer = Some(register.carry_out(slot, request)));
         self.judge.lawful(|law| law.arrives(None));
-        let cleared = |object: &Arc<_>| {
-            let is_given_back = |lease: LeaseRecord| lease.holder().is_none() || lease.state() == LeaseState::Resting;
-            LeaseRecord::read(Arc::clone(object)).is_some_and(is_given_back)
-        };
+        let cleared = |object: &Arc<Value>| matches!(State::of(object), State::Released | State::Free | State::Resting);
         if changed && self.register.lease(slot).is_none_or(cleared) {
             self.judge.released(from);
         }

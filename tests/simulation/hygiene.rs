@@ -1,12 +1,10 @@
 //! Checks what a replica may write (laws 8, 12, 14 and 17), and that what others wrote stays.
 
 use serde_json::Value;
-use tenure::election::{
-    record::{LeaseRecord, LeaseState},
-    writes::{HOLDER, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
-};
+use tenure::election::writes::{HOLDER, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT};
+use tenure_world::reading::{NOBODY, State};
 
-use crate::{clock::US, judge::Held, lawful::NOBODY, server::EPOCH};
+use crate::{clock::US, judge::Held, server::EPOCH};
 
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";
@@ -50,7 +48,7 @@ impl Write<'_> {
         }
         let Some((object, since)) = self.old else { return Some("creates the Lease and holds it") };
         let old = Spec(object);
-        if new.holder().is_empty() || new.state() == Some(LeaseState::Resting) {
+        if new.holder().is_empty() || new.state() == State::Resting {
             return self.released(&old, &new);
         }
         if new.holder() != self.me {
@@ -59,7 +57,7 @@ impl Write<'_> {
         if !new.six("acquireTime") {
             return Some("has no acquireTime of six digits");
         }
-        if old.holder() != new.holder() || old.state() == Some(LeaseState::Resting) {
+        if old.holder() != new.holder() || old.state() == State::Resting {
             let fresh = new.text("acquireTime") == new.text("renewTime");
             let counted = new.transitions() == old.transitions().saturating_add(1);
             let wrong = (!fresh).then_some("changes the holder and keeps acquireTime");
@@ -87,7 +85,7 @@ impl Write<'_> {
         }
         let uid = old.0["metadata"]["uid"].as_str().unwrap_or_default();
         if annotation(new.0, OBITUARY) == Some(self.me) {
-            let is_shaped = new.state() == Some(LeaseState::Released) && new.transitions() == old.transitions();
+            let is_shaped = new.state() == State::Released && new.transitions() == old.transitions();
             return (!is_shaped).then_some("is a witness's and no release");
         }
         let mine = self.held.is_some_and(|(lease, acquired, transitions)| {
@@ -97,13 +95,13 @@ impl Write<'_> {
             return Some("empties what its last term there has not acquired");
         }
         match new.state() {
-            Some(LeaseState::Released) => {}
-            Some(LeaseState::Resting) if old.text("acquireTime") != new.text("acquireTime") => {
+            State::Released => {}
+            State::Resting if old.text("acquireTime") != new.text("acquireTime") => {
                 return Some("rests and forgets when its run began");
             }
-            Some(LeaseState::Resting) if annotation(new.0, HOLDER).is_some() => return Some("rests and still names its holder"),
-            Some(LeaseState::Resting) => {}
-            Some(LeaseState::Held | LeaseState::Nobody | LeaseState::Free) | None => {
+            State::Resting if annotation(new.0, HOLDER).is_some() => return Some("rests and still names its holder"),
+            State::Resting => {}
+            State::Held | State::Nobody | State::Free => {
                 return Some("is given back and does not say so");
             }
         }
@@ -115,14 +113,14 @@ impl Write<'_> {
         let began = old.text("acquireTime").parse::<jiff::Timestamp>().ok()?.as_microsecond() - EPOCH;
         // A time that had to rise may be ahead of its clock.
         let began = u64::try_from(began).ok()?.saturating_mul(US).min(self.now - since);
-        let early = old.state() == Some(LeaseState::Resting) && self.now - began < self.interval? / 10 * 9;
+        let early = old.state() == State::Resting && self.now - began < self.interval? / 10 * 9;
         early.then_some("begins a run before the interval of the last one is over")
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
         let spec = Spec(old);
         // Everything else was held by nobody first, and was waited for.
-        if spec.state() == Some(LeaseState::Free) && !self.opts_out {
+        if spec.state() == State::Free && !self.opts_out {
             return Some("takes a Lease that is free without a mark");
         }
         if annotation(old, PAUSED) == Some("true") && spec.holder() != self.me {
@@ -139,7 +137,7 @@ impl Write<'_> {
         }
         let promised = annotation(old, STEP_DOWN_TO).is_some_and(|candidate| candidate != self.me);
         // A mark is never the same twice, so that everybody sees it from its beginning. The clock may run fast.
-        let early = promised && since < self.candidate_wait / 10 * 9 && spec.state() == Some(LeaseState::Released);
+        let early = promised && since < self.candidate_wait / 10 * 9 && spec.state() == State::Released;
         early.then_some("takes a Lease that is promised to another one")
     }
 }
@@ -163,11 +161,6 @@ fn nobodys(old: Option<&Spec<'_>>, new: &Spec<'_>) -> Option<&'static str> {
         return Some("is nobody's and counts a transition");
     }
     (new.seconds() < old.seconds()).then_some("shortens what nobody holds")
-}
-
-/// Returns the state of the Lease: whether somebody holds it.
-pub fn state_of(object: &Value) -> Option<LeaseState> {
-    LeaseRecord::read(object.clone().into()).map(|record| record.state())
 }
 
 fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
@@ -200,8 +193,8 @@ impl Spec<'_> {
         i32::try_from(transitions).unwrap_or(i32::MAX)
     }
 
-    fn state(&self) -> Option<LeaseState> {
-        state_of(self.0)
+    fn state(&self) -> State {
+        State::of(self.0)
     }
 
     fn six(&self, field: &str) -> bool {

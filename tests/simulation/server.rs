@@ -5,14 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure::{
     apiserver::register::Change,
-    election::{
-        Request,
-        record::{LeaseRecord, LeaseState},
-        writes::STEP_DOWN,
-    },
+    election::{Request, writes::STEP_DOWN},
     request::{Answer, Refusal, WatchEnd, Watched},
     slot::Slot,
 };
+use tenure_world::reading::State;
 
 use crate::{
     clock::{Ns, S, US},
@@ -145,10 +142,10 @@ impl Server {
             Admission::Shortens => {
                 // Whoever takes a Lease that was cleared or deleted waits, and announces that with its duration: shortening it is
                 // not covered.
-                let old = LeaseRecord::read(self.register.lease(slot).cloned()?)?;
+                let old = State::of(self.register.lease(slot)?);
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
-                if spec["acquireTime"] != spec["renewTime"] || old.state() == LeaseState::Free {
+                if spec["acquireTime"] != spec["renewTime"] || old == State::Free {
                     return None;
                 }
                 spec["leaseDurationSeconds"] = (duration / 2).max(2).into();

@@ -7,17 +7,16 @@ use std::{
 };
 
 use tenure::{
-    election::{Request, RequestId, record::LeaseState},
+    election::{Request, RequestId},
     request::Answer,
     slot::Slot,
 };
-use tenure_world::Due;
+use tenure_world::{Due, reading::State};
 
 use crate::{
     clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
-    hygiene::state_of,
     lawful::Lawful,
     nemesis::{Fault, MOST_SLOTS},
     network::{Flight, Reply, Road},
@@ -377,7 +376,7 @@ impl World {
 /// Returns whether the request empties the Lease, lets it rest, or deletes it.
 fn is_release(request: &Request) -> bool {
     match request {
-        Request::Replace(object) => object["spec"]["holderIdentity"] == "" || state_of(object) == Some(LeaseState::Resting),
+        Request::Replace(object) => object["spec"]["holderIdentity"] == "" || State::of(object) == State::Resting,
         Request::Delete { .. } => true,
         Request::Get | Request::List | Request::Create(_) => false,
     }

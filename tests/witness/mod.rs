@@ -66,7 +66,7 @@ async fn pair(stage: &Stage) -> (Replica, Replica) {
     let (me, _) = stage.lead(patient(stage, "me").await).await;
     me.said("gives the Lease back if").await;
     let other = patient(stage, "other").await.start();
-    other.said("leads").await;
+    other.said("holds the Lease").await;
     (me, other)
 }
 
@@ -433,7 +433,7 @@ async fn the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_
     let seldom = patient(&stage, "me").await.set("lease.renewPeriod", "20s");
     let (me, _) = stage.lead(seldom.set("lease.witness", json!(null))).await;
     let other = patient(&stage, "other").await.set("lease.witness", json!(null)).start();
-    other.said("leads").await;
+    other.said("holds the Lease").await;
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
     let confirm = |holder: String| {
         let mut command = std::process::Command::new(TENURE);

@@ -12,16 +12,14 @@ use std::{
 use serde_json::Value;
 use tenure::{config::Config, election::Request, link::InitialState, slot::Slot};
 
-pub use self::reading::NOBODY;
-use self::reading::Reading;
 use crate::{
     Who,
     clock::{Clock, Ns, S},
     law::{Kind, Law, Memory, Step, What},
+    reading::Reading,
 };
 
 mod link;
-mod reading;
 mod seen;
 
 /// See the module.

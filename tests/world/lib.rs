@@ -14,6 +14,7 @@ pub mod engine;
 #[path = "../law/mod.rs"]
 pub mod law;
 pub mod lawful;
+pub mod reading;
 pub mod register;
 mod scene;
 pub mod tree;

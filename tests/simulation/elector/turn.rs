@@ -13,13 +13,13 @@ use tenure::{
     slot::Slot,
     time::Now,
 };
+use tenure_world::reading::NOBODY;
 
 use super::{ElectorProcess, Outstanding};
 use crate::{
     clock::{MS, Ns, S},
     container::{Container, Moment},
     engine::{Child, Engine, Event},
-    lawful::NOBODY,
     nemesis::Fault,
     traffic::Traffic,
 };

@@ -2,20 +2,19 @@
 
 use serde_json::Value;
 use tenure::{
-    election::{
-        record::LeaseState,
-        writes::{FIRE, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
-    },
+    election::writes::{FIRE, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     link::{Exit, Reason, Term, TermInfo},
     slot::Slot,
     time::Instant,
 };
 
+use tenure_world::reading::State;
+
 use super::{Judge, Replica, Running};
 use crate::{
     clock::{Ns, S},
     engine::Who,
-    hygiene::{Write, state_of},
+    hygiene::Write,
     operator::OPERATOR,
     plan::{Node, nanos},
 };
@@ -82,7 +81,7 @@ impl Judge {
     /// `who` has changed the Lease.
     pub fn changed(&mut self, slot: Slot, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
         let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
-        let released = emptied || state_of(after) == Some(LeaseState::Resting);
+        let released = emptied || State::of(after) == State::Resting;
         // A release of another slot, sent before this term was acquired, may come late.
         let is_earlier = |token| self.sent_as(token).is_some_and(|acquired| self.sent < acquired);
         let runs = |((other, _), Running { token, .. }): &(&(Who, i32), &Running)| {
@@ -181,7 +180,7 @@ impl Judge {
         let is_done = self.is_done;
         let forgets = |lease: &Value| {
             let is_forgotten = lease["spec"]["acquireTime"].is_null() || !lease["metadata"]["annotations"][OBITUARY].is_null();
-            is_forgotten || !is_done && state_of(lease) == Some(LeaseState::Released)
+            is_forgotten || !is_done && State::of(lease) == State::Released
         };
         self.began.take_if(|_| lease.is_none_or(forgets));
         if lease.is_none() {
@@ -269,14 +268,14 @@ impl Judge {
             }
             return;
         };
-        match (state_of(after), after["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok())) {
-            (Some(LeaseState::Held), Some(token)) => {
+        match (State::of(after), after["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok())) {
+            (State::Held, Some(token)) => {
                 self.fires.insert(token, fire);
             }
-            (Some(LeaseState::Released), _) => {
+            (State::Released, _) => {
                 self.ran.remove(&fire);
             }
-            (Some(LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Free) | None, _) => {}
+            (State::Held | State::Resting | State::Nobody | State::Free, _) => {}
         }
     }
 

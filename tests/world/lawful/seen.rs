@@ -7,10 +7,11 @@ use tenure::{
     slot::Slot,
 };
 
-use super::{Lawful, reading::number};
+use super::Lawful;
 use crate::{
     Who,
     law::{Kind, Step, What},
+    reading::number,
 };
 
 impl Lawful {
