@@ -186,7 +186,7 @@ impl Following {
         let me = core.common.writer.identity.as_str();
         // Nobody waits for whom the Lease itself names, and an equal record is none that a follower may write.
         let asks = |seen: &LeaseRecord| seen.annotation(STEP_DOWN_TO) == Some(me) && !seen.is_held_by(me);
-        let is_asked = |lease: &&Lease| lease.has_asked && lease.observation.record().is_some_and(asks);
+        let is_asked = |lease: &&Lease| lease.asked_on.is_some() && lease.observation.record().is_some_and(asks);
         let own = core.leases.iter().find(is_asked)?;
         (self.taken_back < TAKES_BACK).then_some(own.slot)
     }
@@ -309,7 +309,7 @@ fn preempt(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
     let (object, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
     one.common.report(Event::Preempts { holder });
-    one.lease.has_asked = true;
+    one.lease.asked_on = Some(record.resource_version().to_owned());
     put(one, object, None, now);
 }
 

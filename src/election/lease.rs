@@ -7,8 +7,9 @@ use super::{
     asked::Attempt,
     observation::{Eligibility, Observation},
     pace::Paced,
-    record::LeaseRecord,
+    record::{LeaseRecord, later},
     trace::TraceContext,
+    writes::STEP_DOWN_TO,
 };
 use crate::{config, link::LastSeen, slot::Slot, time::Instant};
 
@@ -29,8 +30,8 @@ pub(crate) struct Lease {
     pub(crate) writes: Paced,
     /// When this replica last asked the holder to hand over, and the request was stored.
     pub(super) asked: Instant,
-    /// It has sent such a request, which may be stored without an answer.
-    pub(super) has_asked: bool,
+    /// The version onto which it wrote such a request, which may be stored without an answer. None: no Lease can have it any more.
+    pub(super) asked_on: Option<String>,
     /// When the watch last brought a new version.
     pub(super) heard: Instant,
     /// None: the wait for the Lease has no limit.
@@ -82,7 +83,7 @@ impl Lease {
             campaign: None,
             writes: Paced::default(),
             asked: Instant::BOOT,
-            has_asked: false,
+            asked_on: None,
             heard: Instant::BOOT,
             wait_limit,
             holder: None,
@@ -112,6 +113,14 @@ impl Lease {
     /// Returns true if the wait for this Lease is over, without it.
     pub(crate) fn has_given_up(&self) -> bool {
         self.wait_limit.as_ref().is_some_and(|limit| limit.has_given_up)
+    }
+
+    /// Forgets its request to hand over once a later version does not name it: what names it after that is somebody else's.
+    pub(super) fn forget_request(&mut self, me: &str) {
+        let Some(record) = self.observation.record() else { return };
+        if record.annotation(STEP_DOWN_TO) != Some(me) {
+            self.asked_on.take_if(|version| later(record.resource_version(), version));
+        }
     }
 
     /// Returns true if the last version may come from an unanswered write. A read will tell.

@@ -206,14 +206,15 @@ impl EventLog {
         };
         let (program, held) = (self.nouns.program, self.nouns.lease);
         let reason_word = reason.as_str();
-        let due = before.election.leading.map(|led| led.deadlines);
-        let late = due.and_then(|due| {
-            let past = |at: Instant, what: String| (now.since(at) > LATE).then(|| (duration::measured(now.since(at)), what));
-            past(due.end, format!("{held} expired")).or_else(|| past(due.soft, format!("the stop of {program} was due")))
-        });
-        if let Some((late, what)) = late {
-            // Init has acted by itself meanwhile, or the kernel.
-            warn!(lease, reason = reason_word, trace_id, span_id, "{why}: {what} {late} ago, while this replica did not run");
+        let late = match before.election.leading.map(|led| led.deadlines) {
+            Some(due) if due.end <= now => Some((due.end, format!("{held} expired"), "this replica")),
+            // Init has stopped it by itself meanwhile.
+            Some(due) if now.since(due.soft) > LATE => Some((due.soft, format!("the stop of {program} was due"), "its elector")),
+            Some(_) | None => None,
+        };
+        if let Some((at, what, who)) = late {
+            let late = duration::measured(now.since(at));
+            warn!(lease, reason = reason_word, trace_id, span_id, "{why}: {what} {late} ago, while {who} did not run");
         } else if self.ends || self.never_led || matches!(reason, Reason::Exited | Reason::SpawnFailed) {
             // The line about the end says it.
             debug!(lease, reason = reason_word, trace_id, span_id, "{why}");

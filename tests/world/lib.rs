@@ -1,10 +1,11 @@
 //! The world around the shipping machines, once for the simulation and for the model.
 //!
-//! Owns clocks, the engine of random runs, the register, the processes of a container, and a client-go replica. Decides nothing that the product decides, and
-//! judges nothing: a [`Scene`] and the law, in [`lawful`], are told what happens. What the world leaves open, a [`Choice`] chooses: the simulation by random
-//! numbers with a seed. The model explores every choice, so that its world leaves nothing open: whatever is not a fault happens
-//! exactly, and takes no time. Its search knows each state that it was in, of which several schedules reach the same; a world that
-//! is run again for each list of choices does not.
+//! Owns clocks, the engine of random runs, the register, the processes of a container, a client-go replica, and what judges both: the
+//! law's monitor, and a reading of Leases that is none of the product's. Decides nothing that the product decides: a [`Scene`] and
+//! the law, in [`lawful`], are told what happens. What the world leaves open, a [`Choice`] chooses: the simulation by random numbers
+//! with a seed. The model explores every choice, so that its world leaves nothing open: whatever is not a fault happens exactly, and
+//! takes no time. Its search knows each state that it was in, of which several schedules reach the same; a world that is run again
+//! for each list of choices does not.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, missing_docs, reason = "a test fails by panicking, and says why")]
 

@@ -61,6 +61,7 @@ impl One<'_> {
         }
         self.report_observed(Some(&record));
         self.lease.observation.read(record, now);
+        self.lease.forget_request(&self.common.writer.identity);
         self.hand_on();
         self.caught_up(now);
     }
@@ -93,6 +94,7 @@ impl One<'_> {
         if !is_news {
             return None;
         }
+        self.lease.forget_request(&self.common.writer.identity);
         self.heard(now);
         self.report_observed(Some(&record));
         Some(WatchEvent::Changed(record))

@@ -144,6 +144,16 @@ fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
     assert_eq!(annotations(&persons)[STEP_DOWN_TO], ME);
     assert!(is_done(&persons));
 
+    // Its own was removed before a person asked for the same.
+    let mut persons = Bench::start(preempting(0), held_with("-1"));
+    persons.run(AFTER);
+    assert!(asks(&persons));
+    persons.see(|object| object["metadata"]["annotations"] = json!({ HOLDER: "x", PRIORITY: "-1" }));
+    persons.see(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = ME.into());
+    persons.tell(ToElector::Shutdown);
+    persons.run(TICK);
+    assert_eq!(annotations(&persons)[STEP_DOWN_TO], ME);
+
     let others = ends_after(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = "y".into());
     assert_eq!(annotations(&others)[STEP_DOWN_TO], "y");
     assert!(is_done(&others));

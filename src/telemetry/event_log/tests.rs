@@ -204,7 +204,8 @@ fn who_wakes_after_a_deadline_says_so_and_not_that_it_stops_the_program() {
     };
     let cases = [
         (10_000, "stopping the program"),
-        (12_000, "the stop of the program was due 2s ago, while this replica did not run"),
+        (12_000, "the stop of the program was due 2s ago, while its elector did not run"),
+        (15_500, "the Lease expired 500ms ago, while this replica did not run"),
         (19_000, "the Lease expired 4s ago, while this replica did not run"),
     ];
     for (at, end) in cases {

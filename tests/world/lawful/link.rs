@@ -54,12 +54,13 @@ impl Lawful {
     pub fn init_hears(&mut self, who: Who, message: &ToInit) {
         if let ToInit::Lead { .. } = message {
             self.steps_in_term(who, Step::of(What::InitLeads));
-        }
-        let ToInit::Extend { confirmed, .. } = message else { return };
-        let Some((r, index)) = self.term(who) else { return };
-        let step = Step { r, k: version(&confirmed.resource_version), ..Step::of(What::InitExtends) };
-        if self.laws[index].law.allows(&step).is_ok() {
-            self.steps(index, step);
+        } else if let ToInit::Extend { confirmed, .. } = message
+            && let Some((r, index)) = self.term(who)
+        {
+            let step = Step { r, k: version(&confirmed.resource_version), ..Step::of(What::InitExtends) };
+            if self.laws[index].law.allows(&step).is_ok() {
+                self.steps(index, step);
+            }
         }
     }
 

@@ -33,14 +33,15 @@ impl Lawful {
 
     /// A reply shows it this Lease. What a list lacks may only have lost its label, so a list tells nothing of that.
     fn reads(&mut self, who: Who, lease: &Value) {
-        self.has_read(who, self.slot_of(lease));
-        self.sees(who, lease);
+        let Some((slot, version)) = self.stored(lease) else { return };
+        self.has_read(who, slot);
+        self.sees_version(who, slot, version);
     }
 
     /// A reply tells it that there was no Lease at this version of the slot.
     fn reads_absence(&mut self, who: Who, slot: Slot, version: u64) {
         let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
-        self.has_read(who, [index]);
+        self.has_read(who, index);
         if self.laws[index].law.latest(r) > version {
             self.steps(index, Step { r, ..Step::of(What::SeesLateAbsence) });
         } else {
@@ -50,9 +51,9 @@ impl Lawful {
 
     /// Its watch shows it this Lease. One that it has not read yet tells it nothing: an earlier elector may have seen a later version.
     fn watches(&mut self, who: Who, lease: &Value) {
-        let (slot, replica) = (self.slot_of(lease), self.replica(who));
-        if slot.zip(replica).is_some_and(|(slot, r)| self.electors[r].read.contains(&slot)) {
-            self.sees(who, lease);
+        let (Some((slot, version)), Some(r)) = (self.stored(lease), self.replica(who)) else { return };
+        if self.electors[r].read.contains(&slot) {
+            self.sees_version(who, slot, version);
         }
     }
 
@@ -66,23 +67,20 @@ impl Lawful {
         }
     }
 
-    fn slot_of(&self, lease: &Value) -> Option<usize> {
+    /// The slot of a Lease, and its version.
+    fn stored(&self, lease: &Value) -> Option<(usize, u64)> {
         let version = number(&lease["metadata"]["resourceVersion"]);
-        self.laws.iter().position(|one| one.law.has(version) && version > 0)
+        let slot = self.laws.iter().position(|one| one.law.has(version) && version > 0)?;
+        Some((slot, version))
     }
 
-    fn has_read(&mut self, who: Who, slots: impl IntoIterator<Item = usize>) {
+    fn has_read(&mut self, who: Who, slot: usize) {
         if let Some(r) = self.replica(who) {
-            self.electors[r].read.extend(slots);
+            self.electors[r].read.insert(slot);
         }
     }
 
-    /// An older one, and one that it does not believe, tell it nothing.
-    fn sees(&mut self, who: Who, lease: &Value) {
-        let version = number(&lease["metadata"]["resourceVersion"]);
-        self.slot_of(lease).into_iter().for_each(|slot| self.sees_version(who, slot, version));
-    }
-
+    /// An older version, and one of a Lease that it does not have, tell it nothing.
     fn sees_version(&mut self, who: Who, slot: usize, k: u64) {
         let Some(r) = self.replica(who) else { return };
         let law = &self.laws[slot].law;
