@@ -256,6 +256,12 @@ impl Observation {
         self.record().is_some_and(|record| record.state() == LeaseState::Held && !record.is_held_by(&self.me))
     }
 
+    /// Returns true if `record` was observed so long ago that its holder counts as dead.
+    pub(crate) fn has_expired(&self, record: &LeaseRecord, now: Instant) -> bool {
+        let duration = record.duration().unwrap_or_else(|| self.longest());
+        record.state() == LeaseState::Held && self.shows(record) && self.timing.takeable(self.since, duration) <= now
+    }
+
     /// Returns when this replica may ask a holder of a lower priority to hand over: once it has led for `after`, and not before a
     /// standby of a yet higher priority.
     pub(crate) fn preempts_at(&self, priority: i8, after: Duration) -> Option<Instant> {

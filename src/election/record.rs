@@ -24,6 +24,11 @@ const LONGEST: u64 = i32::MAX as u64;
 /// Of a Lease that is paused (law 17).
 pub(super) const IS_PAUSED: &str =
     "the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names";
+/// The same, once that holder no longer renews it.
+pub(super) const IS_PAUSED_AND_EXPIRED: &str = "the holder of the paused Lease has not renewed it in time: nobody leads until `tenure resume`, or until that holder comes back";
+/// Of a Lease that is handed over.
+pub(crate) const IS_PROMISED: &str = "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others \
+     wait for lease.renewPeriod and lease.attemptTimeout";
 
 /// A spec that is not a map counts as empty.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
@@ -229,9 +234,7 @@ impl LeaseRecord {
         } else if self.strategy().is_some() {
             Some("the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder")
         } else if promised {
-            Some(
-                "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.renewPeriod and lease.attemptTimeout",
-            )
+            Some(IS_PROMISED)
         } else if asked {
             Some("the annotation tenure.dev/step-down of the Lease does not name its holder in full, so nobody steps down")
         } else {

@@ -4,21 +4,21 @@
 //! that somebody may have to act on. The same state is not logged over and over. An end that nobody asked for is a warning. Texts
 //! of others (the API server, other holders of the Lease) are cut to one line of bounded length.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tracing::{debug, error, info, warn};
 
-use self::nouns::Nouns;
+use self::{
+    failures::{Failures, Told},
+    nouns::Nouns,
+};
 use super::{
     status::{Change, Edge, Fact, Status},
     transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
     config::{HookKind, Zone, duration},
-    election::{AcquireReason, Event, ReleaseResult, trace::TraceContext},
+    election::{AcquireReason, Event, ReleaseResult, record::IS_PROMISED, trace::TraceContext},
     link::{Exit, InitialState, Reason, Resume, ToElector},
     request::{Operation, RequestError},
     role::Role,
@@ -27,24 +27,14 @@ use crate::{
     words::bounded,
 };
 
+mod failures;
 mod nouns;
-
-/// Time after which the same failure is logged again.
-const AGAIN: Duration = Duration::from_secs(60);
-/// The same of what a replica can do without.
-const SELDOM: Duration = Duration::from_secs(600);
-
-/// A server that has just started may refuse for this long what it allows afterwards.
-const STARTING: Duration = Duration::from_secs(5);
 
 /// A grace below this is none that the program could have used.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// The end of a program that is known later than this is told with its own time.
 const LATE: Duration = Duration::from_secs(1);
-
-/// Count of different failures of one operation that are remembered.
-const STATES: usize = 8;
 
 /// Writes log lines.
 #[derive(Debug)]
@@ -53,12 +43,11 @@ pub(super) struct EventLog {
     /// The full one, which people need for a handover to this replica.
     identity: String,
     nouns: Nouns,
-    /// By operation.
-    failing: BTreeMap<Operation, Failing>,
+    failures: Failures,
     /// The last confirmed write of the term.
     confirmed: Option<Instant>,
-    /// The last holder that was seen.
-    holder: Option<String>,
+    /// The last holder that was seen of each Lease.
+    holders: BTreeMap<Slot, String>,
     /// Of the task's schedule.
     zone: Zone,
     /// A line has said that another has the Lease, or nobody.
@@ -71,27 +60,17 @@ pub(super) struct EventLog {
     recovers: bool,
 }
 
-/// Since the operation last succeeded.
-#[derive(Debug)]
-struct Failing {
-    /// The latest failures, as [`state`] tells them apart, with the time at which each is logged again. Several, because two may
-    /// alternate.
-    told: VecDeque<((Option<u16>, String), Instant)>,
-    failures: u64,
-    since: Instant,
-}
-
 impl EventLog {
     pub(super) fn new(initial: &InitialState) -> Self {
         let InitialState { config, identity, preset, .. } = initial;
         let (lease, identity, zone) = (config.lease.name.clone(), identity.clone(), config.task.time_zone.clone());
         Self {
-            holder: None,
+            holders: BTreeMap::new(),
             zone,
             lease,
             identity,
             nouns: Nouns::of(preset),
-            failing: BTreeMap::new(),
+            failures: Failures::default(),
             confirmed: None,
             waits: false,
             ends: false,
@@ -109,16 +88,19 @@ impl EventLog {
     }
 
     fn event(&mut self, event: &Event, before: &Status, now: Instant) {
-        if let Event::NewLeader { holder, .. } = event {
-            self.holder = Some(bounded(holder).into_owned());
+        if let Event::NewLeader { slot, holder } = event {
+            self.holders.insert(*slot, bounded(holder).into_owned());
         }
         let Self { lease, identity, nouns, .. } = &*self;
         match event {
-            Event::Ready if nouns.is_run => info!(lease, identity, "ready: the Lease was read"),
+            Event::Ready if nouns.is_run => info!(lease, identity, "the Lease was read"),
             Event::Ready => debug!(lease, identity, "the Lease was read"),
             Event::NewLeader { slot, holder } => {
                 let (slot, holder) = (further(*slot), &*bounded(holder));
                 match (nouns.is_run, self.waits) {
+                    (true, _) if base(holder) == base(identity) => {
+                        info!(lease, slot, holder, "an earlier run under the name of this replica holds the Lease");
+                    }
                     (true, _) => info!(lease, slot, holder, "another replica holds the Lease"),
                     (false, false) if nouns.is_at_once => info!(lease, slot, holder, "another has the lock"),
                     (false, false) => info!(lease, slot, holder, "waiting: another has the lock"),
@@ -152,6 +134,7 @@ impl EventLog {
                     "asking the holder, whose priority is lower, to hand over to this replica"
                 );
             }
+            Event::Odd { message } if message == IS_PROMISED => info!(lease, "{message}"),
             Event::Odd { message } => warn!(lease, "{}", bounded(message)),
             Event::Unpaused => info!(lease, "{} is no longer paused", nouns.lease),
             Event::Observed { .. }
@@ -189,7 +172,7 @@ impl EventLog {
                 self.transitioned(transition, now);
                 self.never_led = transition.outcome == Outcome::NeverLed;
                 if transition.to == Role::Standby {
-                    self.holder = Some("this replica".into());
+                    self.holders.insert(transition.slot, "this replica".into());
                 }
             }
             Recorded::WithinTerm(_) | Recorded::WaitedInVain { .. } => {}
@@ -253,11 +236,18 @@ impl EventLog {
                 (_, Outcome::NeverLed) => line!(warn, "held {held}, but the term ended before {program} led"),
                 _ => {
                     let has = if is_run { "leading" } else { "has the lock" };
-                    line!(info, "{has}: {program} runs{}", self.after(*reason))
+                    line!(info, "{has}: {program} runs{}", self.after(*reason, transition.slot))
                 }
             };
         };
         let grace = transition.grace_before_kill();
+        // Beside the lines of the next leader this one, which comes late, would look as if two programs had run at once.
+        let over = if *outcome == Outcome::Demoted { PhaseKind::WorkloadStop } else { PhaseKind::WorkloadProof };
+        let gone = transition.phases.iter().find(|phase| phase.kind == over).map(|phase| phase.until);
+        let when = gone.filter(|gone| now.since(*gone) > LATE).map_or_else(String::new, |gone| {
+            let (at, late) = (transition.anchor.shown(gone), duration::measured(now.since(gone)));
+            format!(" at {at} (logged {late} later)")
+        });
         let end = match (outcome, exit) {
             (_, Some(_)) if let Some((dead, noticed)) = *fused => {
                 let (at, late) = (transition.anchor.shown(dead), duration::measured(noticed.since(dead)));
@@ -271,33 +261,24 @@ impl EventLog {
             (Outcome::Demoted, _) if self.never_led => {
                 format!("{}: {program} did not lead, and keeps running", self.nouns.because(*reason))
             }
-            (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted, and keeps running"),
+            (Outcome::Demoted, _) => format!("no longer leading: {program} was demoted{when}, and keeps running"),
             (_, Some(_)) if let (Some(hook), Some(_)) = (failed_hook(transition), grace) => {
-                format!("hook {} failed ({hook}): {program} was killed", HookKind::BeforeFollow.as_str())
+                format!("hook {} failed ({hook}): {program} was killed{when}", HookKind::BeforeFollow.as_str())
             }
-            (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed at once"),
+            (_, Some(_)) if grace.is_some_and(|grace| grace < SHORTEST) => format!("{program} was killed without a grace{when}"),
             (_, Some(_)) if let Some(grace) = grace => {
-                format!("{program} did not stop within {}: killed", duration::measured(grace))
+                format!("{program} did not stop within {}: killed{when}", duration::measured(grace))
             }
-            (_, Some(exit)) if *reason == Reason::Exited => format!("{program} {}", exit.predicate()),
+            (_, Some(exit)) if *reason == Reason::Exited => format!("{program} {}{when}", exit.predicate()),
             (_, None) => format!("{}: {program} did not run", self.nouns.because(*reason)),
-            (_, Some(_)) => format!("{program} has stopped"),
-        };
-        // Beside the lines of the next leader this one, which comes late, would look as if two programs had run at once.
-        let gone = transition.phases.iter().find(|phase| phase.kind == PhaseKind::WorkloadProof).map(|phase| phase.until);
-        let end = match gone.filter(|gone| fused.is_none() && exit.is_some() && now.since(*gone) > LATE) {
-            Some(gone) => {
-                let (at, late) = (transition.anchor.shown(gone), duration::measured(now.since(gone)));
-                format!("{end} at {at}, and this is told {late} later")
-            }
-            None => end,
+            (_, Some(_)) => format!("{program} has stopped{when}"),
         };
         let became = match release {
             Some(ReleaseResult::Clear) => format!("{end}; {held} is given back"),
             Some(ReleaseResult::Delete) => format!("{end}; {held} is deleted"),
             Some(ReleaseResult::Keep) => format!("{end}; {held} is kept until it expires"),
             Some(ReleaseResult::Unknown) => {
-                format!("{end}; the release is unconfirmed: the next leader may have to wait until the Lease expires")
+                format!("{end}; the release is unconfirmed: the next holder may have to wait until {held} expires")
             }
             Some(ReleaseResult::NotOurs) => format!("{end}; {held} is left as it is, because somebody else has changed it"),
             Some(ReleaseResult::Rest) => format!("{end}; {held} is kept until the next run is due"),
@@ -346,53 +327,27 @@ impl EventLog {
     }
 
     fn failed(&mut self, operation: Operation, complaint: &RequestError, before: &Status, now: Instant) {
-        let state = state(complaint);
-        let failing = self.failing.entry(operation).or_insert(Failing { told: VecDeque::new(), failures: 0, since: now });
-        failing.failures += 1;
-        let (operation_name, message) = (operation.as_str(), complaint.to_string());
-        if failing.told.iter().any(|(told, again)| *told == state && now < *again) {
-            debug!(operation = operation_name, "{}", bounded(&message));
-            return;
-        }
-        let span = now.since(failing.since);
-        let is_needed = match operation {
-            Operation::Get | Operation::Update => true,
-            Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,
-        };
-        let lacks_right = is_needed && complaint.is_forbidden();
-        // A server that has just started answers so before it has read its rules.
-        let may_pass = lacks_right && span < STARTING;
-        let again = match (may_pass, is_needed) {
-            (true, _) => STARTING,
-            (false, true) => AGAIN,
-            (false, false) => SELDOM,
-        };
-        let known = failing.told.len();
-        failing.told.retain(|(told, _)| *told != state);
-        let lasts = failing.told.len() < known;
-        failing.told.truncate(STATES - 1);
-        failing.told.push_front((state, now + again));
-        let mut words = bounded(&message).into_owned();
-        if lasts {
-            words += &format!("; {} failures in {}", failing.failures, duration::measured(span));
-        }
+        let (told, operation_name) = (self.failures.failed(operation, complaint, now), operation.as_str());
         let (lease, program) = (self.lease.as_str(), self.nouns.program);
-        let led = if operation == Operation::Update { before.election.leading } else { None };
+        let led = before.election.leading.filter(|led| operation == Operation::Update && !led.ending);
         let what = if led.is_some() { "a renewal" } else { "a request to the API server" };
-        let left = led.map(|led| duration::measured(led.deadlines.soft.since(now)));
+        let left = led.map(|led| led.deadlines.soft.since(now)).filter(|left| !left.is_zero()).map(duration::measured);
         let left = left.map_or_else(String::new, |left| format!("; {program} is stopped in {left} if none succeeds"));
-        if lacks_right && !may_pass {
-            let remedy = "`tenure check` tells which permissions are missing";
-            error!(lease, operation = operation_name, "{what} failed: {words}{left} ({remedy})");
-        } else {
-            warn!(lease, operation = operation_name, "{what} failed: {words}{left}");
+        match told {
+            Told::Before(words) => debug!(operation = operation_name, "{words}"),
+            Told::Lacks(words) => {
+                let remedy = "`tenure check` tells which permissions are missing";
+                error!(lease, operation = operation_name, "{what} failed: {words}{left} ({remedy})");
+            }
+            Told::Failed(words) => warn!(lease, operation = operation_name, "{what} failed: {words}{left}"),
         }
     }
 
     /// Returns why the Lease, or the lock, could be taken, as the end of a sentence.
-    fn after(&self, reason: TransitionReason) -> String {
+    fn after(&self, reason: TransitionReason, slot: Slot) -> String {
         let held = self.nouns.lease;
-        let last = self.holder.as_ref().map_or_else(|| "the last holder".into(), |holder| format!("the last holder, {holder},"));
+        let last =
+            self.holders.get(&slot).map_or_else(|| "the last holder".into(), |holder| format!("the last holder, {holder},"));
         match reason {
             TransitionReason::Acquired(AcquireReason::Released) => format!("; {last} gave {held} back"),
             TransitionReason::Acquired(AcquireReason::Died) => format!("; {last} is dead"),
@@ -413,7 +368,7 @@ impl EventLog {
     }
 
     fn recovered(&mut self, operation: Operation) {
-        if let Some(Failing { failures, .. }) = self.failing.remove(&operation) {
+        if let Some(failures) = self.failures.recovered(operation) {
             info!(lease = self.lease, operation = operation.as_str(), failures, "requests to the API server work again");
             self.recovers = true;
         }
@@ -464,15 +419,14 @@ fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
 }
 
-/// Returns the part of an error that tells one state from another. Digits are left out, because they may be times that differ in
-/// each.
-fn state(complaint: &RequestError) -> (Option<u16>, String) {
-    (complaint.status, complaint.words.chars().filter(|c| !c.is_ascii_digit()).collect())
-}
-
 /// Seconds, to the microsecond.
 fn readable(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
+}
+
+/// Returns an identity without the part that differs from run to run.
+fn base(identity: &str) -> &str {
+    identity.rsplit_once('_').map_or(identity, |(base, _)| base)
 }
 
 /// The slot, if it is not the first, which is the Lease of that name itself.

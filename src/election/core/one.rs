@@ -10,7 +10,7 @@ use crate::{
         Event, Request,
         asked::Attempt,
         pace::{Paced, doubled},
-        record::{IS_PAUSED, LeaseRecord, LeaseState},
+        record::{IS_PAUSED, IS_PAUSED_AND_EXPIRED, LeaseRecord, LeaseState},
         trace::TraceContext,
     },
     law::RETRY_PAUSE,
@@ -59,7 +59,7 @@ impl One<'_> {
         if self.lease.observation.is_past(&record) {
             self.reader.want_read();
         }
-        self.report_observed(Some(&record));
+        self.report_observed(Some(&record), now.boot);
         self.lease.observation.read(record, now);
         self.lease.forget_request(&self.common.writer.identity);
         self.hand_on();
@@ -70,7 +70,7 @@ impl One<'_> {
     pub(crate) fn observed_absence(&mut self, now: Now) {
         self.succeeded(now);
         self.lease.observation.absent(now.boot);
-        self.report_observed(None);
+        self.report_observed(None, now.boot);
         self.hand_on();
         self.caught_up(now);
     }
@@ -96,7 +96,7 @@ impl One<'_> {
         }
         self.lease.forget_request(&self.common.writer.identity);
         self.heard(now);
-        self.report_observed(Some(&record));
+        self.report_observed(Some(&record), now.boot);
         Some(WatchEvent::Changed(record))
     }
 
@@ -106,7 +106,7 @@ impl One<'_> {
         if self.lease.observation.deleted(&record, now.boot) {
             self.heard(now);
             self.hand_on();
-            self.report_observed(None);
+            self.report_observed(None, now.boot);
         }
         WatchEvent::Deleted(record)
     }
@@ -153,24 +153,27 @@ impl One<'_> {
         then
     }
 
-    fn report_warning(&mut self, record: &LeaseRecord) {
-        let odd = record.warning(Some(&self.common.writer.identity));
+    fn report_warning(&mut self, record: &LeaseRecord, now: Instant) {
+        let odd = match record.warning(Some(&self.common.writer.identity)) {
+            Some(IS_PAUSED) if self.lease.observation.has_expired(record, now) => Some(IS_PAUSED_AND_EXPIRED),
+            odd => odd,
+        };
         match (std::mem::replace(&mut self.lease.warning, odd), odd) {
             (before, Some(message)) if before != odd => self.common.report(Event::Odd { message: message.into() }),
-            (Some(IS_PAUSED), None) => self.common.report(Event::Unpaused),
+            (Some(IS_PAUSED | IS_PAUSED_AND_EXPIRED), None) => self.common.report(Event::Unpaused),
             (_, Some(_) | None) => {}
         }
     }
 
     /// Reports the Lease as it was read, or found absent.
-    fn report_observed(&mut self, record: Option<&LeaseRecord>) {
+    fn report_observed(&mut self, record: Option<&LeaseRecord>, now: Instant) {
         let nobody = record.filter(|record| record.state() == LeaseState::Nobody).map(|record| {
             let wait = self.lease.observation.wait_for_nobody(record.duration().unwrap_or_default());
             self.common.timing.takeable(Instant::BOOT, wait).since(Instant::BOOT)
         });
         self.common.report(Event::Observed { slot: self.lease.slot, record: record.cloned(), nobody });
         if let Some(record) = record {
-            self.report_warning(record);
+            self.report_warning(record, now);
             self.report_holder(record);
         }
     }

@@ -317,12 +317,15 @@ fn a_paused_lease_is_retaken_by_its_recorded_holder_only() {
         Bench::start(initial_state(), register)
     };
 
-    for spec in [held("x", 15), mark()] {
+    for (spec, warnings) in [(held("x", 15), &["is paused", "has not renewed it"][..]), (mark(), &["is paused"])] {
         let mut bench = paused(spec);
         bench.run(seconds(100));
         assert_eq!(bench.writes(), Vec::<&Request>::new());
-        let said = bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("paused")));
-        assert_eq!(said.count(), 1);
+        let said: Vec<_> = bench.events.iter().filter(|event| matches!(event, Event::Odd { .. })).collect();
+        let is_about = |(said, words): (&&Event, &&str)| matches!(said, Event::Odd { message } if message.contains(*words));
+        assert!(said.len() == warnings.len() && said.iter().zip(warnings).all(is_about), "{said:?}");
+        bench.see(|object| object["metadata"]["annotations"] = json!({}));
+        assert!(bench.events.contains(&Event::Unpaused));
     }
     takes_exactly_after(&mut paused(held(ME, 15)), plus(15));
 }

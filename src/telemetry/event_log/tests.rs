@@ -142,17 +142,22 @@ fn a_program_that_was_dead_before_anybody_noticed_is_said_to_have_been_dead_then
 }
 
 #[test]
-fn a_program_whose_end_is_told_late_is_said_to_have_stopped_then() {
-    let end = |told: u64| {
-        let proof = Phase { kind: PhaseKind::WorkloadProof, from: ms(20), until: ms(20_544) };
-        let phases = stood_by().phases.into_iter().take(1).chain([proof]).collect();
-        let end = Transition { reason: TransitionReason::Ended(Reason::Expired), phases, release: None, ..stood_by() };
+fn an_end_that_is_told_late_is_said_to_have_been_then() {
+    let end = |kind, outcome, exit, told: u64| {
+        let over = Phase { kind, from: ms(20), until: ms(20_544) };
+        let reason = TransitionReason::Ended(Reason::Expired);
+        let end = Transition { reason, phases: vec![over], release: None, outcome, exit, ..stood_by() };
         let lines = logged(|log| log.recorded(&Recorded::Transitioned(Box::new(end)), ms(told)));
         lines[0]["message"].as_str().unwrap().to_owned()
     };
-    assert_eq!(end(20_600), "the program has stopped; the Lease is left to expire");
-    let late = "the program has stopped at 1970-01-01T00:00:20.544Z, and this is told 3.23s later; the Lease is left to expire";
-    assert_eq!(end(23_776), late);
+    let stopped = |told| end(PhaseKind::WorkloadProof, Outcome::Complete, Some(Exit::Code(0)), told);
+    let demoted = |told| end(PhaseKind::WorkloadStop, Outcome::Demoted, None, told);
+    let when = "at 1970-01-01T00:00:20.544Z (logged 3.23s later)";
+    assert_eq!(stopped(20_600), "the program has stopped; the Lease is left to expire");
+    assert_eq!(stopped(23_776), format!("the program has stopped {when}; the Lease is left to expire"));
+    let lives = "and keeps running; the Lease is left to expire";
+    assert_eq!(demoted(20_600), format!("no longer leading: the program was demoted, {lives}"));
+    assert_eq!(demoted(23_776), format!("no longer leading: the program was demoted {when}, {lives}"));
 }
 
 #[test]
@@ -300,6 +305,20 @@ fn a_new_leader_says_what_became_of_the_one_before() {
 }
 
 #[test]
+fn a_holder_is_another_replica_unless_it_has_the_name_of_this_one() {
+    let holds = |holder: &str| Event::NewLeader { slot: Slot(0), holder: holder.into() };
+    let lines = logged(|lines| ["pod-1_cd", "pod-1", "pod-2_ab"].iter().for_each(|holder| reported(lines, 0, &holds(holder))));
+    let own = "an earlier run under the name of this replica holds the Lease";
+    assert_eq!(lines.iter().map(|line| &line["message"]).collect::<Vec<_>>(), [own, own, "another replica holds the Lease"]);
+}
+
+#[test]
+fn a_planned_handover_to_another_is_no_warning() {
+    let lines = logged(|lines| reported(lines, 0, &Event::Odd { message: IS_PROMISED.into() }));
+    assert_eq!(lines[0]["level"], "INFO");
+}
+
+#[test]
 fn a_wait_says_for_how_long_nobody_leads() {
     let lines = logged(|lines| {
         lines.recorded(&nobodys(ms(15_150).since(ms(0))), ms(0));
@@ -327,7 +346,7 @@ fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
     let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
     let gone = "the program has stopped";
     let left = format!("{gone}; the Lease is left as it is, because somebody else has changed it");
-    let unknown = format!("{gone}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
+    let unknown = format!("{gone}; the release is unconfirmed: the next holder may have to wait until the Lease expires");
     let expected = [
         ["INFO", "the program has stopped; the Lease is given back"],
         ["INFO", "no longer leading: the program was demoted, and keeps running; the Lease is kept until it expires"],
@@ -392,11 +411,9 @@ fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
 
-    let mut lines = Lines::of(Preset::Run, Runs::Always);
-    for name in 'a'..='z' {
-        reported(&mut lines, 0, &failed(&name.to_string()));
-    }
-    assert_eq!(lines.log.failing[&Operation::Update].told.len(), STATES);
+    let lines = logged(|lines| ('a'..='z').chain(['z', 'a']).for_each(|name| reported(lines, 0, &failed(&name.to_string()))));
+    let last = lines.last().unwrap()["message"].as_str().unwrap();
+    assert!(lines.len() == 27 && last.ends_with("failed: a"), "{lines:?}");
 }
 
 #[test]
@@ -461,17 +478,19 @@ fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_i
         {
             reported(lines, millis, &failure(operation, forbidden()));
         }
-        lines.holds(ms(16_000));
+        lines.holds(ms(70_000));
         reported(lines, 65_000, &failure(Operation::Update, forbidden()));
+        reported(lines, 125_000, &failure(Operation::Update, forbidden()));
     });
     let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
     let failure = "a request to the API server failed: the API server answered 403: leases is forbidden";
     let remedy = "(`tenure check` tells which permissions are missing)";
     let lasts = format!("{failure}; 3 failures in 5s {remedy}");
     let renewal = "a renewal failed: the API server answered 403: leases is forbidden";
-    let led = format!("{renewal}; 4 failures in 1m5s; the program is stopped in 0s if none succeeds {remedy}");
+    let led = format!("{renewal}; 4 failures in 1m5s; the program is stopped in 5s if none succeeds {remedy}");
+    let late = format!("{renewal}; 5 failures in 2m5s {remedy}");
     // A server that has just started refuses everybody.
-    assert_eq!(told, [("WARN", failure), ("WARN", failure), ("ERROR", &*lasts), ("ERROR", &*led)]);
+    assert_eq!(told, [("WARN", failure), ("WARN", failure), ("ERROR", &*lasts), ("ERROR", &*led), ("ERROR", &*late)]);
 }
 
 #[test]
@@ -487,16 +506,18 @@ fn an_outage_is_told_again_each_minute_with_its_length() {
 }
 
 #[test]
-fn the_last_holder_is_named_and_the_next_run_of_a_task() {
+fn the_last_holder_of_that_lease_is_named_and_the_next_run_of_a_task() {
     let lines = logged(|lines| {
-        reported(lines, 0, &Event::NewLeader { slot: Slot(0), holder: "b_2".into() });
+        for (slot, holder) in [(1, "b_2"), (0, "a_1")] {
+            reported(lines, 0, &Event::NewLeader { slot: Slot(slot), holder: holder.into() });
+        }
         let reason = TransitionReason::Acquired(AcquireReason::Expired);
         lines.recorded(&Recorded::Transitioned(Box::new(Transition { to: Role::Leader, reason, ..stood_by() })), ms(1));
         let due = View { next_fire: Some(1_800_000_000_000_000), ..lines.status.election };
         lines.take(&Fact::Elects(due), ms(2));
         lines.take(&Fact::Elects(due), ms(3));
     });
-    let said: Vec<_> = lines.iter().skip(1).map(|line| line["message"].as_str().unwrap()).collect();
+    let said: Vec<_> = lines.iter().skip(2).map(|line| line["message"].as_str().unwrap()).collect();
     let led = "leading: the program runs; the last holder, b_2, did not renew the Lease in time";
     assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC"]);
 }
@@ -572,7 +593,7 @@ fn an_end_that_nobody_asked_for_is_a_warning_and_says_what_happened() {
         (ended(Reason::Signal, Some(Exit::Signal(15))), "INFO", "the program has stopped"),
         (ended(Reason::NotLive, Some(Exit::Signal(15))), "WARN", "the program has stopped"),
         (ended(Reason::SpawnFailed, None), "WARN", "the program could not be started: the program did not run"),
-        (killed_at_once, "WARN", "the program was killed at once"),
+        (killed_at_once, "WARN", "the program was killed without a grace"),
         (killed, "WARN", "the program did not stop within 20s: killed"),
     ];
     for (transition, level, end) in cases {
