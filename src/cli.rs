@@ -70,16 +70,18 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     })
 }
 
-/// Puts what says which cluster and namespace are meant behind the name of the command: kubectl's users write it before.
+/// Puts what says which Leases are meant, and how they are shown, behind the name of the command: kubectl's users write it before.
 fn behind_the_command(line: &mut [OsString]) {
-    const FLAGS: [&str; 6] = ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--request-timeout"];
+    const FLAGS: [&str; 9] =
+        ["--namespace", "--context", "--kubeconfig", "--as", "--as-group", "--request-timeout", "--output", "-n", "-o"];
     let mut at = 1;
     while let Some(word) = line.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with('-')) {
-        let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
-        if !FLAGS.contains(&name) {
+        let is_switch = ["-A", "--all-namespaces"].contains(&word);
+        let is_glued = |flag: &&str| word.strip_prefix(flag).is_some_and(|value| flag.len() == 2 || value.starts_with('='));
+        if !is_switch && !FLAGS.contains(&word) && !FLAGS.iter().any(is_glued) {
             return;
         }
-        at += if has_value { 1 } else { 2 };
+        at += if FLAGS.contains(&word) { 2 } else { 1 };
     }
     if let Some(words) = line.get_mut(1..=at) {
         words.rotate_right(1);
@@ -276,7 +278,29 @@ mod tests {
             assert_eq!([status.name, namespace, context, user], ["web", "shop", "prod", "ann"].map(|word| Some(word.into())));
             assert_eq!(kubeconfig, Some("/k".into()));
         }
+        for line in
+            [&["-A", "-ojson", "status"][..], &["--all-namespaces", "-o", "json", "status"], &["--output=json", "status", "-A"]]
+        {
+            let Face::Command(Command::Status(status)) = parsed(line).unwrap() else { panic!("no status") };
+            assert_eq!((status.all_namespaces, status.output), (true, Output::Json));
+        }
         assert_eq!((refused(&["-n"]), refused(&["--as", "ann", "--", "true"])), (64, 78));
+    }
+
+    #[test]
+    fn a_timeout_of_requests_is_read_as_kubectl_reads_it() {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        for (written, seconds) in [("5", Some(5)), ("1m30s", Some(90)), ("0", None), ("0s", None)] {
+            let line = ["status", "--request-timeout", written, "--as=ann", "--as-group=ops", "--as-group", "dev"];
+            let Face::Command(Command::Status(status)) = parsed(&line).unwrap() else { panic!("no status") };
+            let ClusterFlags { request_timeout, groups, .. } = status.flags.cluster;
+            assert_eq!(
+                (request_timeout, groups),
+                (Some(seconds.map_or(year, Duration::from_secs)), vec!["ops".into(), "dev".into()])
+            );
+        }
+        assert_eq!([&["status", "--request-timeout=x"][..], &["step-down", "x", "--wait=5"]].map(refused), [64, 64]);
+        assert_eq!((refused(&["status", "--as-group", "ops"]), refused(&["--as-group=ops", "run", "--", "true"])), (64, 78));
     }
 
     #[test]

@@ -89,10 +89,12 @@ impl Cluster {
         patiently(|| Self::of_context(&context.files, Some(&context.name), Some(context)))
     }
 
-    /// The same cluster, asked as this user.
+    /// The same cluster, asked as this user and in these groups; none: those of the kubeconfig.
     #[must_use]
-    pub fn acting_as(mut self, user: Option<String>) -> Self {
-        self.config.auth_info.impersonate = user.or(self.config.auth_info.impersonate);
+    pub fn acting_as(mut self, user: Option<String>, groups: Option<Vec<String>>) -> Self {
+        let credentials = &mut self.config.auth_info;
+        credentials.impersonate = user.or_else(|| credentials.impersonate.take());
+        credentials.impersonate_groups = groups.or_else(|| credentials.impersonate_groups.take());
         self
     }
 
@@ -244,7 +246,8 @@ impl Cluster {
     /// # Errors
     /// Those of [`Self::again`].
     pub fn anew(&self) -> Result<Self, AccessError> {
-        Ok(Self::again(self.context().as_ref())?.acting_as(self.config.auth_info.impersonate.clone()))
+        let kube::config::AuthInfo { impersonate, impersonate_groups, .. } = self.config.auth_info.clone();
+        Ok(Self::again(self.context().as_ref())?.acting_as(impersonate, impersonate_groups))
     }
 
     /// Where the access comes from, for people.

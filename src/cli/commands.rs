@@ -180,7 +180,7 @@ pub struct Status {
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["lease", "slots"])]
     pub selector: Option<String>,
     /// Each Lease of tenure's in the cluster, those first that need a look; with -l each with these labels
-    #[arg(short = 'A', long, conflicts_with_all = ["name", "lease", "namespace", "slots", "holder", "observe"])]
+    #[arg(short = 'A', long, conflicts_with_all = ["name", "lease", "slots", "holder", "observe"])]
     pub all_namespaces: bool,
     /// Exit with 0 only if exactly this identity holds it, such as $TENURE_IDENTITY
     #[arg(long, value_name = "ID", conflicts_with_all = ["selector", "slots"])]
@@ -233,6 +233,9 @@ pub struct Steered {
     /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with = "lease")]
     pub name: Option<String>,
+    /// Show the Lease afterwards, as status does
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
     /// Configuration.
     #[command(flatten)]
     pub flags: ConfigFlags,

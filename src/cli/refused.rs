@@ -87,12 +87,12 @@ impl Refused {
     fn is_no_span(&self) -> bool {
         let [flag, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(|kind| self.error.get(kind));
         let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) = (flag, value) else { return false };
-        SPANS.iter().any(|span| flag.split(' ').next() == Some(span)) && duration::parse(value).is_err()
+        SPANS.iter().any(|span| flag.split([' ', '[']).next() == Some(span)) && duration::parse(value).is_err()
     }
 }
 
 /// The flags whose value is a time.
-const SPANS: [&str; 5] = ["--every", "--for", "--limit", "--older-than", "--timeout"];
+const SPANS: [&str; 7] = ["--every", "--for", "--limit", "--older-than", "--request-timeout", "--timeout", "--wait"];
 
 /// The names of the commands.
 fn names() -> impl Iterator<Item = String> {

@@ -12,7 +12,7 @@ use crate::config::duration;
 
 /// Changes several objects.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(&["leader_election", "slots", "request_timeout"])), mut_arg("user", changes_objects))]
+#[command(mut_args(without(&["leader_election", "slots", "groups", "request_timeout"])), mut_arg("user", changes_objects))]
 pub struct Apply {
     /// Name of the transaction; its Lease is txn-NAME, after lease.prefix [default: metadata.name of the Transaction]
     #[arg(value_name = "NAME", conflicts_with = "lease")]
@@ -34,7 +34,7 @@ pub struct Apply {
 
 /// Undoes a transaction.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(without(&["leader_election", "slots", "request_timeout"])), mut_arg("user", changes_objects))]
+#[command(mut_args(without(&["leader_election", "slots", "groups", "request_timeout"])), mut_arg("user", changes_objects))]
 pub struct Recover {
     /// Action
     #[arg(value_enum, value_name = "ACTION")]

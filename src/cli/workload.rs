@@ -35,10 +35,22 @@ pub struct ClusterFlags {
     /// User to act as, such as system:serviceaccount:shop:deploy
     #[arg(long = "as", value_name = "USER")]
     pub user: Option<String>,
-    /// Give a request up after this long, such as 30s [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    /// Group to act as, with --as; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
+    pub groups: Vec<String>,
+    /// Give a request up after this long, such as 30s; 0: never [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = request_timeout)]
     pub request_timeout: Option<Duration>,
 }
+
+/// Reads a time as kubectl does: without a unit it is in seconds, and 0 is no limit.
+fn request_timeout(written: &str) -> Result<Duration, String> {
+    let span = written.parse().map(Duration::from_secs).or_else(|_| duration::parse(written))?;
+    Ok(if span.is_zero() { NO_LIMIT } else { span.min(NO_LIMIT) })
+}
+
+/// No clock shows the end of a longer one.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Flags that change the configuration; each value is judged there.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +116,7 @@ impl ConfigFlags {
 pub(super) const OF_A_REPLICA: &[&str] = &["slots", "identity", "lease_duration", "log_level", "log_format", "leader_election"];
 
 /// The flags of a cluster without effect on a command that runs a workload.
-pub(super) const OF_A_LOOK: &[&str] = &["user", "request_timeout"];
+pub(super) const OF_A_LOOK: &[&str] = &["user", "groups", "request_timeout"];
 
 /// Withdraws from a command the flags that have no effect on it: its help does not show them, and its line may not have them.
 pub(super) fn without(flags: &'static [&'static str]) -> impl Fn(Arg) -> Arg {

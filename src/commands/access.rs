@@ -20,8 +20,6 @@ use crate::{
 
 /// For one request, and for credentials: people wait. A webhook may take as long.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// A longer `--request-timeout` is this one: no clock shows its end.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Leases per page, because a reply's length is bounded; kubectl asks for as many.
 const PAGE: &str = "100";
@@ -58,7 +56,7 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
     }
     super::warn(&notes);
     let looked = super::block_on(async {
-        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT).min(LONGEST), TIMEOUT).await?;
+        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT), TIMEOUT).await?;
         let namespace = access.namespace(&config.lease.namespace)?;
         Ok(ask(&config, &access, namespace).await)
     });
@@ -95,7 +93,9 @@ impl Access {
     /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request, `patience`
     /// for a plugin that prompts nobody.
     pub(super) async fn open(which: &ClusterFlags, timeout: Duration, patience: Duration) -> Result<Self, AccessError> {
-        let cluster = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref())?.acting_as(which.user.clone());
+        let found = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref())?;
+        let groups = Some(which.groups.clone()).filter(|groups| !groups.is_empty());
+        let cluster = found.acting_as(which.user.clone(), groups);
         let access = api::Access::of(&cluster, timeout, patience);
         access.dial(true).await?;
         Ok(Self { cluster, client: Client::new(access, timeout) })

@@ -11,11 +11,13 @@ use tokio::time::sleep;
 
 use super::{
     access::{self, Access, on_lease},
-    seen::candidates,
+    seen::{HEAD, Seen, candidates},
+    table,
 };
 use crate::{
     alarm::sleep_until,
-    cli, clock,
+    cli::{self, Output},
+    clock,
     config::{Config, LeaseConfig, duration},
     console::{answer, complain},
     election::{
@@ -35,6 +37,9 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Each renewal is another version: an edit may have to be made again.
 const TRIES: usize = 10;
 
+/// What a command says that has succeeded, or the exit code of one that has said why not.
+type Steered = Result<String, u8>;
+
 /// The result of an edit.
 enum Edited {
     /// As it was read before; it may have been like that.
@@ -51,14 +56,14 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             complain(&format!(
                 "the Lease {name} is paused: nobody takes it before `tenure resume`; --force asks its holder all the same"
             ));
-            return Ok(exit::INVALID);
+            return Ok(Err(exit::INVALID));
         }
         let successor = match (&asked.to, lease) {
             (Some(written), Some(lease)) => match successor(&lease, written) {
                 Ok(identity) => Some(identity),
                 Err(refusal) => {
                     complain(&format!("--to {written}: {refusal}"));
-                    return Ok(exit::INVALID);
+                    return Ok(Err(exit::INVALID));
                 }
             },
             (Some(_), None) | (None, _) => None,
@@ -68,21 +73,21 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             Edited::Done(record) => record,
             Edited::NotHeld => {
                 complain(&format!("nobody holds the Lease {name}"));
-                return Ok(NOT_HELD);
+                return Ok(Err(NOT_HELD));
             }
-            Edited::Absent => return Ok(absent(namespace, name)),
+            Edited::Absent => return Ok(Err(absent(namespace, name))),
         };
         let holder = bounded(before.holder().unwrap_or_default());
         let Some(patience) = asked.wait else {
-            return Ok(answer(&format!("{holder} was asked to step down\n"), 0));
+            return Ok(Ok(format!("{holder} was asked to step down")));
         };
         let (until, mut still_holds) = (clock::boot() + patience, false);
         loop {
             // It was asked for already: what cannot be read now may be read the next time.
             match read(access, namespace, name).await {
-                Ok(None) => return Ok(absent(namespace, name)),
+                Ok(None) => return Ok(Err(absent(namespace, name))),
                 Ok(Some(record)) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
-                    return Ok(answer(&format!("{} leads\n", bounded(record.holder().unwrap_or_default())), 0));
+                    return Ok(Ok(format!("{} leads", bounded(record.holder().unwrap_or_default()))));
                 }
                 Err(error) if clock::boot() >= until => return Err(error),
                 Ok(Some(record)) => still_holds = record.state() == LeaseState::Held,
@@ -91,7 +96,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             if clock::boot() >= until {
                 let how = if still_holds { "still holds it" } else { "nobody has taken it" };
                 complain(&format!("{holder} was asked to step down, and {how} after {}", duration::format(patience)));
-                return Ok(NOT_HELD);
+                return Ok(Err(NOT_HELD));
             }
             sleep(PERIOD).await;
         }
@@ -131,10 +136,9 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
                 let keeps = holder.map_or_else(String::new, |holder| {
                     format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")
                 });
-                let words = if paused { format!("paused: nobody takes it{keeps}\n") } else { "resumed\n".to_owned() };
-                answer(&words, 0)
+                Ok(if paused { format!("paused: nobody takes it{keeps}") } else { "resumed".into() })
             }
-            Edited::NotHeld | Edited::Absent => absent(namespace, name),
+            Edited::NotHeld | Edited::Absent => Err(absent(namespace, name)),
         })
     })
 }
@@ -143,29 +147,34 @@ pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> u8 {
     steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, asked).await)
 }
 
-async fn release_dead(config: &Config, access: &Access, namespace: &str, asked: &cli::ConfirmDead) -> Result<u8, RequestError> {
+async fn release_dead(
+    config: &Config,
+    access: &Access,
+    namespace: &str,
+    asked: &cli::ConfirmDead,
+) -> Result<Steered, RequestError> {
     let (name, holder) = (&config.lease.name, &asked.holder);
     let (mut confirm, mut tries) = (ConfirmDead::new(holder.clone(), config.clone().into(), asked.run_again), 0);
     loop {
-        let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
+        let Some(record) = read(access, namespace, name).await? else { return Ok(Err(absent(namespace, name))) };
         let write = match confirm.look(record, clock::wall()) {
             Confirmation::NotHeld(other) => {
                 let other = bounded(other.as_deref().unwrap_or("nobody"));
                 complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
-                return Ok(NOT_HELD);
+                return Ok(Err(NOT_HELD));
             }
             Confirmation::NamesAnother(named) => {
                 let named = bounded(&named);
                 complain(&format!(
                     "tenure.dev/holder of the Lease {name} names {named}, which may still run: wait for lease.duration"
                 ));
-                return Ok(NOT_HELD);
+                return Ok(Err(NOT_HELD));
             }
             Confirmation::Repeats => {
                 complain(&format!(
                     "{name} is the Lease of a task: its next run comes without this; --run-again repeats the last one"
                 ));
-                return Ok(exit::INVALID);
+                return Ok(Err(exit::INVALID));
             }
             Confirmation::Watch(span) => {
                 complain(&format!(
@@ -177,14 +186,14 @@ async fn release_dead(config: &Config, access: &Access, namespace: &str, asked: 
             }
             Confirmation::Renewed => {
                 complain(&format!("{holder} renews the Lease {name}: it is not dead"));
-                return Ok(exit::HELD);
+                return Ok(Err(exit::HELD));
             }
             Confirmation::Write(write) => write,
         };
         tries += 1;
         match access.write(namespace, name, &write).await {
-            Ok(()) if asked.run_again => return Ok(answer(&format!("the Lease {name} is released: the run is repeated\n"), 0)),
-            Ok(()) => return Ok(answer(&format!("the Lease {name} is released\n"), 0)),
+            Ok(()) if asked.run_again => return Ok(Ok(format!("the Lease {name} is released: the run is repeated"))),
+            Ok(()) => return Ok(Ok(format!("the Lease {name} is released"))),
             // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
             Err(error) if error.status == Some(409) && tries < TRIES => {}
             Err(error) => return Err(error),
@@ -197,10 +206,21 @@ fn absent(namespace: &str, name: &str) -> u8 {
     ABSENT
 }
 
-fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<u8, RequestError>) -> u8 {
+fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<Steered, RequestError>) -> u8 {
     access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
-        access.announce(&format!("Lease {namespace}/{}", config.lease.name));
-        act(access, namespace, config).await.unwrap_or_else(|error| access.complain(&error, false))
+        let LeaseConfig { name, duration, .. } = &config.lease;
+        access.announce(&format!("Lease {namespace}/{name}"));
+        let done = async {
+            let words = match act(access, namespace, config).await? {
+                Ok(words) => words,
+                Err(code) => return Ok(code),
+            };
+            let Some(form) = asked.output else { return Ok(answer(&(words + "\n"), 0)) };
+            let lease = access.lease(namespace, name).await?;
+            let line = |lease| Seen::at(clock::timestamp(), lease, *duration).line(false, form == Output::Wide);
+            Ok(answer(&table::shown(form, false, HEAD, &lease.iter().map(line).collect::<Vec<_>>()), 0))
+        };
+        done.await.unwrap_or_else(|error| access.complain(&error, false))
     })
 }
 

@@ -101,6 +101,7 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
     let resumed = [desk.ends(&["resume", LEASE]).await, desk.ends(&["resume", LEASE]).await];
 
     assert_eq!(resumed.map(|ended| (ended.code, ended.out)), [(0, "resumed\n".to_owned()), (0, "resumed\n".to_owned())]);
+    assert_eq!(desk.ends(&["resume", LEASE, "-o", "name"]).await.out, format!("lease.coordination.k8s.io/{LEASE}\n"));
     assert!(stage.witness.start("me", 0).await.at() > resuming);
     assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 2, "what is so already is not written");
     let kept = desk.ends(&["pause", LEASE]).await;

@@ -118,6 +118,8 @@ fn who_acts_as_another_user_is_that_one_in_each_request() {
     let cluster = Cluster::scripted(&[("impersonate-user: ann", 200, held)]);
     cluster.tenure(&["pause", "x", "--as", "ann"]).says(0, &["paused", "Lease default/x at http://127.0.0.1:"]);
     cluster.tenure(&["pause", "x"]).says(69, &["no answer"]);
+    let in_group = Cluster::scripted(&[("impersonate-group: ops", 200, held)]);
+    in_group.tenure(&["pause", "x", "--as", "ann", "--as-group", "ops"]).says(0, &["paused"]);
 }
 
 #[test]

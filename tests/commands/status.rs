@@ -236,7 +236,8 @@ fn the_whole_cluster_shows_tenures_leases_and_first_those_that_need_a_look() {
     wide.says(1, &["RENEWED", "   DURATION", "10m", "kube-system   node"]);
     let none = server("/v1/leases?", &json!({ "items": [] }));
     none.tenure(&["status", "-A"]).says(2, &["there is no such Lease in the cluster"]);
-    for line in [["-A", "x"], ["-A", "--observe"], ["-A", "-nshop"]] {
+    none.tenure(&["-A", "-nshop", "status"]).says(2, &["there is no such Lease in the cluster"]);
+    for line in [["-A", "x"], ["-A", "--observe"]] {
         none.tenure(&[&["status"], &line[..]].concat()).says(64, &["cannot be used with"]);
     }
 }

@@ -223,7 +223,7 @@ fn answer(mut stream: TcpStream, answers: &[(String, u16, String)]) {
     let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
     let mut body = vec![0; length.unwrap_or_default()];
     drop(reader.read_exact(&mut body));
-    let user: String = head.iter().filter(|line| line.starts_with("impersonate-user: ")).map(String::as_str).collect();
+    let user: String = head.iter().filter(|line| line.starts_with("impersonate-")).map(String::as_str).collect();
     let request = format!("{}{user}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
     let answer = answers.iter().find(|(part, ..)| request.contains(part));
     let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, text));

@@ -70,11 +70,11 @@ fn who_acts_as_another_user_does_so_with_new_credentials_too() {
     let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap();
 
     let users = [Some("ann"), None].map(|user| {
-        let anew = cluster.clone().acting_as(user.map(str::to_owned)).anew().unwrap();
-        anew.config.auth_info.impersonate
+        let anew = cluster.clone().acting_as(user.map(str::to_owned), user.map(|_| vec!["ops".to_owned()])).anew().unwrap();
+        (anew.config.auth_info.impersonate, anew.config.auth_info.impersonate_groups)
     });
 
-    assert_eq!(users, [Some("ann".to_owned()), None]);
+    assert_eq!(users, [(Some("ann".to_owned()), Some(vec!["ops".to_owned()])), (None, None)]);
 }
 
 #[test]
