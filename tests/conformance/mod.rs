@@ -6,6 +6,7 @@
 mod acquire;
 mod frozen;
 mod loss;
+mod night;
 mod odd;
 mod others;
 mod races;
@@ -38,6 +39,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("renew", renew::all()),
         ("loss", loss::all()),
         ("frozen", frozen::all()),
+        ("night", night::all()),
         ("others", others::all()),
         ("refusals", refusals::all()),
         ("races", races::all()),

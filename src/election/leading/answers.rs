@@ -11,6 +11,7 @@ use crate::{
         record::{LeaseRecord, LeaseState, later},
         writes::{STEP_DOWN, micros},
     },
+    law::Deadlines,
     link::{Reason, ToInit},
     request::{Answer, Operation, Refusal, RequestError},
     time::{Instant, Now},
@@ -22,7 +23,10 @@ impl Leading {
         match asked.judge(answer) {
             Verdict::Read(record) => self.read(one, record, now),
             Verdict::Proved(record, attempt) if self.is_mine(one, &record) => {
-                one.common.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
+                // Once the program is proved dead there is no margin.
+                if self.deadlines != Deadlines::NEVER {
+                    one.common.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
+                }
                 self.prove(one, record, attempt.sent, now);
             }
             Verdict::Proved(record, attempt) | Verdict::Other(record, attempt) => {

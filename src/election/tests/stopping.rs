@@ -30,9 +30,12 @@ fn a_renewal_on_its_way_at_the_proof_is_awaited_and_is_no_release() {
     let mut bench = renewing();
     bench.stop(Reason::Signal, Then::Exit);
     assert!(!is_releasing(&bench), "while a write may still land");
+    let renewed = |bench: &Bench| bench.events.iter().filter(|event| matches!(event, Event::Renewed { .. })).count();
+    let before = renewed(&bench);
 
     bench.serve();
     assert_eq!((extensions(&bench), is_releasing(&bench)), (0, true), "nothing runs whose deadline it could move");
+    assert_eq!(renewed(&bench), before, "nor has it a margin");
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
     bench.run_answered(seconds(1));
 
