@@ -2,8 +2,10 @@
 //!
 //! Each replica is its elector and its init, each with the shipping turn, joined by a simulated link, above a simulated
 //! process tree; they share a register that answers as the embedded API server does, over networks that lose, delay and cut.
-//! Clocks run at different rates, processes are stopped and killed, nodes suspended, people edit the Lease, and in some worlds a
-//! client-go replica competes for it. [`judge`] says what must hold.
+//! Clocks run at different rates. Init, elector or both are stopped and killed, nodes suspended, and a snapshot of a replica is started
+//! beside it. People delete, clear, steal, lengthen and pause the Lease, and ask to step down. A second API server lags behind. In some
+//! worlds a client-go replica competes for the Lease, a witness is told of half of the replicas, slots become more or fewer, or a
+//! stranger continues one process of a frozen standby. [`judge`] says what must hold.
 //!
 //! ```text
 //! cargo test --test simulation                                      a few seconds
