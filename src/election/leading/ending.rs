@@ -16,7 +16,7 @@ use crate::{
         writes::micros,
     },
     law::Deadlines,
-    link::{Exit, LeaseBackoff, Reason, Stop, TermInfo, Then, ToInit},
+    link::{LeaseBackoff, Reason, Stop, TermInfo, Then, ToInit},
     time::Now,
 };
 
@@ -70,7 +70,7 @@ impl Leading {
             if ending.reason.is_done(stop.exit) {
                 one.common.lease_backoff.failures = 0;
             } else if !rests && then == Then::Follow {
-                judge_term(one.common, &self.info, ending.reason, stop.exit, now);
+                judge_term(one.common, &self.info, ending.reason, stop, now);
             }
             self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });
             self.deadlines = Deadlines::NEVER;
@@ -120,20 +120,22 @@ impl Leading {
 
 /// Takes in how a term ended. If it failed, the other replicas go first for twice as long as after the failure before: D at
 /// first, five minutes at most, and no longer than the interval of a task.
-fn judge_term(common: &mut Common, info: &TermInfo, reason: Reason, exit: Option<Exit>, now: Now) {
+fn judge_term(common: &mut Common, info: &TermInfo, reason: Reason, stop: Stop, now: Now) {
     let began = micros(&info.acquired_at).unwrap_or(now.wall);
     let forgiving = i64::try_from(FORGIVING.as_micros()).unwrap_or(i64::MAX);
     let before = if now.wall.saturating_sub(began) < forgiving { common.lease_backoff.failures } else { 0 };
-    if !reason.is_failure(exit) {
+    if !reason.is_failure(stop.exit) {
         common.lease_backoff.failures = before;
         return;
     }
-    let first = common.timing.takeable(now.boot, common.timing.duration).since(now.boot);
+    // An elector that was frozen after it had read its clock learns of a proof that is later than that.
+    let proved = now.boot.max(stop.proved);
+    let first = common.timing.takeable(proved, common.timing.duration).since(proved);
     let longest = match common.trigger {
         Some(Trigger::Every(interval)) => interval.min(LONGEST_LEFT),
         Some(Trigger::Schedule(_)) | None => LONGEST_LEFT,
     };
-    let until = now.boot + doubled(first, before, longest.max(first));
+    let until = proved + doubled(first, before, longest.max(first));
     common.lease_backoff = LeaseBackoff { until, failures: before.saturating_add(1) };
     common.report(Event::BacksOff(common.lease_backoff));
 }

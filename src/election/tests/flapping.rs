@@ -6,7 +6,7 @@ use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, mark, 
 use crate::{
     config::Preset,
     election::{Event, writes::STEP_DOWN_TO},
-    link::{Exit, InitialState, LeaseBackoff, Reason, Term, Then, ToInit},
+    link::{Exit, InitialState, LeaseBackoff, Reason, Stop, Term, Then, ToElector, ToInit},
 };
 
 const FAILURE: Option<Exit> = Some(Exit::Code(1));
@@ -50,6 +50,19 @@ fn each_failed_term_doubles_the_time_for_which_the_others_go_first_up_to_five_mi
         assert!(bench.events.contains(&Event::BacksOff(backoff)));
         leads_again_after(&mut bench, span);
     }
+}
+
+#[test]
+fn the_time_counts_from_the_proof_of_which_a_frozen_elector_learns_late() {
+    let mut bench = Bench::leading();
+    bench.stopping(Reason::HookFailed);
+    let (term, request) = bench.step_down().expect("a StepDown was told");
+    let proved = bench.now.boot + seconds(1);
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved };
+
+    bench.tell(ToElector::Stopped { term, request, stop, then: Then::Follow });
+
+    assert_eq!(bench.elector.view().backoff, LeaseBackoff { until: proved + plus(15), failures: 1 });
 }
 
 #[test]
