@@ -1,81 +1,72 @@
-//! What a manifest was before: an annotation of the workload, from which `tenure inject --uninject` gives it back.
+//! What an object was before: an annotation, from which `tenure inject --uninject` gives it back.
 //!
-//! Holds what cannot be read from the wrapped pod. What somebody has changed since beside that stays changed.
+//! A note says by key, in a list by the name of an item, what leads back. Null removes, with what an API server has put there. What
+//! somebody has changed since beside that stays changed.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{OURS, items, names::LEASE, text};
-use crate::election::writes::as_map;
+use super::{Changed, items, names::BEFORE, shown, text};
+use crate::election::writes::{annotations_of, as_map};
 
-/// The fields of a container that are replaced.
-pub(super) const REPLACED: [&str; 5] = ["command", "args", "livenessProbe", "readinessProbe", "startupProbe"];
-
-/// Notes what a template was before its container with this number was wrapped.
-pub(super) fn of(old: &Value, new: &Value, at: usize) -> Value {
-    let [was, is] = [old, new].map(|template| &template["spec"]["containers"][at]);
-    let added = items(is, "env").iter().skip(items(was, "env").len());
-    json!({
-        "container": was["name"],
-        "fields": REPLACED.into_iter().map(|key| (key.to_owned(), was[key].clone())).collect::<Map<_, _>>(),
-        "grace": old["spec"]["terminationGracePeriodSeconds"],
-        "env": added.map(|variable| &variable["name"]).collect::<Vec<_>>(),
-        "labelled": old["metadata"]["labels"][LEASE].is_string(),
-    })
+/// Puts `new` in the place of an object, and notes in it what was there. Named items are never taken out of a list.
+pub(super) fn replace(object: &mut Value, mut new: Value) {
+    annotations_of(&mut new).insert(BEFORE.into(), "".into());
+    let note = note(&new, object).to_string();
+    annotations_of(&mut new).insert(BEFORE.into(), note.into());
+    *object = new;
 }
 
-/// Gives a template back what [`of`] has noted, and takes out what was put in.
-pub(super) fn restore(pod: &mut Value, before: &Value) {
-    let is_kept = |item: &Value| !OURS.contains(&text(&item["name"]));
-    let Some(spec) = pod.get_mut("spec") else { return };
-    set(spec, "terminationGracePeriodSeconds", &before["grace"]);
-    for key in ["volumes", "initContainers"] {
-        keep(spec, key, is_kept);
-    }
-    let containers = spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten();
-    for container in containers.filter(|one| one["name"] == before["container"]) {
-        keep(container, "volumeMounts", is_kept);
-        keep(container, "env", |variable| !items(before, "env").contains(&variable["name"]));
-        for key in REPLACED {
-            set(container, key, &before["fields"][key]);
+/// Takes out what `inject` has put in.
+pub(crate) fn uninject(objects: Vec<Value>) -> Changed {
+    let mut restored = Vec::new();
+    for mut object in objects {
+        match object["metadata"]["annotations"][BEFORE].as_str().map(serde_json::from_str::<Value>) {
+            None => {}
+            Some(Ok(Value::Null)) => continue,
+            Some(Ok(note)) if note["metadata"]["annotations"].get(BEFORE).is_some() => undo(&mut object, &note),
+            Some(_) => return Err(vec![format!("{}: the annotation {BEFORE} is not what tenure inject wrote", shown(&object))]),
         }
+        restored.push(object);
     }
-    if before["labelled"] == false {
-        forget(pod, "labels", LEASE);
+    Ok((restored, Vec::new()))
+}
+
+fn note(new: &Value, old: &Value) -> Value {
+    match (new, old) {
+        // Labels or annotations: others may add theirs.
+        (Value::Object(map), Value::Null) if map.values().all(Value::is_string) => note(new, &Map::new().into()),
+        (Value::Object(_), Value::Object(_)) => {
+            let keys = [new, old].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+            keys.filter(|key| new[*key] != old[*key]).map(|key| (key.clone(), note(&new[key], &old[key]))).collect()
+        }
+        (Value::Array(list), Value::Array(_) | Value::Null) if list.iter().all(|item| item["name"].is_string()) => {
+            let was = |item: &Value| items(old).iter().find(|was| was["name"] == item["name"]);
+            let changed = list.iter().filter(|item| !items(old).contains(item));
+            changed.map(|item| (text(&item["name"]), was(item).map_or(Value::Null, |was| note(item, was)))).collect()
+        }
+        _ => old.clone(),
     }
 }
 
-/// Sets a label or an annotation.
-pub(super) fn put(object: &mut Value, map: &str, key: &str, value: &str) {
-    let metadata = as_map(&mut object["metadata"]).entry(map).or_insert(Value::Null);
-    as_map(metadata).insert(key.into(), value.into());
-}
-
-/// Removes a label or an annotation, and the map if it held nothing else.
-pub(super) fn forget(object: &mut Value, map: &str, key: &str) {
-    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
-    let Some(Value::Object(entries)) = metadata.get_mut(map) else { return };
-    entries.remove(key);
-    if entries.is_empty() {
-        metadata.remove(map);
-    }
-}
-
-/// Sets a field; null removes it.
-pub(super) fn set(object: &mut Value, key: &str, value: &Value) {
-    let Value::Object(fields) = object else { return };
-    if value.is_null() {
-        fields.remove(key);
+fn undo(now: &mut Value, note: &Value) {
+    let Value::Object(notes) = note else {
+        *now = note.clone();
+        return;
+    };
+    if let Value::Array(list) = now {
+        for item in &mut *list {
+            notes.get(text(&item["name"])).inspect(|note| undo(item, note));
+        }
+        list.retain(|item| !item.is_null());
     } else {
-        fields.insert(key.into(), value.clone());
+        let map = as_map(now);
+        for (key, note) in notes {
+            undo(map.entry(key).or_insert(Value::Null), note);
+        }
+        map.retain(|key, value| !notes.contains_key(key) || !is_empty(value));
     }
 }
 
-/// Keeps some items of a list, and no empty list.
-fn keep(object: &mut Value, key: &str, is_kept: impl Fn(&Value) -> bool) {
-    if let Some(Value::Array(list)) = object.get_mut(key) {
-        list.retain(is_kept);
-        if list.is_empty() {
-            set(object, key, &Value::Null);
-        }
-    }
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
 }

@@ -255,7 +255,7 @@ fn what_was_put_in_can_be_taken_out_again() {
     let probe = json!({ "httpGet": { "path": "/ready", "port": "http" }, "periodSeconds": 3 });
     let container = json!({
         "command": ["/billing"], "args": ["\n"], "ports": [{ "name": "http", "containerPort": 80 }], "startupProbe": probe,
-        "env": [{ "name": "POD_IP", "value": "x" }], "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+        "env": [{ "name": "POD_IP", "value": "x" }], "volumeMounts": [{ "name": "data", "mountPath": "/data" }, { "name": "data", "mountPath": "/more" }],
     });
     let mut full = deployment(&annotations, &container);
     full["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "data", "emptyDir": {} }]);
@@ -281,12 +281,16 @@ fn what_somebody_has_changed_since_stays_and_a_note_that_cannot_be_read_is_refus
     let mut there = injected(&[ours()], &[]);
     there[0]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("billing:2");
     there[0]["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().push(json!({ "name": "new", "emptyDir": {} }));
+    there[0]["metadata"]["annotations"]["new"] = json!("x");
+    // As an API server completes it.
+    there[0]["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["scheme"] = json!("HTTP");
 
     let back = injected(&there, &["--uninject"]);
 
     let mut wanted = ours();
     wanted["spec"]["template"]["spec"]["containers"][0]["image"] = json!("billing:2");
     wanted["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "new", "emptyDir": {} }]);
+    wanted["metadata"]["annotations"] = json!({ "new": "x" });
     assert_eq!(back, [wanted]);
     for note in ["{", "{}", "[1]"] {
         there[0]["metadata"]["annotations"]["tenure.dev/before"] = json!(note);

@@ -132,7 +132,7 @@ fn probed(kind: &str, probe: Value) -> Value {
 }
 
 fn forty() -> Vec<Value> {
-    let odd = "q\" b\\ n\nt\tr\r v\u{b} ü 日本 'x' #: {}[] $(HOME) $$(HOME) $x";
+    let odd = "q\" b\\ n\nt\tr\r ü 日本 'x' #: {}[] $(HOME) $$(HOME) $x";
     let env = |pairs: &[(&str, &str)]| {
         let all = pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>();
         json!({ "command": ["sh"], "env": all, "livenessProbe": { "httpGet": { "port": 80 } } })
@@ -224,8 +224,19 @@ fn forty() -> Vec<Value> {
         (sh(), json!({ "terminationGracePeriodSeconds": 300 }), none()),
         (sh(), none(), annotated(json!({ "tenure.dev/witness": "false" }))),
         (
-            json!({ "command": ["sh"], "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }),
-            json!({ "volumes": [{ "name": "data", "emptyDir": { "medium": "Memory" } }], "initContainers": [{ "name": "first" }] }),
+            json!({
+                "command": ["sh"], "volumeMounts": [{ "name": "data", "mountPath": "/data" }, { "name": "data", "mountPath": "/more", "subPath": "a" }],
+                "env": [{ "name": "A", "valueFrom": { "resourceFieldRef": { "resource": "limits.cpu", "divisor": "1m" } } }, { "name": "B" }],
+            }),
+            json!({
+                "volumes": [
+                    { "name": "data", "emptyDir": { "medium": "Memory", "sizeLimit": "1.5Gi" } },
+                    { "name": "more", "secret": { "secretName": "x", "defaultMode": 256, "items": [{ "key": "a", "path": "b" }] } },
+                ],
+                "initContainers": [{ "name": "first", "securityContext": {
+                    "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "runAsUser": 1_000_620_000
+                }, "resources": { "limits": { "cpu": "0.25", "memory": "100M" } } }],
+            }),
             none(),
         ),
         (

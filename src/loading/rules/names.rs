@@ -132,7 +132,7 @@ fn judge_key(path: &str, key: &str, validation: &mut Validation) {
 }
 
 /// Returns true for a DNS label (RFC 1123).
-pub(super) fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() <= LONGEST_LABEL && text.bytes().all(inside) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
 }
