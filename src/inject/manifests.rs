@@ -13,10 +13,13 @@ use super::{
     names::LEASE,
     number, shown, text, wrap,
 };
-use crate::{cli, election::writes::as_map};
+use crate::{cli, election::writes::as_map, transaction::entry_of};
 
 /// Judges a container that was wrapped, in a pod with so many seconds for a stop. Returns the name of its Lease.
 type Judge = fn(&Value, u64) -> Result<String, String>;
+
+/// The name of the Service that reaches the leader only, and the variables by which tenure writes its EndpointSlice.
+type Led = Option<(String, Vec<Variable>)>;
 
 struct Stream<'a> {
     objects: Vec<Value>,
@@ -72,11 +75,9 @@ impl Stream<'_> {
         let (name, namespace, asked) = (shown(&object), self.asked.namespace_of(&object), self.asked);
         let is_job = ["Job", "CronJob"].contains(&text(&object["kind"]));
         let Some(pod) = template(&object).and_then(|path| object.pointer_mut(path)) else { return Ok(()) };
-        if let Some(lease) = &asked.lease
-            && asked.of.iter().any(|of| of.eq_ignore_ascii_case(&name))
-        {
-            as_map(as_map(&mut pod["metadata"]).entry("labels").or_insert(Value::Null))
-                .insert(LEASE.into(), lease.as_str().into());
+        let is_named = asked.of.iter().any(|of| of.eq_ignore_ascii_case(&name));
+        if let (true, Some(lease)) = (is_named, &asked.lease) {
+            *entry_of(entry_of(entry_of(pod, "metadata"), "labels"), LEASE) = lease.as_str().into();
         }
         if !pod["metadata"]["labels"][LEASE].is_string() {
             return Ok(());
@@ -94,22 +95,16 @@ impl Stream<'_> {
         if asked.access {
             let access = self.access.entry((namespace, lease)).or_default();
             access.service = service.map(|(service, _)| service).or_else(|| access.service.take());
-            let account =
-                ["serviceAccountName", "serviceAccount"].map(|key| text(&spec[key])).into_iter().find(|name| !name.is_empty());
+            let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&spec[key]));
+            let account = accounts.find(|name| !name.is_empty());
             access.accounts.insert(account.unwrap_or("default").into());
         }
         before::replace(&mut self.objects[at], object);
         Ok(())
     }
 
-    /// Takes the selector of the Service that selects a pod, if that is asked for. Returns its name, and the variables by which tenure
-    /// writes its EndpointSlice. Says so where a Service keeps its selector.
-    fn service(
-        &mut self,
-        workload: &str,
-        namespace: Option<&str>,
-        pod: &Value,
-    ) -> Result<Option<(String, Vec<Variable>)>, String> {
+    /// Takes the selector of the Service that selects a pod, if that is asked for. Says so where a Service keeps its selector.
+    fn service(&mut self, workload: &str, namespace: Option<&str>, pod: &Value) -> Result<Led, String> {
         let labels = &pod["metadata"]["labels"];
         let mut led = None;
         for object in &mut self.objects {
@@ -128,10 +123,9 @@ impl Stream<'_> {
         let Some(service) = led else { return Ok(None) };
         let mut new = service.clone();
         let name = text(&service["metadata"]["name"]).to_owned();
-        let old =
-            format!("kubernetes.io/service-name={name},endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io");
-        self.notes
-            .push(format!("Service/{name} has no selector now: once it is applied, kubectl delete endpointslices -l {old}"));
+        let old = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io";
+        let delete = format!("kubectl delete endpointslices -l kubernetes.io/service-name={name},{old}");
+        self.notes.push(format!("Service/{name} has no selector now: once it is applied, {delete}"));
         as_map(&mut new["spec"]).remove("selector");
         before::replace(service, new);
         let ports = items(&service["spec"]["ports"]).iter().map(|port| {

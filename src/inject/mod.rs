@@ -90,19 +90,19 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable]) -> Res
             container[kind] = json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": failures });
         }
     }
-    let mounts = parts("initContainers").map(|mut part| {
-        part["volumeMounts"][0]["readOnly"] = true.into();
-        part["volumeMounts"][0].take()
-    });
-    list_of(&mut container["volumeMounts"]).splice(0..0, mounts);
-    let spec = &mut pod["spec"];
-    let init = parts("initContainers").map(|mut part| {
+    let mut init: Vec<_> = parts("initContainers").collect();
+    for part in &mut init {
         part["image"] = image.into();
         if is_root {
             part["securityContext"]["runAsUser"] = 65534.into();
         }
-        part
+    }
+    let mounts = init.iter().flat_map(|part| items(&part["volumeMounts"])).cloned().map(|mut mount| {
+        mount["readOnly"] = true.into();
+        mount
     });
+    list_of(&mut container["volumeMounts"]).splice(0..0, mounts);
+    let spec = &mut pod["spec"];
     list_of(&mut spec["initContainers"]).splice(0..0, init);
     list_of(&mut spec["volumes"]).splice(0..0, parts("volumes"));
     spec["terminationGracePeriodSeconds"] = (grace + BESIDE_GRACE).into();

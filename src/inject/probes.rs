@@ -41,52 +41,38 @@ pub(super) fn variables(container: &Value) -> Result<Vec<Variable>, String> {
 /// Returns the keys of one probe, without those whose value is tenure's default too.
 fn keys(container: &Value, kind: &str) -> Result<Vec<Variable>, String> {
     let probe = &container[kind];
-    let refused = |field: &str, why: &str| Err(format!("{kind}.{field} of the container {}{why}", container["name"]));
-    let mut all: Vec<Variable> = Vec::new();
-    let mut put = |key: &str, value: String| all.push((key.to_owned(), value));
+    let refused = |field: String, why: &str| format!("{kind}.{field} of the container {}{why}", container["name"]);
     if probe["grpc"].is_object() {
-        return refused("grpc", ": tenure asks by httpGet, tcpSocket or exec: write one of them");
+        return Err(refused("grpc".into(), ": tenure asks by httpGet, tcpSocket or exec: write one of them"));
     }
-    if probe["exec"].is_object() {
-        put("EXEC__COMMAND", probe["exec"]["command"].to_string());
-    }
-    for (handler, section) in [("httpGet", "HTTP"), ("tcpSocket", "TCP")] {
+    let mut keys = vec![("EXEC__COMMAND", probe["exec"].is_object().then(|| probe["exec"]["command"].to_string()))];
+    for (handler, port_key, host_key) in [("httpGet", "HTTP__PORT", "HTTP__HOST"), ("tcpSocket", "TCP__PORT", "TCP__HOST")] {
         let asks = &probe[handler];
         if !asks.is_object() {
             continue;
         }
+        let host = text(&asks["host"]);
+        if !host.is_empty() && host.parse::<IpAddr>().is_err() {
+            return Err(refused(format!("{handler}.host"), " is no IP address: write one, or remove it"));
+        }
+        let port = number(&asks["port"], slice::from_ref(container));
+        let port = port.ok_or_else(|| refused(format!("{handler}.port"), " is none of its ports: write its number"))?;
         // As the kubelet does: at the address of the pod, unless the probe has another.
-        let host = match text(&asks["host"]) {
-            "" => "$(POD_IP)",
-            host if host.parse::<IpAddr>().is_ok() => host,
-            _ => return refused(&format!("{handler}.host"), " is no IP address: write one, or remove it"),
-        };
-        let Some(port) = number(&asks["port"], slice::from_ref(container)) else {
-            return refused(&format!("{handler}.port"), " is none of its ports: write its number");
-        };
-        put(&format!("{section}__PORT"), port.to_string());
-        put(&format!("{section}__HOST"), host.to_owned());
+        let host = if host.is_empty() { "$(POD_IP)" } else { host };
+        keys.extend([(port_key, Some(port.to_string())), (host_key, Some(host.to_owned()))]);
     }
-    let get = &probe["httpGet"];
-    if get.is_object() {
-        let path = text(&get["path"]);
-        put("HTTP__PATH", literal(&format!("{}{path}", if path.starts_with('/') { "" } else { "/" })));
-        if get["scheme"] == "HTTPS" {
-            put("HTTP__SCHEME", "https".into());
-        }
-        let headers = items(&get["httpHeaders"]).iter().map(|one| format!("{}:{}", one["name"], one["value"]));
-        let headers = headers.collect::<Vec<_>>().join(",");
-        if !headers.is_empty() {
-            put("HTTP__HEADERS", literal(&format!("{{{headers}}}")));
-        }
-    }
+    let (get, path) = (&probe["httpGet"], text(&probe["httpGet"]["path"]));
+    let headers: Vec<_> = items(&get["httpHeaders"]).iter().map(|one| format!("{}:{}", one["name"], one["value"])).collect();
+    keys.extend([
+        ("HTTP__PATH", get.is_object().then(|| literal(&format!("/{}", path.strip_prefix('/').unwrap_or(path))))),
+        ("HTTP__SCHEME", (get["scheme"] == "HTTPS").then(|| "https".into())),
+        ("HTTP__HEADERS", (!headers.is_empty()).then(|| literal(&format!("{{{}}}", headers.join(","))))),
+    ]);
     for (field, key, unit, default) in NUMBERS {
         let number = count(probe, field, default);
-        if number != default {
-            put(key, format!("{number}{unit}"));
-        }
+        keys.push((key, (number != default).then(|| format!("{number}{unit}"))));
     }
-    Ok(all)
+    Ok(keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
 /// Returns a number of a probe. To Kubernetes 0 is the default.

@@ -15,46 +15,40 @@ use crate::loading::is_label;
 /// The first reason to refuse it.
 pub(super) fn judge(pod: &Value, is_job: bool) -> Result<usize, String> {
     let annotation = |name: &str| pod["metadata"]["annotations"][name].as_str();
-    let (spec, containers) = (&pod["spec"], items(&pod["spec"]["containers"]));
-    let lease = text(&pod["metadata"]["labels"][LEASE]);
+    let (spec, lease, line) = (&pod["spec"], text(&pod["metadata"]["labels"][LEASE]), annotation(COMMAND).unwrap_or_default());
     let is_windows = spec["nodeSelector"]["kubernetes.io/os"] == "windows" || spec["os"]["name"] == "windows";
     let shares = ["hostPID", "shareProcessNamespace"].into_iter().find(|field| spec[field] == true);
     let lacks_token = spec["automountServiceAccountToken"] == false;
     let mut all = ["containers", "initContainers", "volumes"].into_iter().flat_map(|list| items(&spec[list]));
     let taken = all.find_map(|item| OURS.into_iter().find(|name| item["name"] == *name));
-    refuse([
-        (!is_label(lease)).then(|| {
-            format!("the label {LEASE}: {lease:?} is no name of a Lease: write a to z and 0 to 9, with hyphens between")
-        }),
+    let named = [CONTAINER, "kubectl.kubernetes.io/default-container"].into_iter().find_map(annotation);
+    let containers = items(&spec["containers"]);
+    let at = containers.iter().position(|one| one.is_object() && named.is_none_or(|named| one["name"] == named));
+    let container = at.map_or(&Value::Null, |at| &containers[at]);
+    let name = named.unwrap_or_else(|| text(&container["name"]));
+    let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
+    let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
+    let is_list = serde_json::from_str::<Vec<String>>(line).is_ok_and(|words| !words.is_empty());
+    let lacks_command = items(&container["command"]).is_empty() && (is_job || line.is_empty());
+    let place = if is_job { "into command".into() } else { format!("as JSON into the annotation {COMMAND}") };
+    let such = r#"["/usr/bin/billing-writer", "--port=8080"]"#;
+    let reasons = [
+        (!is_label(lease))
+            .then(|| format!("the label {LEASE}: {lease:?} is no name of a Lease: write a to z and 0 to 9, with hyphens between")),
         is_windows.then(|| format!("the pod is for Windows, and tenure runs on Linux: remove the label {LEASE}")),
         shares.map(|field| format!("with {field} tenure is not PID 1, and cannot prove that the program is dead: remove it")),
         lacks_token.then(|| "with automountServiceAccountToken: false tenure has no token for its Lease: remove it".into()),
         taken.map(|name| format!("the pod has a container or a volume {name:?}, which tenure adds: give it another name")),
-    ])?;
-    let named = [CONTAINER, "kubectl.kubernetes.io/default-container"].into_iter().find_map(annotation);
-    let Some(at) = containers.iter().position(|one| one.is_object() && named.is_none_or(|named| one["name"] == named)) else {
-        let named = named.unwrap_or_default();
-        return Err(format!("there is no container {named:?}: name one of the pod in the annotation {CONTAINER}"));
-    };
-    let (name, line) = (text(&containers[at]["name"]), annotation(COMMAND).unwrap_or_default());
-    let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
-    let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
-    let is_list = serde_json::from_str::<Vec<String>>(line).is_ok_and(|words| !words.is_empty());
-    let lacks_command = items(&containers[at]["command"]).is_empty() && (is_job || line.is_empty());
-    let place = if is_job { "into command".into() } else { format!("as JSON into the annotation {COMMAND}") };
-    refuse([
+        container
+            .is_null()
+            .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
-        (!line.is_empty() && !is_list).then(|| {
-            let such = r#"["/usr/bin/billing-writer", "--port=8080"]"#;
-            format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")
-        }),
+        (!line.is_empty() && !is_list)
+            .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),
         lacks_command.then(|| {
             format!("the container {name:?} has no command, and that of its image cannot be seen: write the whole command line {place}")
         }),
-    ])?;
-    Ok(at)
-}
-
-fn refuse<const N: usize>(reasons: [Option<String>; N]) -> Result<(), String> {
-    reasons.into_iter().flatten().next().map_or(Ok(()), Err)
+    ];
+    // No container is a reason.
+    reasons.into_iter().flatten().next().map_or_else(|| Ok(at.unwrap_or_default()), Err)
 }

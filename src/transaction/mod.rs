@@ -52,7 +52,11 @@ pub use self::{
     journal::{Entry, EntryType, Journal, Kind, Phase},
     server::{Event, Fate, Place, Request, Server},
 };
-pub(crate) use self::{journal::is_settled, paths::list_of, requests::exactly};
+pub(crate) use self::{
+    journal::is_settled,
+    paths::{entry_of, list_of},
+    requests::exactly,
+};
 pub use crate::request::{Place as Target, Verb};
 
 mod change;

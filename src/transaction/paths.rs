@@ -169,6 +169,6 @@ pub(crate) fn list_of(value: &mut Value) -> &mut Vec<Value> {
 }
 
 /// Returns the map at a key of a map.
-pub(super) fn entry_of<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+pub(crate) fn entry_of<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     as_map(value).entry(key).or_insert(Value::Null)
 }

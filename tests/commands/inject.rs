@@ -277,6 +277,17 @@ fn what_was_put_in_can_be_taken_out_again() {
 }
 
 #[test]
+fn a_public_chart_is_given_back_as_it_was() {
+    let chart: Vec<Value> = serde_saphyr::from_multiple(include_str!("../deploy/podinfo.yaml")).unwrap();
+
+    let there = injected(&chart, &["--lease", "podinfo", "--of", "deployment/shop-podinfo", "--service"]);
+    let back = injected(&there, &["--uninject"]);
+
+    assert!(there.len() > chart.len(), "the Lease and its rights are there: {there:?}");
+    assert_eq!(back, chart);
+}
+
+#[test]
 fn what_somebody_has_changed_since_stays_and_a_note_that_cannot_be_read_is_refused() {
     let mut there = injected(&[ours()], &[]);
     there[0]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("billing:2");
