@@ -129,6 +129,20 @@ fn what_is_no_workload_passes_unchanged_and_in_order() {
 }
 
 #[test]
+fn files_are_read_in_their_order_and_one_that_is_missing_is_named() {
+    let place = Scratch::new();
+    let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    let [first, second] = ["z", "a"].map(|name| place.file(&format!("{name}.yaml"), map(name).to_string()));
+
+    let both = tenure(&["inject", "-f", &first, "-f", &second], &[]);
+    let missing = tenure(&["inject", "-f", &first, "-f", "missing.yaml"], &[]);
+
+    assert_eq!(serde_saphyr::from_multiple::<Value>(&both.out).unwrap(), [map("z"), map("a")]);
+    missing.says(78, &["missing.yaml: No such file"]);
+    assert_eq!(missing.out, "", "nothing is printed");
+}
+
+#[test]
 fn a_workload_without_the_label_is_wrapped_if_it_is_named() {
     let bare = deployment(&json!({ "labels": {} }), &json!({ "command": ["/billing"] }));
 
