@@ -321,6 +321,14 @@ fn a_margin_counts_from_the_last_renewal_and_is_negative_where_the_proof_came_to
 }
 
 #[test]
+fn the_margin_of_a_program_that_the_fuse_killed_counts_from_its_death_not_from_when_that_was_noticed() {
+    let mut recorder = stopping(Reason::Expired);
+    recorder.at(23_500).proved(Stop { fused: Some(ms(14_607)), proved: ms(23_500), ..NOTHING });
+    let stopped = transition(recorder.ended());
+    assert_eq!((stopped.margin, stopped.fused), (Some(Margin(0.393)), Some((ms(14_607), ms(23_500)))));
+}
+
+#[test]
 fn a_stop_that_both_sides_began_leaves_nothing_to_the_next_one() {
     let mut recorder = leader();
     recorder.at(9_000).stopping(Reason::Expired, STOP_CONTEXT);
