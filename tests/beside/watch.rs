@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<Case> {
         both_signals_end_it_with_0,
         a_first_list_that_fails_ends_it,
         one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_for_it_alone,
+        the_fleet_is_watched_in_all_namespaces_with_what_needs_a_look_first,
     ]
 }
 
@@ -224,4 +225,45 @@ async fn one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_fo
     assert_eq!(running.exit().await, (0, String::new()));
     assert_eq!(desk.ends(&["status", "other", "--watch"]).await.code, 77);
     assert_eq!(desk.ends(WATCH).await.code, 77);
+}
+
+async fn the_fleet_is_watched_in_all_namespaces_with_what_needs_a_look_first(stage: Stage) {
+    let (beside, ours) = (stage.beside("beside").await, json!({ "app.kubernetes.io/managed-by": "tenure" }));
+    let (here, there) = (Desk::of(&stage).await, Desk::of(&beside).await);
+    let mut old = held("gone", 2);
+    old["renewTime"] = json!(time(-60));
+    for (desk, name, labels, spec) in [
+        (&here, "a", &ours, held("me", 600)),
+        (&here, "main", &ours, released()),
+        (&here, "other", &json!({}), old.clone()),
+        (&there, "main", &ours, held("me", 600)),
+        (&there, "z", &ours, old),
+    ] {
+        desk.lease(name, labels, &spec).await;
+    }
+    let mut running = here.starts(&["status", "-A", "--watch", "-o", "json"]);
+    // Other cases have Leases too.
+    let mut next = async || loop {
+        let line = running.json().await;
+        let text = |key: &str| line[key].as_str().expect("text").to_owned();
+        if let Some(place) =
+            ["here", "there"].into_iter().zip([&stage, &beside]).find(|(_, it)| line["namespace"] == it.namespace)
+        {
+            return format!("{} {}/{}", text("event"), place.0, text("name"));
+        }
+    };
+
+    let mut listed = Vec::new();
+    for _ in 0..4 {
+        listed.push(next().await);
+    }
+    // What is held stands in the order of the names of the namespaces.
+    listed[2..].sort();
+    assert_eq!(listed, ["now there/z", "now here/main", "now here/a", "now there/main"]);
+    beside.lease.set_spec(released()).await;
+    assert_eq!(next().await, "released there/main");
+    stage.lease.set_spec(held("next", 600)).await;
+    assert_eq!(next().await, "acquired here/main");
+    beside.lease.delete().await;
+    assert_eq!(next().await, "deleted there/main");
 }

@@ -120,7 +120,10 @@ impl Board<'_> {
 
     fn replace(&mut self, leases: &[Value]) -> io::Result<()> {
         let meant = leases.iter().filter(|lease| is_meant(self.status, lease));
-        let listed: Vec<_> = meant.map(|lease| self.look(lease)).collect();
+        let mut listed: Vec<_> = meant.map(|lease| self.look(lease)).collect();
+        if self.status.all_namespaces {
+            listed.sort_by_key(Seen::rank);
+        }
         let is_gone = |known: &(String, String), _: &mut Seen| !listed.iter().any(|lease| key(lease) == *known);
         let gone: Vec<_> = self.seen.extract_if(.., is_gone).collect();
         gone.iter().try_for_each(|(_, lease)| self.say("deleted", lease))?;
