@@ -363,6 +363,24 @@ fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
     assert!(terminal.line().contains("   now        keys   free"));
 }
 
+#[test]
+fn the_screen_of_the_fleet_begins_with_what_needs_a_look() {
+    let (_server, mut terminal) = with_leases();
+    terminal.run("export TERM=xterm");
+    let led = "--log-level=error --set lease.creationWait=0s --";
+    terminal.run(&format!("tenure --lease a {led} sh -c 'echo $$; exec sleep 600' &"));
+    let init = parent(terminal.pid()).unwrap();
+    terminal.run(&format!("tenure --namespace y --lease z {led} true; tenure status -A --watch; echo code $?"));
+    while !terminal.line().contains("NAMESPACE") {}
+    for row in ["y           z       free", "a       held"] {
+        let line = terminal.line();
+        assert!(line.contains(row), "{line:?}");
+    }
+    terminal.press(CTRL_C);
+    while !terminal.line().ends_with("code 0") {}
+    kill(init, Signal::SIGTERM).unwrap();
+}
+
 /// An API server, and a shell whose tenure uses it.
 fn with_leases() -> ((Server, Scratch), Terminal) {
     let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
