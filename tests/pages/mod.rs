@@ -21,6 +21,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases![
         the_page_of_a_standby_follows_a_failover_in_a_real_browser,
         the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real_browser,
+        the_page_of_a_standby_without_a_leader_says_when_the_lease_is_free_in_a_real_browser,
     ]
 }
 
@@ -107,6 +108,28 @@ async fn the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real
     browser.until("window.rows = document.getElementById('terms').rows, rows.length === 3").await;
     browser.until(&format!("rows[1].{last} && rows[1].cells[4].textContent === 'expired'")).await;
     browser.until("document.getElementById('workload').textContent === 'leader'").await;
+}
+
+async fn the_page_of_a_standby_without_a_leader_says_when_the_lease_is_free_in_a_real_browser(stage: Stage) {
+    let Some(browser) = Browser::start(&stage).await else { return };
+    let (leader, _) = stage.lead(stage.prepare("a").await.unhurried()).await;
+    let (address, _kept) = stage.free_address();
+    let standby = stage.prepare("b").await.unhurried().set("http.listen", address.to_string()).start();
+    standby.said("another replica holds the Lease").await;
+    browser.open(&format!("http://{address}/")).await;
+    let seen = "document.getElementById('seen').textContent";
+    let renewed = ", last renewal seen [0-9]+[.][0-9] s ago, free in [0-9]+ s unless renewed";
+
+    leader.signal(Signal::SIGKILL).await;
+    leader.exit().await;
+
+    // No renewal comes, and the time that is left runs down.
+    browser.until(&format!("/^, last renewal seen [3-9][.][0-9] s ago, free in 1[0-9] s unless renewed$/.test({seen})")).await;
+    standby.proxy.refuse().await;
+    browser.until(&format!("/^{renewed}; the API server does not answer$/.test({seen})")).await;
+    standby.proxy.mend().await;
+    stage.witness.start("b", 0).await;
+    browser.until(&format!("document.body.className === 'leader' && {seen} === ''")).await;
 }
 
 /// acquireTime as the page shows it.
