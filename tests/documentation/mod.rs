@@ -169,6 +169,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_job_is_tried_again_on_the_codes_of_a_lock,
         replicas_use_a_lease_in_another_cluster,
         each_link_leads_to_a_file,
+        what_a_chart_renders_for_kubectl_has_no_hooks,
     ]);
     cases
 }
@@ -184,6 +185,13 @@ fn each_link_leads_to_a_file(_: &Stage) {
             assert!(page.with_file_name(link).exists(), "{}: {link}", page.display());
         }
     }
+}
+
+fn what_a_chart_renders_for_kubectl_has_no_hooks(_: &Stage) {
+    let pages = pages();
+    let lines = pages.iter().flat_map(|(_, text)| text.lines()).filter(|line| line.starts_with("helm template "));
+    let with_hooks: Vec<_> = lines.clone().filter(|line| !line.contains(" --no-hooks ")).collect();
+    assert!(lines.count() > 0 && with_hooks.is_empty(), "kubectl would start test pods: {with_hooks:?}");
 }
 
 async fn each_command_does_what_it_says(stage: Stage) {
