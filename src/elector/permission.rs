@@ -85,10 +85,23 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::{
-        Access,
-        stub::{Say, Stub, json as reply},
+    use crate::{
+        api::{
+            Access,
+            stub::{Say, Stub, json as reply},
+        },
+        config::{Config, Log},
+        telemetry::log::captured,
     };
+
+    const ALLOWED: &str = r#"{"status":{"allowed":true}}"#;
+    const DENIED: &str = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
+
+    /// A client whose attempts may take this long.
+    fn client(stub: &Stub, patience: Duration) -> Client {
+        let cluster = stub.cluster();
+        Client::beside(Access::new(Arc::new(move || Ok(cluster.clone())), patience), patience)
+    }
 
     /// The verdict where a review and the dry run of an update are answered like this.
     async fn asked(review: (u16, &'static str), update: u16) -> Option<Result<(), String>> {
@@ -99,17 +112,43 @@ mod tests {
             _ => Say::Silence,
         })
         .await;
-        let cluster = stub.cluster();
-        let access = Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(20));
-        ask(&Client::beside(access, Duration::from_secs(20)), &Place::lease("shop", "billing")).await
+        ask(&client(&stub, Duration::from_secs(20)), &Place::lease("shop", "billing")).await
+    }
+
+    /// Runs until the review after these answers is asked for.
+    async fn told(answers: &[&str]) {
+        let mut stub = Stub::start(answers.iter().map(|answer| reply(201, answer))).await;
+        let initial = InitialState::first(Config::default(), "me_1".into());
+        // Virtual time passes while a question may be in flight.
+        start(&initial, client(&stub, AGAIN * 10_000), Health::new(&initial, clock::boot()));
+        for _ in 0..=answers.len() {
+            while stub.seen.try_recv().is_err() {
+                tokio::time::pause();
+                tokio::time::advance(AGAIN).await;
+                tokio::time::resume();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_when_it_comes_a_second_time() {
+        let told = |answers: &[&str]| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            captured(&Log::default(), || runtime.block_on(told(answers)))
+        };
+        assert_eq!(told(&[DENIED]), "", "a server that starts up refuses everybody");
+        for answers in [&[DENIED; 2][..], &[DENIED; 3]] {
+            let said = told(answers);
+            let error = "ERROR not ready: this replica may not update its Lease (no rule); add this to the rules of the Role";
+            assert!(said.lines().count() == 1 && said.contains(error), "{said}");
+        }
     }
 
     #[tokio::test]
     async fn a_review_decides_and_a_dry_run_where_reviews_are_denied() {
-        let allowed = r#"{"status":{"allowed":true}}"#;
-        let denied = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
-        assert_eq!(asked((201, allowed), 403).await, Some(Ok(())));
-        assert_eq!(asked((201, denied), 200).await, Some(Err("no rule".into())));
+        assert_eq!(asked((201, ALLOWED), 403).await, Some(Ok(())));
+        assert_eq!(asked((201, DENIED), 200).await, Some(Err("no rule".into())));
         assert_eq!(asked((403, "{}"), 200).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 409).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 403).await, Some(Err(String::new())));

@@ -67,7 +67,7 @@ impl io::Write for StderrLog {
 
 /// Returns the lines that `log` makes the log write.
 #[cfg(test)]
-pub(super) fn captured(config: &Log, log: impl FnOnce()) -> String {
+pub(crate) fn captured(config: &Log, log: impl FnOnce()) -> String {
     let (mut written, writer) = io::pipe().unwrap();
     tracing::subscriber::with_default(subscriber(config, std::sync::Arc::new(writer)), log);
     let mut lines = String::new();
