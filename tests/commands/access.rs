@@ -123,6 +123,28 @@ fn who_acts_as_another_user_is_that_one_in_each_request() {
 }
 
 #[test]
+fn what_changes_something_says_first_in_which_cluster_and_namespace() {
+    let held = r#"{"metadata":{"name":"x","namespace":"shop","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
+    let cluster = Cluster::scripted(&[("labelSelector=", 200, r#"{"items":[]}"#), ("HTTP", 200, held)]);
+    let text = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let server = text.split('\'').nth(1).unwrap();
+    let other = format!("other_{:032x}", 1);
+    for (line, code, what) in [
+        (&["prune"][..], 0, "Leases of namespace shop"),
+        (&["confirm-dead", "x", "--holder", &other], 1, "Lease shop/x"),
+        (&["step-down", "x"], 0, "Lease shop/x"),
+        (&["pause", "x"], 0, "Lease shop/x"),
+        (&["resume", "x"], 0, "Lease shop/x"),
+    ] {
+        let ended = cluster.tenure(&[line, &["-n", "shop"]].concat());
+        let said = ended.err.lines().next().unwrap_or_default();
+        assert!(ended.code == Some(code) && said.starts_with(&format!("tenure: {what} at {server}/ (")), "{ended:?}");
+    }
+    let looks = cluster.tenure(&["prune", "--dry-run", "-n", "shop"]);
+    assert_eq!((looks.code, looks.err.as_str()), (Some(0), ""), "it changes nothing");
+}
+
+#[test]
 fn a_request_is_given_up_after_the_time_that_is_named() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let cluster = Cluster::at(&format!("server: 'http://{}'", silent.local_addr().unwrap()));
