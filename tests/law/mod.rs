@@ -29,6 +29,11 @@ macro_rules! transitions {
             /// Every one.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
+            /// Its place in [`Self::ALL`].
+            pub const fn place(self) -> usize {
+                self as usize
+            }
+
             /// Its name.
             pub const fn name(self) -> &'static str {
                 match self {

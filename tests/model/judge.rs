@@ -2,7 +2,13 @@
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use serde_json::Value;
 use tenure::{apiserver::register::Change, slot::Slot};
@@ -16,6 +22,9 @@ use crate::{
 
 /// So long after a replica was restored beside itself, only one of the two may lead: neither knew more than its last write.
 const PARTED: Ns = 7 * S;
+
+/// A bit for each transition of the law that some schedule of some family has taken.
+pub static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
 #[derive(Clone, Debug, Default, Hash)]
@@ -61,6 +70,9 @@ impl Judge {
         let Some(law) = &mut self.law.0 else { return R::default() };
         let law = Arc::make_mut(law);
         let told = tells(law);
+        if TAKEN.load(Relaxed) & law.taken != law.taken {
+            TAKEN.fetch_or(law.taken, Relaxed);
+        }
         if let Some(wrong) = law.wrong.clone() {
             self.fail(Wrong::Unlawful, wrong);
         }

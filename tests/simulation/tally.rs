@@ -74,7 +74,7 @@ impl Tally {
     /// The transitions of the law that this many terms should have taken, and did not.
     pub fn untaken(&self, terms: u64) -> Vec<What> {
         let is_seldom = |what: &What| SELDOM.iter().any(|(seldom, from, _)| seldom == what && terms < *from);
-        What::ALL.iter().copied().filter(|what| !is_seldom(what) && !self.law.steps.contains_key(what)).collect()
+        What::ALL.iter().copied().filter(|what| !is_seldom(what) && self.law.steps[what.place()] == 0).collect()
     }
 
     /// Faults of all kinds.
@@ -110,7 +110,7 @@ impl Tally {
 }
 
 fn add_law(sums: &mut Counts, more: &Counts) {
-    add(&mut sums.steps, &more.steps);
+    sums.steps.iter_mut().zip(more.steps).for_each(|(sum, more)| *sum += more);
     add(&mut sums.exposed, &more.exposed);
     add(&mut sums.over, &more.over);
 }
@@ -129,7 +129,8 @@ impl fmt::Display for Tally {
         let Self { worlds, terms, runs, obituaries, preempted, events, seconds, exposed, .. } = self;
         let faults = self.strikes();
         let Counts { steps, exposed: assumed, over } = &self.law;
-        let (sum, rarest) = (steps.values().sum::<u64>(), steps.iter().min_by_key(|(_, times)| **times));
+        let rarest = What::ALL.iter().zip(steps).filter(|(_, times)| **times > 0).min_by_key(|(_, times)| **times);
+        let sum = steps.iter().sum::<u64>();
         writeln!(
             f,
             "the law: {sum} steps in {} worlds, the rarest {rarest:?}; not assumed: {assumed:?}; ended by: {over:?}",

@@ -38,6 +38,8 @@ pub struct Lawful {
     over: Option<&'static str>,
     pub wrong: Option<String>,
     pub counts: Counts,
+    /// A bit for each transition that was taken, at its place.
+    pub taken: u64,
 }
 
 /// The elector of a replica.
@@ -58,13 +60,20 @@ struct Elector {
 }
 
 /// What was judged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Counts {
-    pub steps: BTreeMap<What, u64>,
+    /// How often each transition was taken, by its place.
+    pub steps: [u64; What::ALL.len()],
     /// Assumptions that did not hold.
     pub exposed: BTreeMap<&'static str, u64>,
     /// Worlds that ended beyond the law.
     pub over: BTreeMap<&'static str, u64>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { steps: [0; What::ALL.len()], exposed: BTreeMap::new(), over: BTreeMap::new() }
+    }
 }
 
 /// The law of one Lease, and what each of its versions says.
@@ -104,6 +113,7 @@ impl Lawful {
             over: None,
             wrong: None,
             counts: Counts::default(),
+            taken: 0,
         }
     }
 
@@ -416,7 +426,8 @@ impl Lawful {
             Err(what) => return self.refuse(format!("the law forbids {step:?}: {what}")),
         }
         law.take_at(&step, heard);
-        *self.counts.steps.entry(step.what).or_default() += 1;
+        self.counts.steps[step.what.place()] += 1;
+        self.taken |= 1 << step.what.place();
     }
 
     fn refuse(&mut self, what: String) {
