@@ -360,10 +360,11 @@ impl EventLog {
     }
 
     /// Says when the next run of a task is due.
-    fn fires(&self, before: &Status, after: &Status) {
+    fn fires(&self, before: &Status, after: &Status, wall: i64) {
         let fire = after.election.next_fire.filter(|fire| Some(*fire) != before.election.next_fire);
-        if let Some(at) = fire.and_then(|fire| self.zone.shown(fire)) {
-            info!(lease = self.lease, "the next run is due at {at}");
+        if let Some((fire, at)) = fire.and_then(|fire| Some((fire, self.zone.shown(fire)?))) {
+            let is_due = if fire > wall { "the next run is due at" } else { "a run is due since" };
+            info!(lease = self.lease, "{is_due} {at}");
         }
     }
 
@@ -396,7 +397,7 @@ impl Edge for EventLog {
             Fact::Event(event) => self.event(event, before, at.boot),
             Fact::Recorded(recorded) => self.recorded(recorded, at.boot),
             Fact::Elects(_) => {
-                self.fires(before, after);
+                self.fires(before, after, at.wall);
                 self.waits(after, at.boot);
             }
             Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain | Fact::Permitted(_) | Fact::Witnessed(_) => {}

@@ -516,10 +516,12 @@ fn the_last_holder_of_that_lease_is_named_and_the_next_run_of_a_task() {
         let due = View { next_fire: Some(1_800_000_000_000_000), ..lines.status.election };
         lines.take(&Fact::Elects(due), ms(2));
         lines.take(&Fact::Elects(due), ms(3));
+        let missed = View { next_fire: Some(0), ..due };
+        lines.take(&Fact::Elects(missed), ms(4));
     });
     let said: Vec<_> = lines.iter().skip(2).map(|line| line["message"].as_str().unwrap()).collect();
     let led = "leading: the program runs; the last holder, b_2, did not renew the Lease in time";
-    assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC"]);
+    assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC", "a run is due since 1970-01-01 00:00:00 UTC"]);
 }
 
 #[test]
