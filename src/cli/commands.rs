@@ -209,6 +209,9 @@ pub struct Prune {
     /// Only Leases with these labels; a selector that names tenure.dev/kind decides on the kind itself ('!tenure.dev/kind': those of `run`)
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
+    /// Those of every namespace
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// How long ago a Lease was released, at least
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub older_than: Duration,

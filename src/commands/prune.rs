@@ -31,8 +31,10 @@ const REFUSED: u8 = 1;
 
 pub(super) fn run(prune: &cli::Prune) -> u8 {
     access::look(&prune.flags, false, async |config, access, namespace| {
+        let namespace = if prune.all_namespaces { "" } else { namespace };
         if !prune.dry_run {
-            access.announce(&format!("Leases of namespace {namespace}"));
+            let whose = if prune.all_namespaces { "all namespaces".into() } else { format!("namespace {namespace}") };
+            access.announce(&format!("Leases of {whose}"));
         }
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
         let leases = match access.leases(namespace, Which::Selected(&selector)).await {
@@ -48,9 +50,10 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
         let mut refused = None;
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
             sleep_until(config.timing().takeable(listed, unused.watched)).await;
-            unused.outcome = match access.write(namespace, &unused.seen.name, &operator::deletion(&unused.record)).await {
+            let Seen { namespace, name, .. } = &unused.seen;
+            unused.outcome = match access.write(namespace, name, &operator::deletion(&unused.record)).await {
                 Ok(()) => {
-                    transaction::discard(access, namespace, &unused.seen.name).await;
+                    transaction::discard(access, namespace, name).await;
                     "deleted"
                 }
                 Err(error) if matches!(error.status, Some(404 | 409)) => "in use",
@@ -69,7 +72,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             Some((code @ exit::NOT_PERMITTED, _)) if found.iter().all(|unused| unused.outcome == "refused") => code,
             Some(_) => REFUSED,
         };
-        let lines: Vec<_> = found.into_iter().map(Unused::line).collect();
+        let lines: Vec<_> = found.into_iter().map(|unused| unused.line(prune.all_namespaces)).collect();
         answer(&shown(prune.output, true, HEAD, &lines), code)
     })
 }
@@ -90,7 +93,7 @@ struct Unused {
     outcome: &'static str,
 }
 
-const HEAD: [&str; 5] = ["LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
+const HEAD: [&str; 6] = ["NAMESPACE", "LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
 
 impl Unused {
     fn of(lease: Value, prune: &cli::Prune) -> Option<Self> {
@@ -100,9 +103,10 @@ impl Unused {
         Some(Self { seen, record, watched, outcome: "candidate" })
     }
 
-    fn line(self) -> Line<5> {
+    fn line(self, namespaced: bool) -> Line<6> {
+        let namespace = if namespaced { self.seen.namespace.clone() } else { String::new() };
         let ([name, state, holder, _, _, renewed, ..], mut document) = (self.seen.row(), self.seen.document());
         document.0.push(("outcome", json!(self.outcome)));
-        ([name, state, holder, renewed, self.outcome.into()], document)
+        ([namespace, name, state, holder, renewed, self.outcome.into()], document)
     }
 }
