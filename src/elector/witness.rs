@@ -4,6 +4,7 @@
 //! as the elector lives. No renewal, deadline, proof or release waits for any of it, and the witness is believed nothing.
 
 use std::{
+    ffi::OsStr,
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
@@ -80,13 +81,19 @@ pub(crate) fn read(datagram: &[u8]) -> Result<Replica, &'static str> {
 /// # Errors
 /// Why no witness can help here.
 pub(crate) fn pidfd_of_init(pid1: bool) -> Result<OwnedFd, String> {
-    if !pid1 {
-        return Err("tenure is not PID 1".into());
+    let kernel = uname().map(|kernel| kernel.version().to_owned()).unwrap_or_default();
+    match why_none(pid1, &kernel) {
+        Some(why) => Err(why.into()),
+        None => pidfd_open(PID1).map_err(|errno| format!("pidfd_open is refused: {errno}")),
     }
-    if uname().is_ok_and(|kernel| kernel.version() == GVISOR) {
-        return Err("this is gVisor".into());
+}
+
+fn why_none(pid1: bool, kernel: &OsStr) -> Option<&'static str> {
+    match (pid1, kernel == GVISOR) {
+        (false, _) => Some("tenure is not PID 1"),
+        (true, true) => Some("this is gVisor"),
+        (true, false) => None,
     }
-    pidfd_open(PID1).map_err(|errno| format!("pidfd_open is refused: {errno}"))
 }
 
 /// Asks whether a witness listens there.
@@ -174,8 +181,41 @@ async fn hear(socket: &AsyncFd<OwnedFd>) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use nix::{
+        sys::socket::{Backlog, accept, bind, listen, send},
+        unistd::getpid,
+    };
+    use tokio::time::Instant;
+
     use super::*;
     use crate::config::{Config, Preset, Task, Trigger};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_witness_that_comes_back_is_told_within_a_second() {
+        let name = format!("@tenure-again-{}", getpid());
+        let witness = register(socket().unwrap()).unwrap();
+        bind(witness.as_raw_fd(), &address(&name).unwrap()).unwrap();
+        listen(&witness, Backlog::new(1).unwrap()).unwrap();
+        let health = Health::new(&InitialState::first(Config::default(), "me_1".into()), clock::boot());
+        let told = tell_for_ever((name, vec![VERSION], pidfd_open(PID1).unwrap()), health, Duration::ZERO, Duration::MAX);
+        drop(tokio::spawn(told));
+        let next = async || witness.async_io(Interest::READABLE, |witness| Ok(accept(witness)?)).await.unwrap();
+        let first = next().await;
+        send(first.as_raw_fd(), &[KNOWN], MsgFlags::empty()).unwrap();
+        let ended = Instant::now();
+        drop(first);
+
+        drop(next().await);
+
+        assert!(ended.elapsed() <= AGAIN + Duration::from_millis(1), "{:?}", ended.elapsed());
+    }
+
+    #[test]
+    fn on_gvisor_and_where_tenure_is_not_pid_1_no_witness_can_help() {
+        let ours = OsStr::new("#1 SMP PREEMPT_DYNAMIC Debian 6.1.0");
+        assert_eq!([why_none(true, ours), why_none(true, GVISOR.as_ref())], [None, Some("this is gVisor")]);
+        assert_eq!(why_none(false, ours), Some("tenure is not PID 1"));
+    }
 
     /// A witness may be of a later release than the elector, and the other way round.
     #[test]
