@@ -48,6 +48,7 @@ fn a_release_is_complete_and_its_binaries_run() {
             assert!(unpacked.join(file).exists(), "{name}: {file}");
         }
         is_static(&unpacked.join("tenure"), machine);
+        names_its_crates(&unpacked.join("tenure"));
         runs(&unpacked.join("tenure"), emulator);
     }
     lists_what_is_in_the_binary(&out.join(format!("tenure-{VERSION}.cdx.json")));
@@ -137,10 +138,30 @@ fn verify_finds_one_changed_byte_in_every_file() {
     succeeds(&mut verify(&release));
 }
 
+#[test]
+fn verify_finds_a_program_that_is_not_static_or_for_another_machine() {
+    let has_interpreter = |program: &mut Vec<u8>| {
+        (program[32], program[54], program[56]) = (64, 56, 1);
+        program.extend([3, 0, 0, 0]);
+        program.resize(64 + 56, 0);
+    };
+    let is_for_another = |program: &mut Vec<u8>| program[18] = 8;
+    let edits: [(&dyn Fn(&mut Vec<u8>), &str); 2] = [
+        (&has_interpreter, "tenure has an interpreter: it is not static"),
+        (&is_for_another, "tenure is not a program for amd64"),
+    ];
+    for (edit, words) in edits {
+        let output = verify(&pack_of(edit)).output().unwrap();
+
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+    }
+}
+
 /// Somebody who changes a file can write SHA256SUMS again too.
 #[test]
 fn verify_finds_files_that_do_not_belong_together_though_their_sums_are_right() {
-    let (release, other) = (pack(), pack_of(b"other"));
+    let (release, other) = (pack(), pack_of(|program| program.extend(b"other")));
     for (name, words) in [
         (format!("tenure-{VERSION}-linux-arm64.tar.gz"), "/tenure is not the binary of the archive for arm64"),
         (format!("tenure-{VERSION}.oci.tar"), "/tenure is not the binary of the archive for amd64"),
@@ -230,22 +251,24 @@ fn verify(release: &Path) -> Command {
 }
 
 fn pack() -> Scratch {
-    pack_of(b"tenure")
+    pack_of(|program| program.extend(b"tenure"))
 }
 
-/// A release of programs that are only a header and these bytes.
-fn pack_of(content: &[u8]) -> Scratch {
+/// A release of programs that are only a header, and what this makes of it.
+fn pack_of(edit: impl Fn(&mut Vec<u8>)) -> Scratch {
     let (built, out) = (Scratch::new(), Scratch::new());
     for (architecture, machine, _) in ARCHITECTURES {
-        let mut program = [0; 64];
+        let mut program = vec![0; 64];
         program[..6].copy_from_slice(b"\x7fELF\x02\x01");
         program[18] = machine;
         fs::create_dir(built.join(architecture)).unwrap();
         let file = built.join(architecture).join("tenure");
-        fs::write(&file, [&program, content].concat()).unwrap();
+        edit(&mut program);
+        fs::write(&file, program).unwrap();
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    for file in [&["LICENSE"][..], &BESIDE].concat() {
+    // Each command has a page.
+    for file in [&["LICENSE", "man/tenure-step-down.1"][..], &BESIDE].concat() {
         let file = built.join("files").join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "").unwrap();
@@ -304,6 +327,24 @@ fn runs(file: &Path, emulator: Option<&str>) {
     assert!(said(&["check", "--offline", "--lease", "x", "--", "true"]).contains("terminationGracePeriodSeconds: "));
     assert_eq!(said(&["--leader-election=off", "--", "echo", "runs"]), "runs\n");
     assert_eq!(command(&["--leader-election=off", "--", "sh", "-c", "exit 42"]).status().unwrap().code(), Some(42));
+}
+
+/// As trivy and grype find it: the section `.dep-v0`, which is JSON in a zlib stream.
+fn names_its_crates(binary: &Path) {
+    const READ: &str = "import sys, zlib\nb = open(sys.argv[1], 'rb').read()\nn = lambda at, size: int.from_bytes(b[at:at + size], 'little')\n\
+        heads = [n(0x28, 8) + n(0x3a, 2) * at for at in range(n(0x3c, 2))]\nnames = n(heads[n(0x3e, 2)] + 0x18, 8)\n\
+        name = lambda head: b[names + n(head, 4):].split(b'\\0')[0]\nhead, = (head for head in heads if name(head) == b'.dep-v0')\n\
+        sys.stdout.buffer.write(zlib.decompress(b[n(head + 0x18, 8):][:n(head + 0x20, 8)]))";
+    let list: Value = serde_json::from_slice(&succeeds(Command::new("python3").args(["-c", READ]).arg(binary)).stdout).unwrap();
+    let lock = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap();
+    let crates: Vec<_> = list["packages"].as_array().unwrap().iter().filter(|one| one["kind"] != "build").collect();
+    let names: Vec<_> = crates.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(["tenure", "kube", "rustls"].iter().all(|name| names.contains(name)) && names.len() > 100, "{names:?}");
+    assert!(!names.contains(&"stateright"), "only tests use it");
+    for one in crates {
+        let entry = format!("name = {}\nversion = {}\n", one["name"], one["version"]);
+        assert!(lock.contains(&entry), "{entry} is not in Cargo.lock");
+    }
 }
 
 fn lists_what_is_in_the_binary(file: &Path) {
