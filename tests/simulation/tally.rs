@@ -13,9 +13,9 @@ const SELDOM: [(What, u64, &str); 6] = [
     (What::PeerTakes, u64::MAX, "a client-go is a stranger to the law of a simulation"),
     (What::StoresPeersRelease, u64::MAX, "a client-go is a stranger to the law of a simulation"),
     (What::Forgets, u64::MAX, "an elector that forgets a write tells nobody: the law remembers it until the term ends"),
-    (What::SeesLateAbsence, 150_000, "an answer that the Lease is absent comes after the watch event of its creation"),
-    (What::StrangerReleases, 150_000, "somebody who is dead was written over a Lease without a name beside it"),
-    (What::TakesAgain, 150_000, "an acquisition is proved after S, and nothing was written since"),
+    (What::SeesLateAbsence, 1_000_000, "an answer that the Lease is absent comes after the watch event of its creation"),
+    (What::StrangerReleases, 1_000_000, "somebody who is dead was written over a Lease without a name beside it"),
+    (What::TakesAgain, 1_000_000, "an acquisition is proved after S, and nothing was written since"),
 ];
 
 /// Sums over worlds.
