@@ -301,6 +301,7 @@ mod tests {
         }
         assert_eq!([&["status", "--request-timeout=x"][..], &["step-down", "x", "--wait=5"]].map(refused), [64, 64]);
         assert_eq!((refused(&["status", "--as-group", "ops"]), refused(&["--as-group=ops", "run", "--", "true"])), (64, 78));
+        assert_eq!(["5", "5s"].map(|span| refused(&["apply", "x", "-f", "-", "--request-timeout", span])), [78, 78]);
     }
 
     #[test]

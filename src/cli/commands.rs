@@ -179,7 +179,7 @@ pub struct Status {
     /// Each Lease of the namespace with these labels, in place of one by its name
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["lease", "slots"])]
     pub selector: Option<String>,
-    /// Each Lease of tenure's in the cluster, those first that need a look; with -l each with these labels
+    /// Each Lease of tenure's in the cluster, whatever -n says, those first that need a look; with -l each with these labels
     #[arg(short = 'A', long, conflicts_with_all = ["name", "lease", "slots", "holder", "observe"])]
     pub all_namespaces: bool,
     /// Exit with 0 only if exactly this identity holds it, such as $TENURE_IDENTITY

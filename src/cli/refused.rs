@@ -1,6 +1,7 @@
 //! A command line that is not carried out: what is printed, and the exit code.
 
 use std::{
+    error::Error as _,
     ffi::OsString,
     fmt,
     io::{self, Write as _},
@@ -11,7 +12,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::Line;
+use super::{Line, workload::NOT_USED};
 
 use crate::{
     config::duration,
@@ -87,7 +88,8 @@ impl Refused {
     fn is_no_span(&self) -> bool {
         let [flag, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(|kind| self.error.get(kind));
         let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) = (flag, value) else { return false };
-        SPANS.iter().any(|span| flag.split([' ', '[']).next() == Some(span)) && duration::parse(value).is_err()
+        let is_used = self.error.source().is_none_or(|why| why.to_string() != NOT_USED);
+        is_used && SPANS.iter().any(|span| flag.split([' ', '[']).next() == Some(span)) && duration::parse(value).is_err()
     }
 }
 

@@ -118,9 +118,12 @@ pub(super) const OF_A_REPLICA: &[&str] = &["slots", "identity", "lease_duration"
 /// The flags of a cluster without effect on a command that runs a workload.
 pub(super) const OF_A_LOOK: &[&str] = &["user", "groups", "request_timeout"];
 
+/// Why a flag that has no effect is refused.
+pub(super) const NOT_USED: &str = "this command does not use it: remove it";
+
 /// Withdraws from a command the flags that have no effect on it: its help does not show them, and its line may not have them.
 pub(super) fn without(flags: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
-    let refuse = |_: &str| Err::<String, _>("this command does not use it: remove it");
+    let refuse = |_: &str| Err::<String, _>(NOT_USED);
     move |arg| if flags.contains(&arg.get_id().as_str()) { arg.hide(true).value_parser(refuse) } else { arg }
 }
 

@@ -216,9 +216,14 @@ fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> 
                 Err(code) => return Ok(code),
             };
             let Some(form) = asked.output else { return Ok(answer(&(words + "\n"), 0)) };
-            let lease = access.lease(namespace, name).await?;
-            let line = |lease| Seen::at(clock::timestamp(), lease, *duration).line(false, form == Output::Wide);
-            Ok(answer(&table::shown(form, false, HEAD, &lease.iter().map(line).collect::<Vec<_>>()), 0))
+            // It was changed, whatever becomes of the look at it.
+            let lease = access.lease(namespace, name).await.inspect_err(|_| complain(&words))?;
+            let Some(lease) = lease else {
+                complain(&words);
+                return Ok(absent(namespace, name));
+            };
+            let line = Seen::at(clock::timestamp(), &lease, *duration).line(false, form == Output::Wide);
+            Ok(answer(&table::shown(form, false, HEAD, &[line]), 0))
         };
         done.await.unwrap_or_else(|error| access.complain(&error, false))
     })

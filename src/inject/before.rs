@@ -33,8 +33,10 @@ pub(crate) fn uninject(objects: Vec<Value>) -> Changed {
 
 fn note(new: &Value, old: &Value) -> Value {
     match (new, old) {
-        // Labels or annotations: others may add theirs.
-        (Value::Object(map), Value::Null) if map.values().all(Value::is_string) => note(new, &Map::new().into()),
+        // Labels, annotations, or the metadata with them: others may add theirs.
+        (Value::Object(map), Value::Null) if map.values().all(|value| value.is_string() || is_texts(value)) => {
+            note(new, &Map::new().into())
+        }
         (Value::Object(_), Value::Object(_)) => {
             let keys = [new, old].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
             keys.filter(|key| new[*key] != old[*key]).map(|key| (key.clone(), note(&new[key], &old[key]))).collect()
@@ -65,6 +67,10 @@ fn undo(now: &mut Value, note: &Value) {
         }
         map.retain(|key, value| !notes.contains_key(key) || !is_empty(value));
     }
+}
+
+fn is_texts(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.values().all(Value::is_string))
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -57,15 +57,17 @@ pub(crate) fn inject(objects: Vec<Value>, asked: &cli::Inject, judge: Judge) -> 
 
 /// Returns the items of a List, or of a list of one kind, in its place; nothing for an empty document.
 pub(crate) fn flattened(object: Value) -> Vec<Value> {
-    let Some((kind, list)) = text(&object["kind"]).strip_suffix("List").zip(object["items"].as_array()) else {
+    let kind = text(&object["kind"]);
+    let Some(kind) = kind.strip_suffix("List").filter(|_| kind == "ResourceList" || object["items"].is_array()) else {
         return if object.is_null() { Vec::new() } else { vec![object] };
     };
     let item = |item: &Value| {
+        let Some(own) = item.as_object().cloned() else { return flattened(item.clone()) };
         let mut whole = json!({ "apiVersion": object["apiVersion"], "kind": kind });
-        as_map(&mut whole).extend(item.as_object().cloned().unwrap_or_default());
+        as_map(&mut whole).extend(own);
         flattened(whole)
     };
-    list.iter().flat_map(item).collect()
+    items(&object["items"]).iter().flat_map(item).collect()
 }
 
 impl Stream<'_> {

@@ -62,7 +62,8 @@ fn keys(container: &Value, kind: &str) -> Result<Vec<Variable>, String> {
         keys.extend([(port_key, Some(port.to_string())), (host_key, Some(host.to_owned()))]);
     }
     let (get, path) = (&probe["httpGet"], text(&probe["httpGet"]["path"]));
-    let headers: Vec<_> = items(&get["httpHeaders"]).iter().map(|one| format!("{}:{}", one["name"], one["value"])).collect();
+    let headers: Vec<_> =
+        items(&get["httpHeaders"]).iter().map(|one| format!("{}:{}", one["name"], Value::from(text(&one["value"])))).collect();
     keys.extend([
         ("HTTP__PATH", get.is_object().then(|| literal(&format!("/{}", path.strip_prefix('/').unwrap_or(path))))),
         ("HTTP__SCHEME", (get["scheme"] == "HTTPS").then(|| "https".into())),

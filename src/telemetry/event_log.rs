@@ -99,7 +99,10 @@ impl EventLog {
                 let (slot, holder) = (further(*slot), &*bounded(holder));
                 match (nouns.is_run, self.waits) {
                     (true, _) if base(holder) == base(identity) => {
-                        info!(lease, slot, holder, "an earlier run under the name of this replica holds the Lease");
+                        info!(
+                            lease,
+                            slot, holder, "a replica of the same name holds the Lease: an earlier run of this one, or another"
+                        );
                     }
                     (true, _) => info!(lease, slot, holder, "another replica holds the Lease"),
                     (false, false) if nouns.is_at_once => info!(lease, slot, holder, "another has the lock"),
@@ -363,7 +366,7 @@ impl EventLog {
     fn fires(&self, before: &Status, after: &Status, wall: i64) {
         let fire = after.election.next_fire.filter(|fire| Some(*fire) != before.election.next_fire);
         if let Some((fire, at)) = fire.and_then(|fire| Some((fire, self.zone.shown(fire)?))) {
-            let is_due = if fire > wall { "the next run is due at" } else { "a run is due since" };
+            let is_due = if fire > wall { "the next run is due at" } else { "a run has been due since" };
             info!(lease = self.lease, "{is_due} {at}");
         }
     }

@@ -1,5 +1,7 @@
 //! `tenure step-down`, `pause` and `resume`: leadership moves, or stays, as somebody says.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use serde_json::{Value, json};
 use support::{
     Case, Fault, LEASE, Request, Stage, Times, Verb, cases, found,
@@ -20,6 +22,7 @@ pub(super) fn all() -> Vec<Case> {
         what_nobody_holds_is_1_and_what_is_not_there_2,
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
         an_edit_that_meets_another_is_made_again,
+        a_change_that_cannot_be_shown_afterwards_is_said_all_the_same,
         whoever_may_not_update_is_told_so,
         a_holder_writes_on_no_terminal,
         those_who_follow_are_shown_and_the_one_who_leads_is_not,
@@ -133,6 +136,19 @@ async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
         "{}",
         ended.err
     );
+}
+
+async fn a_change_that_cannot_be_shown_afterwards_is_said_all_the_same(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    let reads = AtomicUsize::new(0);
+    let is_second = move |request: &Request| request.verb == Verb::Get && reads.fetch_add(1, Relaxed) > 0;
+    desk.proxy.on(is_second, Times::Always, Fault::refused(403, "Forbidden"));
+
+    let ended = desk.ends(&["pause", LEASE, "-o", "json"]).await;
+
+    assert!(ended.code == 77 && ended.err.contains("paused: nobody takes it; one_1 keeps it"), "{ended:?}");
+    assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/paused"), "true");
 }
 
 async fn a_holder_writes_on_no_terminal(stage: Stage) {

@@ -326,6 +326,20 @@ fn what_somebody_has_changed_since_stays_and_a_note_that_cannot_be_read_is_refus
 }
 
 #[test]
+fn what_somebody_has_added_to_a_template_that_had_no_metadata_stays() {
+    let mut bare = ours();
+    bare["spec"]["template"].as_object_mut().unwrap().remove("metadata");
+    let mut there = injected(&[bare.clone()], &["--lease", "shop", "--of", "deployment/shop"]);
+    let metadata = &mut there[0]["spec"]["template"]["metadata"];
+    (metadata["annotations"], metadata["labels"]["team"]) = (json!({ "someone": "else" }), json!("a"));
+
+    let back = injected(&there, &["--uninject"]);
+
+    bare["spec"]["template"]["metadata"] = json!({ "annotations": { "someone": "else" }, "labels": { "team": "a" } });
+    assert_eq!(back, [bare]);
+}
+
+#[test]
 fn comments_are_lost_which_is_said_once() {
     let place = Scratch::new();
     let text = |comment: &str| format!("{comment}\n{}\n---\n{comment}\n{}", ours(), json!({ "kind": "Other" }));
@@ -388,6 +402,8 @@ fn a_list_of_resources_is_answered_with_one() {
     assert_eq!((&list["kind"], &list["functionConfig"]), (&json!("ResourceList"), &json!({ "a": 1 })));
     let kinds: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Deployment", "Lease", "Role", "RoleBinding"]);
+    let none = json!({ "apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList" });
+    assert_eq!(injected(&[none], &[])[0]["items"], json!([]));
 }
 
 #[test]

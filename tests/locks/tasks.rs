@@ -226,7 +226,7 @@ async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_fir
 async fn the_next_run_of_a_schedule_is_told_at_the_start_and_with_each_run(stage: Stage) {
     fired_in_2020(&stage).await;
     let due = |year: i64| format!("the next run is due at {year}-01-01 00:00:00 UTC");
-    let missed = "a run is due since 2021-01-01 00:00:00 UTC";
+    let missed = "a run has been due since 2021-01-01 00:00:00 UTC";
     let year: i64 = time(0)[..4].parse().expect("a year");
 
     let runs = running(task(&stage, "runs", YEARLY).await, &["true"]).start();

@@ -308,7 +308,7 @@ fn a_new_leader_says_what_became_of_the_one_before() {
 fn a_holder_is_another_replica_unless_it_has_the_name_of_this_one() {
     let holds = |holder: &str| Event::NewLeader { slot: Slot(0), holder: holder.into() };
     let lines = logged(|lines| ["pod-1_cd", "pod-1", "pod-2_ab"].iter().for_each(|holder| reported(lines, 0, &holds(holder))));
-    let own = "an earlier run under the name of this replica holds the Lease";
+    let own = "a replica of the same name holds the Lease: an earlier run of this one, or another";
     assert_eq!(lines.iter().map(|line| &line["message"]).collect::<Vec<_>>(), [own, own, "another replica holds the Lease"]);
 }
 
@@ -521,7 +521,7 @@ fn the_last_holder_of_that_lease_is_named_and_the_next_run_of_a_task() {
     });
     let said: Vec<_> = lines.iter().skip(2).map(|line| line["message"].as_str().unwrap()).collect();
     let led = "leading: the program runs; the last holder, b_2, did not renew the Lease in time";
-    assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC", "a run is due since 1970-01-01 00:00:00 UTC"]);
+    assert_eq!(said, [led, "the next run is due at 2027-01-15 08:00:00 UTC", "a run has been due since 1970-01-01 00:00:00 UTC"]);
 }
 
 #[test]
