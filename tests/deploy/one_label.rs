@@ -513,12 +513,12 @@ fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
     let base = workload("Deployment", Some("billing"), 1)["spec"].take();
     let mut once = base["template"].clone();
     once["spec"]["restartPolicy"] = json!("Never");
-    let of_job = json!({ "template": once });
-    let cron = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": of_job } });
+    let job = json!({ "template": once });
+    let cron = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": job } });
     for (version, kind, path, spec) in [
         ("apps/v1", "Deployment", "/spec/template", &base),
         ("apps/v1", "StatefulSet", "/spec/template", &base),
-        ("batch/v1", "Job", "/spec/template", &of_job),
+        ("batch/v1", "Job", "/spec/template", &job),
         ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template", &cron),
     ] {
         let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "gated" }, "spec": spec });
@@ -537,6 +537,13 @@ fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
         let why = create(&object).failure();
         assert!(why.contains("with hostPID tenure is not PID 1"), "{kind}: {why}");
     }
+    // What a Job owns is no Job.
+    let mut owned = workload("Deployment", Some("billing"), 1);
+    owned["metadata"]["ownerReferences"] = of_job(json!({ "spec": {} }))["metadata"]["ownerReferences"].take();
+    let template = &mut owned["spec"]["template"];
+    template["metadata"]["annotations"] = json!({ "tenure.dev/command": "[\"sh\"]" });
+    template["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
+    cluster.feed(&["create", "--dry-run=server", "-f", "-"], &owned).success();
 }
 
 /// Writes the status that a controller would write.
