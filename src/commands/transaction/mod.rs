@@ -28,7 +28,6 @@ mod lock;
 mod output;
 mod server;
 
-pub(super) use files::documents;
 pub(super) use server::discard;
 
 /// How long a transaction may take, unless somebody says so.
@@ -132,10 +131,13 @@ impl<'a> Desk<'a> {
         let namespace = files.namespace.as_deref().unwrap_or(&lease.namespace);
         let mut kinds = Kinds::default();
         let mut changes: Vec<Change> = Vec::new();
-        for written in &files.changes {
-            let refused = |code, why: &str| refuse(code, &format!("{}: {why}", written.shown()));
-            let resource = kinds.of(self.server.access, &written.target).await.map_err(|(code, why)| refused(code, &why))?;
-            let change = written.change(resource, namespace);
+        for (place, change) in &files.changes {
+            let mut change = change.clone();
+            let refused = |code, why: &str| refuse(code, &format!("{place}: {why}"));
+            let resource = kinds.of(self.server.access, &change.target).await.map_err(|(code, why)| refused(code, &why))?;
+            let own = change.target.namespace.take();
+            change.target.namespace = resource.namespaced.then(|| own.unwrap_or_else(|| namespace.to_owned()));
+            change.target.resource = resource.name;
             if changes.iter().any(|other| files::is_same(&other.target, &change.target)) {
                 return Err(refused(exit::INVALID, "this object is a target twice"));
             }
