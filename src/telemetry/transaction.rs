@@ -20,7 +20,7 @@ use crate::{
     election::trace::TraceContext,
     environment::TRACEPARENT,
     time::Instant,
-    transaction::{Event, Fate, Outcome, Place},
+    transaction::{Event, Outcome, Place, State},
     words::bounded,
 };
 
@@ -77,8 +77,8 @@ impl Observer {
         metrics::seconds(&meter, names::TRANSACTION, &metrics::SPANS).record(took, &outcome);
         let changes = metrics::counter(&meter, names::CHANGES);
         for (_, event) in events {
-            if let Event::Object { change, fate, .. } = event {
-                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", fate.as_str())]);
+            if let Event::Object { change, state, .. } = event {
+                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", state.as_str())]);
             }
         }
     }
@@ -102,15 +102,13 @@ impl Observer {
         for (at, event) in events {
             let (name, attributes) = match event {
                 Event::Prepared => ("plan", Vec::new()),
-                Event::Object { target, change, fate } => {
-                    let name = match fate {
-                        Fate::Changed | Fate::Failed => "change",
-                        Fate::Undone | Fate::Doubtful | Fate::Left(_) => "undo",
-                    };
+                Event::Object { target, change, state } => {
+                    let is_change = matches!(state, State::Planned | State::Changed | State::Failed);
+                    let name = if is_change { "change" } else { "undo" };
                     let facts = [
                         (names::OBJECT, target.to_string()),
                         (names::CHANGE, change.as_str().into()),
-                        (names::OUTCOME, fate.as_str().into()),
+                        (names::OUTCOME, state.as_str().into()),
                     ];
                     (name, facts.map(|(key, value)| KeyValue::new(key, value)).to_vec())
                 }

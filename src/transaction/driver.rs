@@ -8,34 +8,34 @@ use serde_json::Value;
 
 use super::{
     Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
-    journal::{UNDONE, conflict, fingerprint, fresh},
-    paths::at,
+    journal::{fingerprint, parse},
+    undo::one,
 };
 use crate::time::Instant;
 
 /// Makes all changes, or none.
 pub async fn apply<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Outcome {
-    Driver::new(server, settings, Kind::Transaction).make(changes).await.unwrap_or_else(|outcome| outcome)
+    Driver::new(server, settings, Some(Kind::Transaction)).make(changes).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites what somebody else has changed.
 pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> Outcome {
-    Driver::recovery(server, settings).recover(force).await.unwrap_or_else(|outcome| outcome)
+    Driver::new(server, settings, None).recover(force).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Makes the changes of a term in place of those of the term before. All are [`ChangeType::Patch`](super::ChangeType::Patch).
 pub async fn promote<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Outcome {
-    Driver::new(server, settings, Kind::Promotion).make(changes).await.unwrap_or_else(|outcome| outcome)
+    Driver::new(server, settings, Some(Kind::Promotion)).make(changes).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Undoes the promotion.
 pub async fn demote<S: Server>(server: &S, settings: Settings) -> Outcome {
-    Driver::new(server, settings, Kind::Promotion).recover(false).await.unwrap_or_else(|outcome| outcome)
+    Driver::new(server, settings, Some(Kind::Promotion)).recover(false).await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Drops the journal and its marks, and restores nothing.
 pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
-    Driver::recovery(server, settings).forget().await.unwrap_or_else(|outcome| outcome)
+    Driver::new(server, settings, None).forget().await.unwrap_or_else(|outcome| outcome)
 }
 
 /// Returns the entries that an application would have now, and writes nothing.
@@ -43,10 +43,10 @@ pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
 /// # Errors
 /// The outcome that an application would have now.
 pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Change], kind: Kind) -> Result<Vec<Entry>, Outcome> {
-    let mut driver = Driver::new(server, settings, kind);
+    let mut driver = Driver::new(server, settings, Some(kind));
     let old = driver.read().await?;
     let undone = driver.undone_first(&old);
-    driver.acting_as.clone_from(&driver.settings.acting_as);
+    driver.journal.acting_as.clone_from(&driver.settings.acting_as);
     let mut entries = driver.plan(changes, if undone { &old } else { &[] }).await?;
     entries.retain(Entry::differs);
     entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
@@ -59,15 +59,14 @@ pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Chang
 /// # Errors
 /// The journal or an object cannot be read.
 pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Vec<Entry>, Outcome> {
-    Driver::recovery(server, settings).survey().await
+    Driver::new(server, settings, None).survey().await
 }
 
 pub(super) struct Driver<'a, S> {
     pub(super) server: &'a S,
     pub(super) settings: Settings,
-    pub(super) kind: Kind,
-    /// The kind is that of the journal, and so is the user unless another is asked for.
-    pub(super) is_recovery: bool,
+    /// None in a recovery: that of the journal.
+    pub(super) kind: Option<Kind>,
     /// Takes any announcement off the Lease.
     pub(super) forgets: bool,
     /// The Secret as it was read or written last.
@@ -78,43 +77,34 @@ pub(super) struct Driver<'a, S> {
     pub(super) begun: String,
     /// The claim of this driver, from its first write of the journal on.
     pub(super) claim: u64,
-    /// The user that changes the targets.
-    pub(super) acting_as: Option<String>,
     /// No retry after this, and no change.
     pub(super) deadline: Instant,
-    /// An undo goes on after a signal.
-    pub(super) is_undoing: bool,
+    /// The same for an undo that is under way.
+    pub(super) undoing_until: Option<Instant>,
     pub(super) random: fastrand::Rng,
 }
 
 impl<'a, S: Server> Driver<'a, S> {
-    fn new(server: &'a S, settings: Settings, kind: Kind) -> Self {
-        let mut random = fastrand::Rng::with_seed(settings.seed);
+    fn new(server: &'a S, settings: Settings, kind: Option<Kind>) -> Self {
         Self {
             server,
             kind,
-            is_recovery: false,
             forgets: false,
             secret: Value::Null,
-            journal: fresh(kind, &mut random),
+            journal: Journal::default(),
             begun: String::new(),
             claim: 1,
-            acting_as: None,
             deadline: server.now() + settings.limit,
-            is_undoing: false,
-            random,
+            undoing_until: None,
+            random: fastrand::Rng::with_seed(settings.seed),
             settings,
         }
     }
 
-    fn recovery(server: &'a S, settings: Settings) -> Self {
-        Self { is_recovery: true, ..Self::new(server, settings, Kind::Transaction) }
-    }
-
-    /// Acts from now on as the user who began what is in the journal.
-    pub(super) fn act_as_before(&mut self) {
-        let asked = if self.is_recovery { self.settings.acting_as.clone() } else { None };
-        self.acting_as = asked.or_else(|| self.journal.acting_as.clone());
+    /// Returns the user that changes the targets: the one who began what is in the journal, unless a recovery is to act as another.
+    pub(super) fn user(&self) -> Option<&str> {
+        let asked = self.settings.acting_as.as_deref().filter(|_| self.kind.is_none());
+        asked.or(self.journal.acting_as.as_deref())
     }
 
     /// Makes the changes: rules 1 to 6, and 7 if they cannot all be made.
@@ -122,7 +112,7 @@ impl<'a, S: Server> Driver<'a, S> {
         let intent = fingerprint(changes);
         let mut entries = loop {
             let Some(mut entries) = self.predecessor(&intent).await? else { return Ok(Outcome::Already) };
-            self.acting_as.clone_from(&self.settings.acting_as);
+            self.journal.acting_as.clone_from(&self.settings.acting_as);
             let planned = self.plan(changes, &[]).await?;
             if !planned.iter().any(Entry::differs) {
                 return Ok(Outcome::Nothing);
@@ -136,15 +126,15 @@ impl<'a, S: Server> Driver<'a, S> {
         self.server.report(Event::Prepared);
         match self.commit(&mut entries).await {
             Ok(changed) => {
-                if self.kind == Kind::Transaction {
+                if self.journal.kind == Kind::Transaction {
                     self.unmark(&entries).await;
                 }
                 Ok(Outcome::Committed(changed))
             }
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
-                let left = self.undo(entries, false).await?;
-                stuck(&left).map_or_else(|| Ok(Outcome::Undone(Box::new(why))), Err)
+                all_back(&self.undo(entries, false).await?)?;
+                Ok(Outcome::Undone(Box::new(why)))
             }
         }
     }
@@ -155,14 +145,13 @@ impl<'a, S: Server> Driver<'a, S> {
             return Ok(false);
         }
         intent.clone_into(&mut self.journal.intent);
-        self.journal.acting_as.clone_from(&self.settings.acting_as);
-        self.announce(Some(self.claim)).await?;
+        self.announce(true).await?;
         self.store(Phase::Prepared, entries, true).await
     }
 
     /// Returns true if what the journal holds is undone before anything else: what is unsettled, and a promotion.
     fn undone_first(&self, entries: &[Entry]) -> bool {
-        let is_first = self.journal.is_unsettled() || self.kind == Kind::Promotion && !entries.is_empty();
+        let is_first = self.journal.is_unsettled() || self.journal.kind == Kind::Promotion && !entries.is_empty();
         if is_first {
             self.server.report(Event::Unfinished { by: self.journal.by.clone() });
         }
@@ -179,12 +168,15 @@ impl<'a, S: Server> Driver<'a, S> {
                     continue;
                 }
                 let left = self.undo(entries, false).await?;
-                return if self.kind == Kind::Promotion { Ok(Some(left)) } else { stuck(&left).map_or(Ok(Some(left)), Err) };
+                return match all_back(&left) {
+                    Err(why) if self.journal.kind == Kind::Transaction => Err(why),
+                    Ok(()) | Err(_) => Ok(Some(left)),
+                };
             }
             self.settled().await;
-            self.act_as_before();
             if self.journal.phase == Phase::Undone {
-                return stuck(&entries).map_or_else(|| Ok(Some(self.doubtful(entries))), Err);
+                all_back(&entries)?;
+                return Ok(Some(self.doubtful(entries)));
             }
             let mut stands = self.journal.intent == intent;
             // The driver that committed them may have died before it took its marks off.
@@ -205,7 +197,6 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn recover(&mut self, force: bool) -> Result<Outcome, Outcome> {
         let entries = loop {
             let entries = self.read().await?;
-            self.act_as_before();
             let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
             for entry in &entries {
                 // A creation that has not come is no reason to write.
@@ -220,22 +211,22 @@ impl<'a, S: Server> Driver<'a, S> {
             }
         };
         let undone = entries.len();
-        let left = self.undo(entries, force).await?;
-        stuck(&left).map_or(Ok(Outcome::Recovered(undone)), Err)
+        all_back(&self.undo(entries, force).await?)?;
+        Ok(Outcome::Recovered(undone))
     }
 
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
         self.forgets = true;
         loop {
-            let Some((secret, journal)) = self.fetch().await? else {
-                self.announce(None).await?;
+            let Some(secret) = self.stored().await? else {
+                self.announce(false).await?;
                 return Ok(Outcome::Nothing);
             };
+            let journal = parse(&secret);
             let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
             self.secret = secret;
             // What cannot be read is replaced.
-            self.journal = journal.unwrap_or_else(|_| fresh(self.kind, &mut self.random));
-            self.act_as_before();
+            self.journal = self.known(journal.unwrap_or_default());
             self.claim = self.journal.claim + 1;
             let entries = mem::take(&mut self.journal.entries);
             if self.store(Phase::Undone, &[], true).await? {
@@ -249,34 +240,20 @@ impl<'a, S: Server> Driver<'a, S> {
     }
 
     async fn survey(&mut self) -> Result<Vec<Entry>, Outcome> {
-        let Some((_, journal)) = self.fetch().await? else { return Ok(Vec::new()) };
-        self.journal = journal?;
+        self.journal = parse(&self.stored().await?.unwrap_or_default())?;
         let mut entries = mem::take(&mut self.journal.entries);
-        self.act_as_before();
         entries.retain(Entry::differs);
         for entry in &mut entries {
             entry.fields.retain(Field::differs);
-            let object = match self.get(&entry.target).await {
-                Err(Outcome::Refused(why) | Outcome::NotPermitted(why)) => {
-                    entry.state = conflict(&why);
-                    continue;
-                }
-                object => object?,
-            };
-            entry.state = self.outlook(entry, object.as_ref()).await?;
-            for field in &mut entry.fields {
-                field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
-                if entry.state == UNDONE {
-                    field.before.clone_from(&field.after);
-                }
-            }
+            entry.state = one(self.outlook(entry).await)?;
         }
         Ok(entries)
     }
 }
 
-/// Returns the outcome that names what is in conflict.
-fn stuck(entries: &[Entry]) -> Option<Outcome> {
-    let left = entries.iter().filter_map(|entry| Some((entry.target.clone(), entry.conflict()?.to_owned())));
-    Some(left.collect::<Vec<_>>()).filter(|left| !left.is_empty()).map(Outcome::Stuck)
+/// Checks that nothing is in conflict.
+fn all_back(entries: &[Entry]) -> Result<(), Outcome> {
+    let left = entries.iter().filter_map(|entry| Some((entry.target.clone(), entry.conflict()?.clone())));
+    let left: Vec<_> = left.collect();
+    if left.is_empty() { Ok(()) } else { Err(Outcome::Stuck(left)) }
 }

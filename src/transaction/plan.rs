@@ -1,11 +1,11 @@
 //! Plans the changes: which fields of which object, and what undoes them (rule 4). Writes nothing.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb,
+    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Target, Verb,
     driver::Driver,
-    fields::{Field, Side, comparable, lacks, named, shape, updated, with, without_nulls},
+    fields::{Field, Side, body, comparable, lacks, named, shape, updated, with, without_nulls},
     journal::Work,
     paths::{Path, as_map, at, entry_of, managers, owners},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
@@ -55,7 +55,7 @@ impl<S: Server> Driver<'_, S> {
                 managers: managers(before).to_vec(),
                 work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
                 object,
-                state: String::new(),
+                state: State::Planned,
             });
         }
     }
@@ -85,7 +85,9 @@ impl<S: Server> Driver<'_, S> {
         let (content, applied) = if change.verb == ChangeType::Update {
             (updated(object, &change.content), Some(Value::Null))
         } else {
-            let apply = Verb::Apply(part(change, present).into());
+            // Changes nothing.
+            let part = body(&shape(present, &[&change.content]));
+            let apply = Verb::Apply(versioned(whole(change, &part), present).into());
             (change.content.clone(), self.rehearse(target, apply, is_unseen).await?)
         };
         let Some(applied) = applied else { return Ok(None) };
@@ -123,17 +125,17 @@ impl<S: Server> Driver<'_, S> {
 
     /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
     async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Option<Value>, Outcome> {
-        let answer = self.send(Request::Plan(target.clone(), verb), self.acting_as.as_deref()).await;
+        let request = Request::Plan(target.clone(), verb);
+        let answer = self.send(&request).await;
         let is_absent =
             matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
-        if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &target.to_string()).await }
+        if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &request).await }
     }
 
     /// Asks whether what the undo of a change needs is allowed.
     async fn review(&self, target: &Target, verbs: [&'static str; 2]) -> Result<(), Outcome> {
         for verb in verbs {
-            let review = Request::Review(target.clone(), verb);
-            self.found(review, self.acting_as.as_deref(), &format!("an undo would have to {verb} {target}")).await?;
+            self.ask(Request::Review(target.clone(), verb)).await?;
         }
         Ok(())
     }
@@ -180,19 +182,6 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
         (EntryType::Delete, Some(object)) => Some(object.clone()),
         (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
     }
-}
-
-/// Returns the part of an object that a change is about, for a dry run that changes nothing.
-fn part(change: &Change, object: &Value) -> Value {
-    let mut part = shape(object, &[&change.content]);
-    as_map(&mut part).remove("status");
-    let kept = ["labels", "annotations"].into_iter().filter_map(|key| {
-        let found = object["metadata"].get(key)?;
-        Some((key.to_owned(), found.clone()))
-    });
-    let metadata: Map<String, Value> = kept.collect();
-    as_map(&mut part).insert("metadata".into(), metadata.into());
-    versioned(whole(change, &part), object)
 }
 
 /// Returns a whole object of this content.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{EntryType, Target, Verb};
+use super::{EntryType, State, Target, Verb};
 use crate::{
     election::writes::LeaseWrite,
     request::{Answer, RequestError},
@@ -46,6 +46,25 @@ pub enum Request {
     Lease(Place, Option<LeaseWrite>),
     /// A SelfSubjectAccessReview, as the user that acts: is the verb allowed for the target? An object means yes.
     Review(Target, &'static str),
+}
+
+impl Request {
+    /// Returns true if it changes nothing, and so may be sent again as it is.
+    pub(super) const fn is_read(&self) -> bool {
+        matches!(self, Self::Look(_) | Self::Journal(_, Verb::Get) | Self::Lease(_, None) | Self::Review(..))
+    }
+}
+
+/// What the request is about.
+impl Display for Request {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look(target) | Self::Plan(target, _) | Self::Write(target, _) => target.fmt(f),
+            Self::Journal(..) => f.write_str("the journal"),
+            Self::Lease(place, _) => write!(f, "Lease {place}"),
+            Self::Review(target, verb) => write!(f, "an undo would have to {verb} {target}"),
+        }
+    }
 }
 
 /// Where a Lease is. Its journal is the Secret `LEASE-journal` beside it.
@@ -96,8 +115,8 @@ pub enum Event {
         target: Target,
         /// The change of it.
         change: EntryType,
-        /// What became of the change.
-        fate: Fate,
+        /// How far the change is.
+        state: State,
     },
     /// Something that does not stop the driver.
     Warning {
@@ -106,33 +125,4 @@ pub enum Event {
         /// The warning, on one line.
         what: String,
     },
-}
-
-/// What a driver has done with one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The change was made.
-    Changed,
-    /// The change could not be made.
-    Failed,
-    /// The change was undone.
-    Undone,
-    /// The creation was undone, but a request of it that is late may still come.
-    Doubtful,
-    /// The object was left as it is.
-    Left(String),
-}
-
-impl Fate {
-    /// Returns the word for it in traces and metrics.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::Failed => "failed",
-            Self::Undone => "undone",
-            Self::Doubtful => "doubtful",
-            Self::Left(_) => "left",
-        }
-    }
 }

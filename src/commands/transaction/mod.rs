@@ -70,7 +70,7 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
         let (outcome, events) = match asked.action {
             Recovery::Plan => {
                 let entries = transaction::survey(&desk.server, settings).await;
-                return Ok(output::surveyed(common.output, &desk.settings.lease, entries));
+                return Ok(output::planned(common.output, &desk.settings.lease, entries, true));
             }
             Recovery::Apply => desk.driven(transaction::recover(&desk.server, settings, asked.force)).await,
             Recovery::Forget => desk.driven(transaction::forget(&desk.server, settings)).await,
@@ -155,7 +155,7 @@ impl<'a> Desk<'a> {
     /// Shows what a driver would change now; returns the exit code.
     async fn previewed(&self, form: cli::Output, changes: &[Change], kind: Kind) -> u8 {
         let planned = transaction::preview(&self.server, self.settings.clone(), changes, kind).await;
-        output::previewed(form, &self.settings.lease, planned)
+        output::planned(form, &self.settings.lease, planned, false)
     }
 
     /// Runs a driver, and exports what it did. Returns its outcome and events.
