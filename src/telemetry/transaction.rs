@@ -112,7 +112,7 @@ impl Observer {
                     ];
                     (name, facts.map(|(key, value)| KeyValue::new(key, value)).to_vec())
                 }
-                Event::Unfinished { .. } | Event::Waiting { .. } | Event::Retrying(_) | Event::Warning { .. } => continue,
+                Event::Said(_) | Event::Retrying(_) => continue,
             };
             let mut part = self.spans.span(name, TraceContext { span_id: id(), ..context }, self.begun, (from, *at));
             (part.parent_span_id, part.span_kind) = (SpanId::from(context.span_id), SpanKind::Client);

@@ -126,7 +126,7 @@ impl<S: Server> Driver<'_, S> {
                 }),
             };
             if let Some(what) = what {
-                self.server.report(Event::Warning { target: entry.target.clone(), what });
+                self.server.report(Event::Said(format!("{}: {what}", entry.target)));
             }
         }
     }

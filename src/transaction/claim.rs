@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::{
@@ -84,7 +85,7 @@ impl<S: Server> Driver<'_, S> {
         journal.entries.clear();
         let secret = loop {
             let mut secret = self.secret.clone();
-            as_map(entry_of(&mut secret, "stringData")).insert("journal".into(), text.clone().into());
+            as_map(entry_of(&mut secret, "data")).insert("journal".into(), BASE64_STANDARD.encode(&text).into());
             let request = Request::Journal(self.settings.lease.clone(), Verb::Replace(secret.into()));
             if let Some(secret) = self.ask(request).await? {
                 break secret;

@@ -13,53 +13,44 @@ use super::{
 };
 use crate::time::Instant;
 
-/// Makes all changes, or none.
-pub async fn apply<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Outcome {
-    Driver::new(server, settings, Some(Kind::Transaction)).make(changes).await.unwrap_or_else(|outcome| outcome)
+/// What a command is to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Job<'a> {
+    /// Make all changes, or none. Those of a promotion are all [`Patch`](super::ChangeType::Patch), and take the place of those of the
+    /// term before.
+    Make(Kind, &'a [Change]),
+    /// Undo the last transaction or promotion of this kind, or of any: an unfinished or a committed one.
+    Undo {
+        /// None: of any kind.
+        kind: Option<Kind>,
+        /// Overwrites what somebody else has changed.
+        force: bool,
+    },
+    /// Drop the journal and its marks, and restore nothing.
+    Forget,
 }
 
-/// Undoes the last transaction or promotion: an unfinished or a committed one. `force` overwrites what somebody else has changed.
-pub async fn recover<S: Server>(server: &S, settings: Settings, force: bool) -> Outcome {
-    Driver::new(server, settings, None).recover(force).await.unwrap_or_else(|outcome| outcome)
+/// Does a job.
+pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Outcome {
+    let mut driver = Driver::new(server, settings, job);
+    let ended = match job {
+        Job::Make(_, changes) => driver.make(changes).await,
+        Job::Undo { force, .. } => driver.recover(force).await,
+        Job::Forget => driver.forget().await,
+    };
+    ended.unwrap_or_else(|outcome| outcome)
 }
 
-/// Makes the changes of a term in place of those of the term before. All are [`ChangeType::Patch`](super::ChangeType::Patch).
-pub async fn promote<S: Server>(server: &S, settings: Settings, changes: &[Change]) -> Outcome {
-    Driver::new(server, settings, Some(Kind::Promotion)).make(changes).await.unwrap_or_else(|outcome| outcome)
-}
-
-/// Undoes the promotion.
-pub async fn demote<S: Server>(server: &S, settings: Settings) -> Outcome {
-    Driver::new(server, settings, Some(Kind::Promotion)).recover(false).await.unwrap_or_else(|outcome| outcome)
-}
-
-/// Drops the journal and its marks, and restores nothing.
-pub async fn forget<S: Server>(server: &S, settings: Settings) -> Outcome {
-    Driver::new(server, settings, None).forget().await.unwrap_or_else(|outcome| outcome)
-}
-
-/// Returns the entries that an application would have now, and writes nothing.
+/// Returns the entries that a job would make or undo now, and writes nothing.
 ///
 /// # Errors
-/// The outcome that an application would have now.
-pub async fn preview<S: Server>(server: &S, settings: Settings, changes: &[Change], kind: Kind) -> Result<Vec<Entry>, Outcome> {
-    let mut driver = Driver::new(server, settings, Some(kind));
-    let old = driver.read().await?;
-    let undone = driver.undone_first(&old);
-    driver.journal.acting_as.clone_from(&driver.settings.acting_as);
-    let mut entries = driver.plan(changes, if undone { &old } else { &[] }).await?;
-    entries.retain(Entry::differs);
-    entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
-    Ok(entries)
-}
-
-/// Returns the entries of the journal. The state of each is what an undo would make of it now, and `after` of each field is its
-/// present value. Writes nothing.
-///
-/// # Errors
-/// The journal or an object cannot be read.
-pub async fn survey<S: Server>(server: &S, settings: Settings) -> Result<Vec<Entry>, Outcome> {
-    Driver::new(server, settings, None).survey().await
+/// The outcome that it would have now.
+pub async fn plan<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Result<Vec<Entry>, Outcome> {
+    let mut driver = Driver::new(server, settings, job);
+    match job {
+        Job::Make(_, changes) => driver.preview(changes).await,
+        Job::Undo { .. } | Job::Forget => driver.survey().await,
+    }
 }
 
 pub(super) struct Driver<'a, S> {
@@ -85,7 +76,12 @@ pub(super) struct Driver<'a, S> {
 }
 
 impl<'a, S: Server> Driver<'a, S> {
-    fn new(server: &'a S, settings: Settings, kind: Option<Kind>) -> Self {
+    fn new(server: &'a S, settings: Settings, job: Job<'_>) -> Self {
+        let kind = match job {
+            Job::Make(kind, _) => Some(kind),
+            Job::Undo { kind, .. } => kind,
+            Job::Forget => None,
+        };
         Self {
             server,
             kind,
@@ -153,7 +149,7 @@ impl<'a, S: Server> Driver<'a, S> {
     fn undone_first(&self, entries: &[Entry]) -> bool {
         let is_first = self.journal.is_unsettled() || self.journal.kind == Kind::Promotion && !entries.is_empty();
         if is_first {
-            self.server.report(Event::Unfinished { by: self.journal.by.clone() });
+            self.server.report(Event::Said(format!("what {} has changed is undone first", self.journal.by)));
         }
         is_first
     }
@@ -239,6 +235,18 @@ impl<'a, S: Server> Driver<'a, S> {
         }
     }
 
+    /// Returns what an application would change now.
+    async fn preview(&mut self, changes: &[Change]) -> Result<Vec<Entry>, Outcome> {
+        let old = self.read().await?;
+        let undone = if self.undone_first(&old) { &old[..] } else { &[] };
+        self.journal.acting_as.clone_from(&self.settings.acting_as);
+        let mut entries = self.plan(changes, undone).await?;
+        entries.retain(Entry::differs);
+        entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
+        Ok(entries)
+    }
+
+    /// Returns what an undo would do now: the state of each entry, and the present value of each field as `after`.
     async fn survey(&mut self) -> Result<Vec<Entry>, Outcome> {
         self.journal = parse(&self.stored().await?.unwrap_or_default())?;
         let mut entries = mem::take(&mut self.journal.entries);

@@ -153,77 +153,65 @@ pub(super) fn shape(found: &Value, contents: &[&Value]) -> Value {
 /// # Errors
 /// An item of a list cannot be told apart from others.
 pub(super) fn named(object: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<Field>, String> {
-    let mut naming = Naming { object, path: Path::new(), fields: Vec::new() };
-    naming.enter(object, content, owned)?;
-    Ok(naming.fields)
+    let leaves = leaves(&[], object, content, owned)?;
+    Ok(leaves.into_iter().map(|(path, after)| Field::new(path, object, after)).collect())
 }
 
-struct Naming<'a> {
-    object: &'a Value,
-    path: Path,
-    fields: Vec<Field>,
+/// A part of a content: the step to it, what was found there, its content, and its node of `fieldsV1`.
+type Child<'a> = (String, &'a Value, &'a Value, Option<&'a Value>);
+
+/// Lists the leaves of a content at a path, with their values.
+fn leaves(path: &[String], found: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<(Path, Option<Value>)>, String> {
+    let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
+    let is_entered = match found {
+        Value::Object(map) => map.is_empty() || !is_one,
+        Value::Null => !is_one && content.as_object().is_some_and(|content| !content.is_empty()),
+        Value::Array(list) => !is_one && !list.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    let children: Vec<Child<'_>> = match (content, found, owned) {
+        (Value::Object(content), Value::Object(_) | Value::Null, _) if is_entered => {
+            let child = |(key, content)| {
+                let step = format!("f:{key}");
+                let owned = owned.and_then(|owned| member(owned, &step)).map(|(_, owned)| owned);
+                (step, found.get(key).unwrap_or(&Value::Null), content, owned)
+            };
+            content.iter().map(child).collect()
+        }
+        (Value::Array(items), Value::Array(list), Some(owned)) if is_entered => {
+            let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
+            children.map_err(|why| format!("{}: {why}", shown(path)))?
+        }
+        _ => return Ok(vec![(path.to_vec(), (!content.is_null()).then(|| without_nulls(content)))]),
+    };
+    let below = children.into_iter().map(|(step, found, content, owned)| {
+        let path = [path, &[step]].concat();
+        leaves(&path, found, content, owned)
+    });
+    Ok(below.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-impl Naming<'_> {
-    fn enter(&mut self, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
-        let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
-        match (content, found) {
-            (Value::Object(content), Value::Object(map)) if map.is_empty() || !is_one => self.keys(found, content, owned),
-            (Value::Object(content), Value::Null) if !content.is_empty() => self.keys(found, content, None),
-            (Value::Array(items), Value::Array(list)) if !is_one && !list.is_empty() && owned.is_some() => {
-                items.iter().try_for_each(|item| self.item(list, item, owned.unwrap_or(&Value::Null)))
-            }
-            (content, _) => {
-                self.leaf(content);
-                Ok(())
-            }
-        }
+/// Tells an item of a list apart by its keys.
+fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Result<Child<'a>, String> {
+    let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
+    let Some(keys) = owned.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
+        // A member of a set is one value.
+        return Ok((format!("v:{item}"), &Value::Null, item, Some(&Value::Null)));
+    };
+    let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let part: Map<String, Value> = keys.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
+    if part.is_empty() {
+        return Err(format!("an item needs {names}"));
     }
-
-    fn leaf(&mut self, content: &Value) {
-        let value = if content.is_null() { None } else { Some(without_nulls(content)) };
-        self.fields.push(Field::new(self.path.clone(), self.object, value));
+    let part = Value::Object(part);
+    let mut same = list.iter().filter(|item| covers(item, &part));
+    let found = same.next().unwrap_or(&Value::Null);
+    if same.next().is_some() {
+        return Err(format!("more than one item is {part}: give {names}"));
     }
-
-    fn keys(&mut self, found: &Value, content: &Map<String, Value>, owned: Option<&Value>) -> Result<(), String> {
-        content.iter().try_for_each(|(key, content)| {
-            let step = format!("f:{key}");
-            let owned = owned.and_then(|owned| member(owned, &step)).map(|(_, owned)| owned);
-            self.within(step, &found[key.as_str()], content, owned)
-        })
-    }
-
-    fn within(&mut self, step: String, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
-        self.path.push(step);
-        self.enter(found, content, owned)?;
-        self.path.pop();
-        Ok(())
-    }
-
-    fn item(&mut self, list: &[Value], item: &Value, owned: &Value) -> Result<(), String> {
-        let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
-        let Some(names) = owned.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
-            self.path.push(format!("v:{item}"));
-            self.leaf(item);
-            self.path.pop();
-            return Ok(());
-        };
-        let part: Map<String, Value> = names.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
-        let is_nameless = part.is_empty();
-        let part = Value::Object(part);
-        let mut same = list.iter().filter(|item| covers(item, &part));
-        let names = || names.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
-        if is_nameless {
-            return Err(format!("{}: an item needs {}", shown(&self.path), names()));
-        }
-        let found = same.next().unwrap_or(&Value::Null);
-        if same.next().is_some() {
-            return Err(format!("{}: more than one item is {part}: give {}", shown(&self.path), names()));
-        }
-        let step = format!("k:{part}");
-        let (step, owned) = member(owned, &step).map_or((&step, None), |(step, owned)| (step, Some(owned)));
-        self.within(step.clone(), found, item, owned)
-    }
+    let step = format!("k:{part}");
+    let known = member(owned, &step).map(|(step, owned)| (step.clone(), found, item, Some(owned)));
+    Ok(known.unwrap_or((step, found, item, None)))
 }
 
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations
@@ -250,19 +238,6 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
         patch.insert(key.clone(), change);
     }
     Value::Object(patch)
-}
-
-/// Returns the first part of a requirement that an object does not have, with what it has there.
-pub(super) fn lacks(object: &Value, part: &Value, path: &mut Path) -> Option<(String, Value, Value)> {
-    let Value::Object(keys) = part else {
-        return (part != object).then(|| (shown(path), part.clone(), object.clone()));
-    };
-    keys.iter().find_map(|(key, part)| {
-        path.push(format!("f:{key}"));
-        let lack = lacks(&object[key.as_str()], part, path);
-        path.pop();
-        lack
-    })
 }
 
 /// Returns a content without its nulls.

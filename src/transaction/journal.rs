@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -261,10 +262,12 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     if !secret.is_null() && secret["type"] != SECRET_TYPE {
         return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
     }
-    let Some(text) = secret["stringData"]["journal"].as_str().filter(|text| !text.is_empty()) else {
+    let text = secret["data"]["journal"].as_str().unwrap_or_default();
+    if text.is_empty() {
         return Ok(Journal::default());
-    };
-    let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
+    }
+    let text = BASE64_STANDARD.decode(text).unwrap_or_default();
+    let journal: Journal = serde_json::from_slice(&text).map_err(|error| invalid(&error.to_string()))?;
     if journal.version != VERSION {
         return Err(invalid("it is of another version of tenure"));
     }

@@ -44,7 +44,7 @@ use crate::{
 };
 
 pub use self::{
-    driver::{apply, demote, forget, preview, promote, recover, survey},
+    driver::{Job, drive, plan},
     fields::Field,
     journal::{Entry, EntryType, Journal, Kind, Phase, State},
     server::{Event, Place, Request, Server},
@@ -52,7 +52,7 @@ pub use self::{
 pub(crate) use self::{
     journal::is_settled,
     paths::{entry_of, list_of},
-    requests::exactly,
+    requests::deletion,
 };
 pub use crate::request::{Place as Target, Verb};
 

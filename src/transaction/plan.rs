@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::{
     Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Target, Verb,
     driver::Driver,
-    fields::{Field, Side, body, comparable, lacks, named, shape, updated, with, without_nulls},
+    fields::{Field, Side, body, comparable, named, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Path, as_map, at, entry_of, managers, owners},
+    paths::{as_map, at, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -116,7 +116,7 @@ impl<S: Server> Driver<'_, S> {
                 return Err(Outcome::Held { target: target.clone().into(), why });
             }
             if !is_told {
-                self.server.report(Event::Waiting { target: target.clone(), why });
+                self.server.report(Event::Said(format!("waits for {target}: {why}")));
             }
             is_told = true;
             self.server.wait(PAUSE).await;
@@ -145,8 +145,8 @@ impl<S: Server> Driver<'_, S> {
         for field in fields.iter().filter(|field| field.differs()) {
             let is_applier = |entry: &Value| entry["manager"] != MANAGER && entry["operation"] == "Apply";
             for (manager, _) in owners(object, &field.path, is_applier) {
-                let what = format!("{} is applied by {manager}, which may put it back", field.name());
-                self.server.report(Event::Warning { target: target.clone(), what });
+                let what = format!("{target}: {} is applied by {manager}, which may put it back", field.name());
+                self.server.report(Event::Said(what));
             }
         }
     }
@@ -155,23 +155,25 @@ impl<S: Server> Driver<'_, S> {
 /// Judges what was found, before the API server is asked.
 fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
     let target = &change.target;
-    let why = match (unmet(target, change.require.as_ref(), object), change.verb, object) {
-        (Some(why), ..) => why,
-        (None, ChangeType::Create, Some(_)) => "exists already".into(),
-        (None, ChangeType::Patch | ChangeType::Update, None) => "does not exist".into(),
-        (None, ChangeType::Patch | ChangeType::Update, Some(object)) if is_going(object) => "is being deleted".into(),
-        (None, ChangeType::Create, None)
-        | (None, ChangeType::Patch | ChangeType::Update, Some(_))
-        | (None, ChangeType::Delete, _) => return Ok(()),
+    let why = match (change.verb, object) {
+        (ChangeType::Create, Some(_)) => Some("exists already".to_owned()),
+        (ChangeType::Patch | ChangeType::Update, None) => Some("does not exist".to_owned()),
+        (ChangeType::Patch | ChangeType::Update, Some(object)) if is_going(object) => Some("is being deleted".to_owned()),
+        _ => None,
     };
-    Err(Outcome::Refused(format!("{target} {why}")))
+    match unmet(target, change.require.as_ref(), object).or(why) {
+        Some(why) => Err(Outcome::Refused(format!("{target} {why}"))),
+        None => Ok(()),
+    }
 }
 
-/// Returns why an object does not meet a requirement. Values of Secrets are not told.
+/// Returns why an object does not meet a requirement: a change that must change nothing. Values of Secrets are not told.
 pub(super) fn unmet(target: &Target, require: Option<&Value>, object: Option<&Value>) -> Option<String> {
-    let (path, wanted, found) = lacks(object.unwrap_or(&Value::Null), require?, &mut Path::new())?;
+    let fields = named(object.unwrap_or(&Value::Null), require?, None).ok()?;
+    let field = fields.iter().find(|field| field.differs())?;
+    let [found, wanted] = [&field.before, &field.after].map(|value| json!(value));
     let values = if target.is_secret() { String::new() } else { format!(": {wanted} is required, {found} was found") };
-    Some(format!("is not as required: {path}{values}"))
+    Some(format!("is not as required: {}{values}", field.name()))
 }
 
 /// Returns an object as it would be once an entry is undone.
@@ -197,18 +199,13 @@ fn whole(change: &Change, content: &Value) -> Value {
 
 /// Returns what makes a deleted object again: of a Job without what the server generated for the old one.
 fn again(target: &Target, object: &Value) -> Value {
+    const GENERATED: [&str; 2] = ["controller-uid", "job-name"];
     let mut object = comparable(object);
     if target.kind == "Job" && target.api_version == "batch/v1" && object["spec"]["manualSelector"] != true {
-        if let Some(Value::Object(spec)) = object.get_mut("spec") {
-            spec.remove("selector");
-        }
+        remove(&mut object, &["f:spec", "f:selector"].map(String::from));
         for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
             if let Some(Value::Object(labels)) = object.pointer_mut(labels) {
-                let is_generated = |name: &str| {
-                    let name = name.trim_start_matches("batch.kubernetes.io/");
-                    name == "controller-uid" || name == "job-name"
-                };
-                labels.retain(|name, _| !is_generated(name));
+                labels.retain(|name, _| !GENERATED.contains(&name.trim_start_matches("batch.kubernetes.io/")));
             }
         }
     }

@@ -235,24 +235,17 @@ pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
     body
 }
 
-/// Describes the deletion of exactly this version of an object.
-pub(super) fn deletion(object: &Value, dry_run: bool) -> Verb {
-    let mut options = exactly(object);
-    if dry_run {
-        as_map(&mut options).insert("dryRun".into(), json!(["All"]));
-    }
-    Verb::Delete(options.into())
-}
-
-/// Returns the options of a DELETE of exactly this version of an object.
-pub(crate) fn exactly(object: &Value) -> Value {
+/// Describes the deletion of exactly this version of an object. Its dry run is in its body: with a body the server ignores the query.
+pub(crate) fn deletion(object: &Value, dry_run: bool) -> Verb {
     let metadata = &object["metadata"];
-    json!({
+    let options = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": { "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] },
         "propagationPolicy": "Background",
-    })
+        "dryRun": if dry_run { &["All"][..] } else { &[] },
+    });
+    Verb::Delete(options.into())
 }
 
 /// Returns true if an object is being deleted.

@@ -39,8 +39,7 @@ pub enum Request {
     Plan(Target, Verb),
     /// A write: `fieldManager=tenure`.
     Write(Target, Verb),
-    /// A request about the journal beside the Lease of this place: a Secret, whose text is in `stringData.journal` both when it is read and
-    /// when it is written.
+    /// A request about the journal beside the Lease of this place: a Secret.
     Journal(Place, Verb),
     /// GET of a Lease, or this write of it.
     Lease(Place, Option<LeaseWrite>),
@@ -93,18 +92,8 @@ impl Display for Place {
 /// An event of a driver, for people and telemetry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A driver before this one left its changes: they are undone first.
-    Unfinished {
-        /// The identity of the replica that made them.
-        by: String,
-    },
-    /// A live mark of another transaction is on a target, and is waited for.
-    Waiting {
-        /// The target that bears the mark.
-        target: Target,
-        /// Whose it is, or why that is not known.
-        why: String,
-    },
+    /// Something that does not stop the driver, on one line.
+    Said(String),
     /// A request had no success, and is sent again.
     Retrying(RequestError),
     /// All changes are planned, and stored.
@@ -117,12 +106,5 @@ pub enum Event {
         change: EntryType,
         /// How far the change is.
         state: State,
-    },
-    /// Something that does not stop the driver.
-    Warning {
-        /// The target that the warning is about.
-        target: Target,
-        /// The warning, on one line.
-        what: String,
     },
 }

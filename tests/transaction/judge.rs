@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase};
 
@@ -58,7 +59,7 @@ pub fn field(object: Option<&Value>, key: &str) -> Option<Value> {
 }
 
 pub fn journal(secret: &Value) -> Option<Journal> {
-    serde_json::from_str(secret["stringData"]["journal"].as_str()?).ok()
+    serde_json::from_slice(&BASE64_STANDARD.decode(secret["data"]["journal"].as_str()?).ok()?).ok()
 }
 
 impl Judge {

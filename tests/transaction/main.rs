@@ -185,7 +185,7 @@ fn what_somebody_else_has_changed_since_stays_and_is_named_unless_it_is_forced()
 fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
     let edit = |world: &mut World| {
         let journal = world.cluster.journals.get_mut("J1").unwrap();
-        journal["stringData"]["journal"] = json!("{");
+        journal["data"]["journal"] = json!("ew==");
     };
     let begun = || Drive(Job::Apply(every_kind("first")), Some(26));
     let other = vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "other" } }))];
@@ -205,7 +205,7 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
 #[test]
 fn a_promotion_follows_on_a_journal_of_either_kind_that_was_forgotten() {
     let promotion = || Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "new": "one" } }))]), None);
-    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["stringData"]["journal"] = json!("{");
+    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["data"]["journal"] = json!("ew==");
 
     let (outcomes, objects, _) = relay(vec![promotion(), Meanwhile(edit), Drive(Job::Forget, None), promotion()]);
 

@@ -9,7 +9,7 @@ use crate::{
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
-    transaction::{Change, Entry, EntryType, Event, Outcome, Place, State, Target},
+    transaction::{Entry, EntryType, Event, Job, Outcome, Place, State, Target},
     words::{bounded, squeezed},
 };
 
@@ -20,8 +20,7 @@ const UNDOABLE: u8 = 1;
 /// Says an event as it happens.
 pub(super) fn tell(event: &Event) {
     let line = match event {
-        Event::Unfinished { by } => format!("what {by} has changed is undone first"),
-        Event::Waiting { target, why } => format!("waits for {target}: {why}"),
+        Event::Said(line) => line.clone(),
         Event::Retrying(why) => bounded(&format!("no success yet, and tries again: {why}")).into_owned(),
         Event::Object { target, state: State::Changed, .. } => format!("changed {target}"),
         Event::Object { target, state: State::Undone, .. } => format!("undid {target}"),
@@ -29,15 +28,15 @@ pub(super) fn tell(event: &Event) {
             format!("undid {target}, but a late request may still create it: recover once more then")
         }
         Event::Object { target, state: State::Left(why), .. } => format!("left {target} as it is: {why}"),
-        Event::Warning { target, what } => format!("{target}: {what}"),
         // The outcome says why.
         Event::Object { state: State::Failed | State::Planned, .. } | Event::Prepared => return,
     };
     complain(&bounded(&line));
 }
 
-/// Says how it ended: a table of the objects, and the outcome; returns the exit code.
-pub(super) fn ended(output: Output, outcome: &Outcome, lease: &Place, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
+/// Says how it ended: a table of the objects, if there is to be one, and the outcome; returns the exit code.
+pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
+    let changes = if let Job::Make(_, changes) = job { changes } else { &[] };
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
     for (_, event) in events {
@@ -56,11 +55,11 @@ pub(super) fn ended(output: Output, outcome: &Outcome, lease: &Place, changes: &
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
     let code = concluded(outcome, lease);
-    answer(&shown(output, true, HEAD, &lines), code)
+    answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
-pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
+fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
         let name = &lease.name;
@@ -71,8 +70,9 @@ pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
     outcome.code()
 }
 
-/// Shows what an application would change now, or what a recovery would undo: a row for each field; returns the exit code.
-pub(super) fn planned(output: Output, lease: &Place, entries: Result<Vec<Entry>, Outcome>, undoes: bool) -> u8 {
+/// Shows what a job would change or undo now: a row for each field; returns the exit code.
+pub(super) fn planned(output: Option<Output>, lease: &Place, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
+    let undoes = !matches!(job, Job::Make(..));
     let entries = match entries {
         Ok(entries) => entries,
         Err(outcome) => return concluded(&outcome, lease),
@@ -111,7 +111,7 @@ pub(super) fn planned(output: Output, lease: &Place, entries: Result<Vec<Entry>,
             row(field.name(), values);
         }
     }
-    answer(&shown(output, true, HEAD, &rows), if undoes && !entries.is_empty() { UNDOABLE } else { 0 })
+    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if undoes && !entries.is_empty() { UNDOABLE } else { 0 })
 }
 
 /// A row of an object, or of one of its fields with its values.
