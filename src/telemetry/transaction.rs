@@ -58,9 +58,7 @@ impl Observer {
     pub(crate) async fn finish(self, events: &[(Instant, Event)], outcome: &Outcome) {
         let until = clock::boot();
         if let Some(export) = &self.export {
-            for span in self.spans(events, outcome, until) {
-                export.queue(span);
-            }
+            self.spans(events, outcome, until).into_iter().for_each(|span| export.queue(span));
         }
         if let Some(provider) = &self.metrics {
             self.count(provider, events, outcome, until);

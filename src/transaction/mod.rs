@@ -187,9 +187,8 @@ fn unread() -> String {
 }
 
 /// Returns true if others may put objects into one of this kind: what goes with it cannot be brought back.
-pub(crate) fn holds_others(api_version: &str, kind: &str) -> bool {
-    let is_definition = kind == "CustomResourceDefinition" && api_version.starts_with("apiextensions.k8s.io/");
-    is_definition || kind == "Namespace" && api_version == "v1"
+pub(crate) fn holds_others(target: &Target) -> bool {
+    [("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")].contains(&(target.group(), &target.kind))
 }
 
 impl Outcome {

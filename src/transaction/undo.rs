@@ -155,9 +155,7 @@ impl<S: Server> Driver<'_, S> {
         let why = match (is_own, is_as_made) {
             (false, _) if !is_done => return Step::Done,
             (false, _) => "this one is somebody else's",
-            (true, _) if holds_others(&entry.target.api_version, &entry.target.kind) => {
-                "it stays, as others may have put something into it"
-            }
+            (true, _) if holds_others(&entry.target) => "it stays, as others may have put something into it",
             (true, false) => "somebody else has changed it",
             (true, true) => return Step::Write(deletion(object, false)),
         };

@@ -18,7 +18,7 @@ use crate::{
     config::duration,
     environment::{FENCING_TOKEN, IDENTITY, SLOT, TERM},
     loading::documents,
-    transaction::{self, Change, ChangeType, MARK, Target},
+    transaction::{Change, ChangeType, MARK, Target, holds_others},
 };
 
 /// More than any transaction needs; devices never end.
@@ -223,6 +223,11 @@ fn encode(content: &mut Map<String, Value>) {
     }
 }
 
+/// Returns the first of the reasons whose condition is met.
+macro_rules! refuse_if {
+    ($($is_met:expr => $why:literal;)+) => { $(if $is_met { return Some(format!($why)); })+ }
+}
+
 /// Returns why a change alone is refused.
 fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let Change { target, verb, content, require } = change;
@@ -232,39 +237,30 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     };
     let is_kind = is_segment(kind) && api_version.split('/').all(is_segment) && api_version.split('/').count() <= 2;
     let is_name = |text: &str| is_segment(text) && text != "." && text != "..";
-    let nameless = [Some(name), namespace.as_ref()].into_iter().flatten().find(|text| !is_name(text));
-    let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
-    let data = content.get("data").filter(|_| api_version == "v1" && kind == "Secret").and_then(Value::as_object);
-    let is_bad = |value: &Value| !value.is_null() && value.as_str().is_none_or(|text| BASE64_STANDARD.decode(text).is_err());
-    // The API server calls it an internal error of its own.
-    let bad = data.into_iter().flatten().find(|(_, value)| is_bad(value)).map_or("", |(key, _)| key);
+    let place = namespace.as_ref().unwrap_or(name);
     let deletes = *verb == ChangeType::Delete;
-    let refusals = [
-        (!is_kind, format!("{api_version:?} and {kind:?} are no apiVersion and kind; a subresource cannot be a target")),
-        (
-            nameless.is_some(),
-            format!("{:?} is not the name of an object; a subresource cannot be a target", nameless.unwrap_or(name)),
-        ),
-        (kind == "Lease" && target.group() == "coordination.k8s.io", "a Lease cannot be a target: locks rest on it".into()),
-        (
-            deletes && transaction::holds_others(api_version, kind),
-            format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"),
-        ),
-        (is_promotion && *verb != ChangeType::Patch, "a promotion has changes of type Patch only".into()),
-        (!deletes && content == &Value::Object(Map::new()), "content is missing".into()),
-        (
-            is_other("apiVersion", api_version) || is_other("kind", kind),
-            "content is of another apiVersion or kind than the target".into(),
-        ),
-        (content.get("status").is_some(), "status cannot be changed: its controller owns it".into()),
-        (!bad.is_empty(), format!("data.{bad} is not base64: encode it, or write stringData")),
-        (
-            holds_null_item(content) || require.as_ref().is_some_and(holds_null_item),
-            "an item that is null has no meaning: only a key of a map can be removed".into(),
-        ),
-    ];
-    let refused = refusals.into_iter().find_map(|(is_so, why)| is_so.then_some(why));
-    refused.or_else(|| judge_metadata(target, *verb, content.get("metadata")?).err())
+    let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
+    let is_secret = api_version == "v1" && kind == "Secret";
+    let is_base64 = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text).is_ok());
+    let data = content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
+    // The API server calls it an internal error of its own.
+    let bad = data.filter(|(_, value)| !is_base64(value)).map(|(key, _)| key.as_str()).next().unwrap_or_default();
+    let has_null = [Some(content), require.as_ref()].into_iter().flatten().any(holds_null_item);
+    let metadata = content.get("metadata").and_then(|metadata| judge_metadata(target, *verb, metadata).err());
+    refuse_if! {
+        !is_kind => "{api_version:?} and {kind:?} are no apiVersion and kind; a subresource cannot be a target";
+        !is_name(name) => "{name:?} is not the name of an object; a subresource cannot be a target";
+        !is_name(place) => "{place:?} is not the name of an object; a subresource cannot be a target";
+        kind == "Lease" && target.group() == "coordination.k8s.io" => "a Lease cannot be a target: locks rest on it";
+        deletes && holds_others(target) => "a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back";
+        is_promotion && *verb != ChangeType::Patch => "a promotion has changes of type Patch only";
+        !deletes && content.as_object().is_none_or(Map::is_empty) => "content is missing";
+        is_other("apiVersion", api_version) || is_other("kind", kind) => "content is of another apiVersion or kind than the target";
+        content.get("status").is_some() => "status cannot be changed: its controller owns it";
+        !bad.is_empty() => "data.{bad} is not base64: encode it, or write stringData";
+        has_null => "an item that is null has no meaning: only a key of a map can be removed";
+    }
+    metadata
 }
 
 fn judge_metadata(target: &Target, verb: ChangeType, metadata: &Value) -> Result<(), String> {

@@ -1,18 +1,11 @@
 //! Turns the requests of a driver into requests to the API server.
 //!
-//! Owns the form of each: which parameters it has, and where a journal's text is. Sends each request once.
+//! Owns the form of each, with its parameters. Sends each request once.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
+use tokio::task::JoinHandle;
 
 use super::{lock::Term, output};
 use crate::{
@@ -35,7 +28,8 @@ pub(super) struct ApiServer<'a> {
     term: Option<Term>,
     /// `lease.attemptTimeout`, which an answer may take before H.
     margin: Duration,
-    interrupted: Arc<AtomicBool>,
+    /// Ends with the first SIGTERM or SIGINT.
+    interruption: JoinHandle<()>,
     told: RefCell<Vec<(Instant, Event)>>,
     warnings: RefCell<BTreeSet<String>>,
 }
@@ -46,18 +40,14 @@ impl<'a> ApiServer<'a> {
     /// # Errors
     /// The signals cannot be caught.
     pub(super) fn new(access: &'a Access, term: Option<Term>, margin: Duration) -> std::io::Result<Self> {
-        let interrupted = Arc::<AtomicBool>::default();
-        let (mut interrupts, flag) = (Interrupts::catch()?, interrupted.clone());
-        drop(tokio::spawn(async move {
-            interrupts.next().await;
-            flag.store(true, Relaxed);
-        }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), warnings: RefCell::default() })
+        let mut interrupts = Interrupts::catch()?;
+        let interruption = tokio::spawn(async move { interrupts.next().await });
+        Ok(Self { access, term, margin, interruption, told: RefCell::default(), warnings: RefCell::default() })
     }
 
     /// Returns true if SIGTERM or SIGINT has arrived.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Relaxed)
+        self.interruption.is_finished()
     }
 
     /// The events so far, each with its instant.
