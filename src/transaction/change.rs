@@ -74,36 +74,33 @@ impl<S: Server> Driver<'_, S> {
     /// # Errors
     /// The change cannot be made any more.
     async fn is_made(&self, entry: &Entry, object: Option<&Value>) -> Result<bool, Outcome> {
-        let refuse = |why: &str| Outcome::Refused(format!("{} {why}", entry.target));
-        let Some(object) = object else {
-            return match entry.kind {
-                EntryType::Patch => Err(refuse("was deleted")),
-                EntryType::Create => Ok(false),
-                EntryType::Delete => Ok(true),
-            };
+        let live = self.live(object).await?;
+        let is_mine = object.and_then(|object| self.mine(object)) == Some(self.claim);
+        let why = match (entry.kind, object) {
+            (EntryType::Patch, None) => "was deleted".to_owned(),
+            (EntryType::Create, None) => return Ok(false),
+            (EntryType::Delete, None) => return Ok(true),
+            (EntryType::Create, Some(_)) if is_mine => return Ok(true),
+            (EntryType::Create, Some(_)) => "was made by somebody else".to_owned(),
+            (EntryType::Patch | EntryType::Delete, Some(object)) if uid(object) != entry.uid => "was made anew".to_owned(),
+            (EntryType::Patch | EntryType::Delete, Some(_)) if live.is_some() => {
+                return Err(Outcome::Held { target: entry.target.clone().into(), why: live.unwrap_or_default() });
+            }
+            (EntryType::Delete, Some(object)) if comparable(&entry.work.object) == comparable(object) => {
+                return Ok(is_going(object));
+            }
+            (EntryType::Delete, Some(_)) => "was changed by somebody else".to_owned(),
+            (EntryType::Patch, Some(object)) if is_mine && entry.unknown(object, &[Side::After]).is_none() => return Ok(true),
+            (EntryType::Patch, Some(object)) => {
+                let unknown = entry.unknown(object, &[Side::Before, Side::After]);
+                let unknown = unknown.map(|field| format!("was changed by somebody else: {field}"));
+                let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)).or(unknown) else {
+                    return Ok(false);
+                };
+                why
+            }
         };
-        let is_mine = self.mine(object) == Some(self.claim);
-        if entry.kind == EntryType::Create {
-            return if is_mine { Ok(true) } else { Err(refuse("was made by somebody else")) };
-        }
-        if uid(object) != entry.uid {
-            return Err(refuse("was made anew"));
-        }
-        if let Some(why) = self.live(Some(object)).await? {
-            return Err(Outcome::Held { target: entry.target.clone().into(), why });
-        }
-        if entry.kind == EntryType::Delete {
-            let is_same = comparable(&entry.work.object) == comparable(object);
-            return if is_same { Ok(is_going(object)) } else { Err(refuse("was changed by somebody else")) };
-        }
-        if is_mine && entry.unknown(object, &[Side::After]).is_none() {
-            return Ok(true);
-        }
-        if let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)) {
-            return Err(refuse(&why));
-        }
-        let unknown = entry.unknown(object, &[Side::Before, Side::After]);
-        unknown.map_or(Ok(false), |field| Err(refuse(&format!("was changed by somebody else: {field}"))))
+        Err(Outcome::Refused(format!("{} {why}", entry.target)))
     }
 
     /// Describes the creation of an object, with the mark.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, as_map, at, covers, is_shared, member, remove, set, shown},
+    paths::{Path, Step, as_map, at, has, is_shared, keys_of, node, remove, set, shown},
 };
 
 /// Metadata that the API server sets.
@@ -25,8 +25,8 @@ const SERVERS: [&str; 7] = [
 /// A field that a change names. None: absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Field {
-    /// The steps that lead to it, as in `managedFields`.
-    pub path: Vec<String>,
+    /// The steps that lead to it; at least one.
+    pub path: Vec<Step>,
     /// The value that was found, which an undo puts back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
@@ -158,10 +158,10 @@ pub(super) fn named(object: &Value, content: &Value, owned: Option<&Value>) -> R
 }
 
 /// A part of a content: the step to it, what was found there, its content, and its node of `fieldsV1`.
-type Child<'a> = (String, &'a Value, &'a Value, Option<&'a Value>);
+type Child<'a> = (Step, &'a Value, &'a Value, Option<&'a Value>);
 
 /// Lists the leaves of a content at a path, with their values.
-fn leaves(path: &[String], found: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<(Path, Option<Value>)>, String> {
+fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<(Path, Option<Value>)>, String> {
     let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
     let is_entered = match found {
         Value::Object(map) => map.is_empty() || !is_one,
@@ -172,8 +172,8 @@ fn leaves(path: &[String], found: &Value, content: &Value, owned: Option<&Value>
     let children: Vec<Child<'_>> = match (content, found, owned) {
         (Value::Object(content), Value::Object(_) | Value::Null, _) if is_entered => {
             let child = |(key, content)| {
-                let step = format!("f:{key}");
-                let owned = owned.and_then(|owned| member(owned, &step)).map(|(_, owned)| owned);
+                let step = Step::Key(String::clone(key));
+                let owned = owned.and_then(|owned| node(owned, &step));
                 (step, found.get(key).unwrap_or(&Value::Null), content, owned)
             };
             content.iter().map(child).collect()
@@ -193,25 +193,25 @@ fn leaves(path: &[String], found: &Value, content: &Value, owned: Option<&Value>
 
 /// Tells an item of a list apart by its keys.
 fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Result<Child<'a>, String> {
-    let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
-    let Some(keys) = owned.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
+    let known = owned.as_object().into_iter().flatten().filter_map(|(name, node)| Some((keys_of(name)?, node)));
+    let known: Vec<_> = known.collect();
+    let Some((keys, _)) = known.first() else {
         // A member of a set is one value.
-        return Ok((format!("v:{item}"), &Value::Null, item, Some(&Value::Null)));
+        return Ok((Step::Member([item.clone()]), &Value::Null, item, Some(&Value::Null)));
     };
     let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
     let part: Map<String, Value> = keys.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
     if part.is_empty() {
         return Err(format!("an item needs {names}"));
     }
-    let part = Value::Object(part);
-    let mut same = list.iter().filter(|item| covers(item, &part));
+    let mut same = list.iter().filter(|item| item.as_object().is_some_and(|item| has(item, &part)));
     let found = same.next().unwrap_or(&Value::Null);
     if same.next().is_some() {
-        return Err(format!("more than one item is {part}: give {names}"));
+        return Err(format!("more than one item is {}: give {names}", Value::Object(part)));
     }
-    let step = format!("k:{part}");
-    let known = member(owned, &step).map(|(step, owned)| (step.clone(), found, item, Some(owned)));
-    Ok(known.unwrap_or((step, found, item, None)))
+    let known = known.into_iter().find(|(keys, _)| has(keys, &part));
+    let (keys, owned) = known.map_or((part, None), |(keys, owned)| (keys, Some(owned)));
+    Ok((Step::Item(keys), found, item, owned))
 }
 
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations

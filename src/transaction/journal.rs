@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body},
-    paths::{covers, is_path},
+    paths::covers,
     requests::uid,
 };
 use crate::words::worded;
@@ -271,8 +271,8 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     if journal.version != VERSION {
         return Err(invalid("it is of another version of tenure"));
     }
-    let fields = journal.entries.iter().flat_map(|entry| &entry.fields);
-    if journal.claim == u64::MAX || fields.into_iter().any(|field| !is_path(&field.path)) {
+    let mut fields = journal.entries.iter().flat_map(|entry| &entry.fields);
+    if journal.claim == u64::MAX || fields.any(|field| field.path.is_empty()) {
         return Err(invalid("a path or a claim in it is none"));
     }
     Ok(journal)

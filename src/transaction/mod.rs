@@ -43,6 +43,7 @@ use crate::{
     words::{counted, worded},
 };
 
+pub use self::paths::Step;
 pub use self::{
     driver::{Job, drive, plan},
     fields::Field,

@@ -7,7 +7,7 @@ use super::{
     driver::Driver,
     fields::{Field, Side, body, comparable, named, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{as_map, at, entry_of, managers, owners, remove},
+    paths::{Step, as_map, at, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -202,7 +202,7 @@ fn again(target: &Target, object: &Value) -> Value {
     const GENERATED: [&str; 2] = ["controller-uid", "job-name"];
     let mut object = comparable(object);
     if target.kind == "Job" && target.api_version == "batch/v1" && object["spec"]["manualSelector"] != true {
-        remove(&mut object, &["f:spec", "f:selector"].map(String::from));
+        remove(&mut object, &["spec", "selector"].map(|key| Step::Key(key.into())));
         for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
             if let Some(Value::Object(labels)) = object.pointer_mut(labels) {
                 labels.retain(|name, _| !GENERATED.contains(&name.trim_start_matches("batch.kubernetes.io/")));

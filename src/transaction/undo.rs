@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The next step of an undo.
-enum Step {
+enum Next {
     Write(Verb),
     /// Marks the object, so that no write that is under way can commit.
     Fence,
@@ -77,15 +77,15 @@ impl<S: Server> Driver<'_, S> {
             let object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
             let write = match self.step(entry, object.as_ref(), live, is_fenced, force) {
-                Step::Write(write) => write,
-                Step::Fence => {
+                Next::Write(write) => write,
+                Next::Fence => {
                     let object = object.unwrap_or_default();
                     let fence = Self::patch(&object, &[], Side::Before, Some(self.mark()));
                     is_fenced = self.write(&entry.target, fence).await?.is_some();
                     continue;
                 }
-                Step::Done => return Ok(done),
-                Step::Leave(why) => return Ok(State::Left(why)),
+                Next::Done => return Ok(done),
+                Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
             let Some(object) = self.write(&entry.target, write).await? else { continue };
@@ -105,10 +105,10 @@ impl<S: Server> Driver<'_, S> {
         let object = self.get(&entry.target).await?;
         let live = self.live(object.as_ref()).await?;
         let state = match self.step(entry, object.as_ref(), live, true, false) {
-            Step::Write(_) | Step::Fence => State::Planned,
-            Step::Done if entry.state == State::Doubtful => State::Doubtful,
-            Step::Done => State::Undone,
-            Step::Leave(why) => State::Left(why),
+            Next::Write(_) | Next::Fence => State::Planned,
+            Next::Done if entry.state == State::Doubtful => State::Doubtful,
+            Next::Done => State::Undone,
+            Next::Leave(why) => State::Left(why),
         };
         for field in &mut entry.fields {
             field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
@@ -119,47 +119,47 @@ impl<S: Server> Driver<'_, S> {
         Ok(state)
     }
 
-    fn step(&self, entry: &Entry, object: Option<&Value>, live: Option<String>, is_fenced: bool, force: bool) -> Step {
+    fn step(&self, entry: &Entry, object: Option<&Value>, live: Option<String>, is_fenced: bool, force: bool) -> Next {
         let Some(object) = object else {
-            return if entry.kind == EntryType::Delete { Step::Write(self.creation(&entry.object)) } else { Step::Done };
+            return if entry.kind == EntryType::Delete { Next::Write(self.creation(&entry.object)) } else { Next::Done };
         };
         if let Some(why) = live {
-            return Step::Leave(why);
+            return Next::Leave(why);
         }
         let is_mine = self.mine(object).is_some();
         let is_same = uid(object) == entry.uid;
-        let still = if is_fenced { Step::Done } else { Step::Fence };
+        let still = if is_fenced { Next::Done } else { Next::Fence };
         match entry.kind {
             EntryType::Create => self.unmake(entry, object, force),
-            EntryType::Delete if is_same && is_going(object) => Step::Leave("it is still being deleted".into()),
-            EntryType::Delete if is_mine => Step::Write(Self::patch(object, &[], Side::Before, None)),
+            EntryType::Delete if is_same && is_going(object) => Next::Leave("it is still being deleted".into()),
+            EntryType::Delete if is_mine => Next::Write(Self::patch(object, &[], Side::Before, None)),
             EntryType::Delete if !is_same && !covers(&body(object), &body(&entry.object)) => {
-                Step::Leave("somebody has made another".into())
+                Next::Leave("somebody has made another".into())
             }
             EntryType::Delete => still,
-            EntryType::Patch if !is_same => Step::Done,
+            EntryType::Patch if !is_same => Next::Done,
             EntryType::Patch => match entry.unknown(object, &[Side::Before, Side::After]) {
-                Some(field) if !force => Step::Leave(field),
+                Some(field) if !force => Next::Leave(field),
                 None if !is_mine && entry.unknown(object, &[Side::Before]).is_none() => still,
-                Some(_) | None => Step::Write(Self::patch(object, &entry.fields, Side::Before, None)),
+                Some(_) | None => Next::Write(Self::patch(object, &entry.fields, Side::Before, None)),
             },
         }
     }
 
     /// Judges the object of a creation that is undone. A mark alone does not prove who made it: copies bear it too.
-    fn unmake(&self, entry: &Entry, object: &Value, force: bool) -> Step {
+    fn unmake(&self, entry: &Entry, object: &Value, force: bool) -> Next {
         let is_done = !entry.uid.is_empty();
         let is_own = if is_done { uid(object) == entry.uid } else { self.mine(object) == Some(entry.claim) };
         // Before its answer was stored, the journal has only what was sent.
         let is_as_made = if is_done { body(object) == body(&entry.object) } else { entry.is_as_sent(object) };
         let why = match (is_own, is_as_made) {
-            (false, _) if !is_done => return Step::Done,
+            (false, _) if !is_done => return Next::Done,
             (false, _) => "this one is somebody else's",
             (true, _) if holds_others(&entry.target) => "it stays, as others may have put something into it",
             (true, false) => "somebody else has changed it",
-            (true, true) => return Step::Write(deletion(object, false)),
+            (true, true) => return Next::Write(deletion(object, false)),
         };
-        if force { Step::Write(deletion(object, false)) } else { Step::Leave(why.into()) }
+        if force { Next::Write(deletion(object, false)) } else { Next::Leave(why.into()) }
     }
 
     /// Gives the fields of an object that was put back to the managers that had them. A manager that has changed its part since keeps
