@@ -89,9 +89,9 @@ impl Files {
     ///
     /// # Errors
     /// All reasons to refuse them, one line each.
-    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, Vec<String>> {
+    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, String> {
         if paths.iter().filter(|path| path.as_ref().as_os_str() == "-").count() > 1 {
-            return Err(vec!["standard input can be read only once: write -f - only once".to_owned()]);
+            return Err("standard input can be read only once: write -f - only once".to_owned());
         }
         let mut files = Self { variable, ..Self::default() };
         for path in paths {
@@ -112,7 +112,7 @@ impl Files {
             }
         }
         files.judge_whole();
-        if files.refused.is_empty() { Ok(files) } else { Err(files.refused) }
+        if files.refused.is_empty() { Ok(files) } else { Err(files.refused.join("\ntenure: ")) }
     }
 
     fn document(&mut self, place: &str, document: Value) -> Result<(), String> {

@@ -6,14 +6,11 @@
 use std::{env, time::Duration};
 
 use self::{discovery::Kinds, files::Files, lock::Term, server::ApiServer};
-use super::{
-    Ended,
-    access::{self, Access},
-};
+use super::{Ended, access};
 use crate::{
     cli::{self, ClusterFlags, ConfigFlags, Lock, Output, Recovery, TransactionFlags},
     clock,
-    config::{Config, Release},
+    config::Release,
     console::complain,
     exit,
     loading::Purpose,
@@ -41,7 +38,7 @@ struct Desk<'a> {
 }
 
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
-    let files = Files::read(&asked.files, None).map_err(refuse_files)?;
+    let files = Files::read(&asked.files, None).map_err(|why| refuse(exit::INVALID, &why))?;
     let (name, limit) = (asked.name.as_ref().or(files.name.as_ref()), asked.limit.or(files.limit).unwrap_or(LIMIT));
     under_lease(name, &asked.common, asked.dry_run, &files.notes, limit, async |mut desk| {
         let changes = desk.changes(&files).await?;
@@ -50,18 +47,15 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
 }
 
 pub(super) fn recover(asked: &cli::Recover) -> Ended {
-    let (job, looks) = match asked.action {
-        Recovery::Plan => (Job::Undo { kind: None, force: false }, true),
-        Recovery::Apply => (Job::Undo { kind: None, force: asked.force }, false),
-        Recovery::Forget => (Job::Forget, false),
-    };
+    let (undo, looks) = (Job::Undo { kind: None, force: asked.force }, asked.action == Recovery::Plan);
+    let job = if asked.action == Recovery::Forget { Job::Forget } else { undo };
     under_lease(asked.name.as_ref(), &asked.common, looks, &[], asked.limit, async |desk| {
         Ok(desk.carry_out(job, Some(asked.common.output), looks).await)
     })
 }
 
 pub(super) fn promote(asked: &cli::Promote) -> Ended {
-    let files = Files::read(&asked.files, Some(|name| env::var(name).ok())).map_err(refuse_files)?;
+    let files = Files::read(&asked.files, Some(|name| env::var(name).ok())).map_err(|why| refuse(exit::INVALID, &why))?;
     in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&files.notes);
         let changes = desk.changes(&files).await?;
@@ -75,29 +69,7 @@ pub(super) fn demote(asked: &cli::Demote) -> Ended {
     in_hook(&asked.flags, asked.limit, async |desk| Ok(desk.carry_out(job, None, false).await))
 }
 
-impl<'a> Desk<'a> {
-    /// Prepares a driver, in this term if there is one. Says why it cannot, and returns the exit code.
-    fn open(config: &Config, access: &'a Access, namespace: &'a str, term: Option<Term>, limit: Duration) -> Result<Self, u8> {
-        if config.lease.release == Release::Delete {
-            let why = "lease.release: delete takes what the Lease announces with it: use clear or keep";
-            return Err(refuse(exit::INVALID, why));
-        }
-        let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
-        let settings = Settings {
-            lease: Place { namespace: namespace.into(), name: config.lease.name.clone() },
-            token,
-            by,
-            acting_as: None,
-            limit,
-            began: clock::timestamp().to_string(),
-            seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
-        };
-        match ApiServer::new(access, term, config.lease.attempt_timeout) {
-            Ok(server) => Ok(Self { server, settings }),
-            Err(error) => Err(refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}"))),
-        }
-    }
-
+impl Desk<'_> {
     /// Turns what was written into changes of objects that the server serves, as the account that it names.
     ///
     /// # Errors
@@ -188,15 +160,28 @@ fn under_lease(
     }))
 }
 
+/// Does something in this term, if there is one.
 fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> u8 {
-    access::look(flags, true, async |config, access, namespace| match Desk::open(config, access, namespace, term, limit) {
-        Ok(desk) => act(desk).await.unwrap_or_else(|code| code),
-        Err(code) => code,
+    access::look(flags, true, async |config, access, namespace| {
+        if config.lease.release == Release::Delete {
+            let why = "lease.release: delete takes what the Lease announces with it: use clear or keep";
+            return refuse(exit::INVALID, why);
+        }
+        let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
+        let settings = Settings {
+            lease: Place { namespace: namespace.into(), name: config.lease.name.clone() },
+            token,
+            by,
+            acting_as: None,
+            limit,
+            began: clock::timestamp().to_string(),
+            seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
+        };
+        match ApiServer::new(access, term, config.lease.attempt_timeout) {
+            Ok(server) => act(Desk { server, settings }).await.unwrap_or_else(|code| code),
+            Err(error) => refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
+        }
     })
-}
-
-fn refuse_files(reasons: Vec<String>) -> u8 {
-    refuse(exit::INVALID, &reasons.join("\ntenure: "))
 }
 
 fn refuse(code: u8, why: &str) -> u8 {
