@@ -41,18 +41,17 @@ impl<S: Server> Driver<'_, S> {
         if journal.id.is_empty() { Journal { version: VERSION, id: hex(&mut self.random), ..journal } } else { journal }
     }
 
-    /// Makes the Secret of an absent journal: empty, so that a refusal quotes nothing. Returns false if somebody else made it first.
-    pub(super) async fn make_secret(&mut self) -> Result<bool, Outcome> {
-        if !uid(&self.secret).is_empty() {
-            return Ok(true);
+    /// Makes the Secret of an absent journal: empty, so that a refusal quotes nothing.
+    pub(super) async fn make_secret(&mut self) -> Result<(), Outcome> {
+        if uid(&self.secret).is_empty() {
+            let lease = self.settings.lease.clone();
+            let metadata =
+                json!({ "namespace": lease.namespace, "name": lease.journal(), "labels": { "tenure.dev/kind": "journal" } });
+            let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
+            let made = self.ask(Request::Journal(lease, Verb::Create(secret.into()))).await?;
+            self.secret = made.ok_or(Outcome::Overtaken)?;
         }
-        let lease = self.settings.lease.clone();
-        let metadata =
-            json!({ "namespace": lease.namespace, "name": lease.journal(), "labels": { "tenure.dev/kind": "journal" } });
-        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE });
-        let made = self.ask(Request::Journal(lease, Verb::Create(secret.into()))).await?;
-        self.secret = made.unwrap_or_default();
-        Ok(!self.secret.is_null())
+        Ok(())
     }
 
     /// Returns the journal with these entries, under this driver's claim.
@@ -78,9 +77,9 @@ impl<S: Server> Driver<'_, S> {
         Ok((journal, text))
     }
 
-    /// Stores the journal under this driver's claim. Returns false if somebody else wrote it first and that is a `race`. Where it is
-    /// settled, marks are not live any more.
-    pub(super) async fn store(&mut self, phase: Phase, entries: &[Entry], race: bool) -> Result<bool, Outcome> {
+    /// Stores the journal under this driver's claim, of which it may be the first write. Where it is settled, marks are not live any
+    /// more.
+    pub(super) async fn store(&mut self, phase: Phase, entries: &[Entry], is_first: bool) -> Result<(), Outcome> {
         let (mut journal, text) = self.drafted(phase, entries)?;
         journal.entries.clear();
         let secret = loop {
@@ -95,8 +94,8 @@ impl<S: Server> Driver<'_, S> {
             if stored.nonce == journal.nonce {
                 break secret;
             }
-            if race {
-                return Ok(false);
+            if is_first {
+                return Err(Outcome::Overtaken);
             }
             if (&stored.id, stored.claim) != (&journal.id, journal.claim) {
                 return Err(Outcome::Superseded { by: stored.by });
@@ -105,7 +104,7 @@ impl<S: Server> Driver<'_, S> {
         };
         (self.secret, self.journal) = (secret, journal);
         self.settled().await;
-        Ok(true)
+        Ok(())
     }
 
     /// Takes the announcement of live marks off the Lease once the journal is settled. One that stays is taken off by the next driver.

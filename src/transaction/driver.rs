@@ -30,15 +30,20 @@ pub enum Job<'a> {
     Forget,
 }
 
-/// Does a job.
+/// Does a job. Whoever is overtaken at the journal begins anew.
 pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Outcome {
     let mut driver = Driver::new(server, settings, job);
-    let ended = match job {
-        Job::Make(_, changes) => driver.make(changes).await,
-        Job::Undo { force, .. } => driver.recover(force).await,
-        Job::Forget => driver.forget().await,
-    };
-    ended.unwrap_or_else(|outcome| outcome)
+    loop {
+        let ended = match job {
+            Job::Make(_, changes) => driver.make(changes).await,
+            Job::Undo { force, .. } => driver.recover(force).await,
+            Job::Forget => driver.forget().await,
+        };
+        match ended {
+            Err(Outcome::Overtaken) => {}
+            Ok(outcome) | Err(outcome) => return outcome,
+        }
+    }
 }
 
 /// Returns the entries that a job would make or undo now, and writes nothing.
@@ -106,19 +111,15 @@ impl<'a, S: Server> Driver<'a, S> {
     /// Makes the changes: rules 1 to 6, and 7 if they cannot all be made.
     async fn make(&mut self, changes: &[Change]) -> Result<Outcome, Outcome> {
         let intent = fingerprint(changes);
-        let mut entries = loop {
-            let Some(mut entries) = self.predecessor(&intent).await? else { return Ok(Outcome::Already) };
-            self.journal.acting_as.clone_from(&self.settings.acting_as);
-            let planned = self.plan(changes, &[]).await?;
-            if !planned.iter().any(Entry::differs) {
-                return Ok(Outcome::Nothing);
-            }
-            // What stays from before is stored before the rest, and so undone after it.
-            entries.extend(planned);
-            if self.prepare(&entries, &intent).await? {
-                break entries;
-            }
-        };
+        let Some(mut entries) = self.predecessor(&intent).await? else { return Ok(Outcome::Already) };
+        self.journal.acting_as.clone_from(&self.settings.acting_as);
+        let planned = self.plan(changes, &[]).await?;
+        if !planned.iter().any(Entry::differs) {
+            return Ok(Outcome::Nothing);
+        }
+        // What stays from before is stored before the rest, and so undone after it.
+        entries.extend(planned);
+        self.prepare(&entries, intent).await?;
         self.server.report(Event::Prepared);
         match self.commit(&mut entries).await {
             Ok(changed) => {
@@ -135,12 +136,10 @@ impl<'a, S: Server> Driver<'a, S> {
         }
     }
 
-    /// Stores what undoes the changes, once their marks would be live (rule 5). Returns false if somebody else wrote the journal first.
-    async fn prepare(&mut self, entries: &[Entry], intent: &str) -> Result<bool, Outcome> {
-        if !self.make_secret().await? {
-            return Ok(false);
-        }
-        intent.clone_into(&mut self.journal.intent);
+    /// Stores what undoes the changes, once their marks would be live (rule 5).
+    async fn prepare(&mut self, entries: &[Entry], intent: String) -> Result<(), Outcome> {
+        self.make_secret().await?;
+        self.journal.intent = intent;
         self.announce(true).await?;
         self.store(Phase::Prepared, entries, true).await
     }
@@ -157,31 +156,27 @@ impl<'a, S: Server> Driver<'a, S> {
     /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
     /// doubt. None: it is the same one, and stands.
     async fn predecessor(&mut self, intent: &str) -> Result<Option<Vec<Entry>>, Outcome> {
-        loop {
-            let entries = self.read().await?;
-            if self.undone_first(&entries) {
-                if !self.store(Phase::Undoing, &entries, true).await? {
-                    continue;
-                }
-                let left = self.undo(entries, false).await?;
-                return match all_back(&left) {
-                    Err(why) if self.journal.kind == Kind::Transaction => Err(why),
-                    Ok(()) | Err(_) => Ok(Some(left)),
-                };
-            }
-            self.settled().await;
-            if self.journal.phase == Phase::Undone {
-                all_back(&entries)?;
-                return Ok(Some(self.doubtful(entries)));
-            }
-            let mut stands = self.journal.intent == intent;
-            // The driver that committed them may have died before it took its marks off.
-            for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
-                let object = self.erase(&entry.target, None, self.journal.claim).await.unwrap_or_default();
-                stands = stands && entry.stands(object.as_ref());
-            }
-            return Ok(if stands { None } else { Some(self.doubtful(entries)) });
+        let entries = self.read().await?;
+        if self.undone_first(&entries) {
+            self.store(Phase::Undoing, &entries, true).await?;
+            let left = self.undo(entries, false).await?;
+            return match all_back(&left) {
+                Err(why) if self.journal.kind == Kind::Transaction => Err(why),
+                Ok(()) | Err(_) => Ok(Some(left)),
+            };
         }
+        self.settled().await;
+        if self.journal.phase == Phase::Undone {
+            all_back(&entries)?;
+            return Ok(Some(self.doubtful(entries)));
+        }
+        let mut stands = self.journal.intent == intent;
+        // The driver that committed them may have died before it took its marks off.
+        for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
+            let object = self.erase(&entry.target, None, self.journal.claim).await.unwrap_or_default();
+            stands = stands && entry.stands(object.as_ref());
+        }
+        Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }
 
     /// Returns the entries that may still come.
@@ -191,21 +186,17 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Rule 8.
     async fn recover(&mut self, force: bool) -> Result<Outcome, Outcome> {
-        let entries = loop {
-            let entries = self.read().await?;
-            let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
-            for entry in &entries {
-                // A creation that has not come is no reason to write.
-                is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
-            }
-            if !is_open {
-                self.settled().await;
-                return Ok(Outcome::Nothing);
-            }
-            if self.store(Phase::Undoing, &entries, true).await? {
-                break entries;
-            }
-        };
+        let entries = self.read().await?;
+        let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
+        for entry in &entries {
+            // A creation that has not come is no reason to write.
+            is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
+        }
+        if !is_open {
+            self.settled().await;
+            return Ok(Outcome::Nothing);
+        }
+        self.store(Phase::Undoing, &entries, true).await?;
         let undone = entries.len();
         all_back(&self.undo(entries, force).await?)?;
         Ok(Outcome::Recovered(undone))
@@ -213,26 +204,23 @@ impl<'a, S: Server> Driver<'a, S> {
 
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
         self.forgets = true;
-        loop {
-            let Some(secret) = self.stored().await? else {
-                self.announce(false).await?;
-                return Ok(Outcome::Nothing);
-            };
-            let journal = parse(&secret);
-            let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
-            self.secret = secret;
-            // What cannot be read is replaced.
-            self.journal = self.known(journal.unwrap_or_default());
-            self.claim = self.journal.claim + 1;
-            let entries = mem::take(&mut self.journal.entries);
-            if self.store(Phase::Undone, &[], true).await? {
-                for entry in &entries {
-                    // An object that may not be read keeps a mark that is not live.
-                    let _ = self.erase(&entry.target, None, u64::MAX).await;
-                }
-                return Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } });
-            }
+        let Some(secret) = self.stored().await? else {
+            self.announce(false).await?;
+            return Ok(Outcome::Nothing);
+        };
+        let journal = parse(&secret);
+        let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
+        self.secret = secret;
+        // What cannot be read is replaced.
+        self.journal = self.known(journal.unwrap_or_default());
+        self.claim = self.journal.claim + 1;
+        let entries = mem::take(&mut self.journal.entries);
+        self.store(Phase::Undone, &[], true).await?;
+        for entry in &entries {
+            // An object that may not be read keeps a mark that is not live.
+            let _ = self.erase(&entry.target, None, u64::MAX).await;
         }
+        Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })
     }
 
     /// Returns what an application would change now.

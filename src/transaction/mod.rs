@@ -163,6 +163,9 @@ pub enum Outcome {
         /// Whose it is, or why that is not known.
         why: String,
     },
+    /// Somebody else wrote the journal first. Never the end: the driver begins anew.
+    #[error("overtaken")]
+    Overtaken,
     /// A later driver has taken over, and finishes.
     #[error("a later driver has taken over: {by}")]
     Superseded {
@@ -206,7 +209,7 @@ impl Outcome {
             Self::Stuck(_) => ("stuck", 2),
             Self::JournalGone => ("journal-gone", 2),
             Self::Held { .. } => ("held", exit::HELD),
-            Self::Superseded { .. } => ("superseded", exit::LEADERSHIP_LOST),
+            Self::Superseded { .. } | Self::Overtaken => ("superseded", exit::LEADERSHIP_LOST),
             Self::Stopped => ("stopped", 1),
             Self::Unavailable(_) => ("unavailable", exit::UNAVAILABLE),
             Self::NotPermitted(_) => ("not-permitted", exit::NOT_PERMITTED),

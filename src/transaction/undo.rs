@@ -61,8 +61,7 @@ impl<S: Server> Driver<'_, S> {
             let _ = self.give_back(entry).await;
         }
         entries.retain(Entry::is_open);
-        self.store(Phase::Undone, entries, false).await?;
-        Ok(())
+        self.store(Phase::Undone, entries, false).await
     }
 
     /// Puts one object back. Returns the state of its entry.
