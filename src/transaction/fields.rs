@@ -11,16 +11,8 @@ use super::{
     paths::{Path, Step, as_map, at, has, is_shared, keys_of, node, remove, set, shown},
 };
 
-/// Metadata that the API server sets.
-const SERVERS: [&str; 7] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "managedFields",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-];
+/// Metadata that the API server does not set.
+const METADATA: [&str; 7] = ["name", "namespace", "generateName", "labels", "annotations", "finalizers", "ownerReferences"];
 
 /// A field that a change names. None: absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,8 +38,8 @@ pub(super) enum Side {
 
 impl Field {
     fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
-        let is_there = |steps: &usize| at(found, path.get(..*steps).unwrap_or_default()).is_none();
-        let known = (1..=path.len()).find(is_there).unwrap_or(path.len() + 1) - 1;
+        let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(found, path)).is_some();
+        let known = (1..=path.len()).take_while(is_there).count();
         Self { before: at(found, &path).cloned(), after, known, path }
     }
 
@@ -108,7 +100,7 @@ pub(super) fn comparable(object: &Value) -> Value {
     let Some(map) = object.as_object_mut() else { return object };
     map.remove("status");
     if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
-        metadata.retain(|key, _| !SERVERS.contains(&key.as_str()));
+        metadata.retain(|key, _| METADATA.contains(&key.as_str()));
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
             annotations.remove(MARK);
             if annotations.is_empty() {

@@ -163,7 +163,7 @@ pub enum Outcome {
         /// Whose it is, or why that is not known.
         why: String,
     },
-    /// Somebody else wrote the journal first. Never the end: the driver begins anew.
+    /// Somebody else wrote the journal, or an object that is planned. Never the end: that begins anew.
     #[error("overtaken")]
     Overtaken,
     /// A later driver has taken over, and finishes.

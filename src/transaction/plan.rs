@@ -12,98 +12,89 @@ use super::{
 };
 use crate::request::{Answer, Refusal};
 
-/// The kind of an entry, its fields, and the object that it keeps.
-type Planned = (EntryType, Vec<Field>, Value);
-
 impl<S: Server> Driver<'_, S> {
     /// Plans the changes. `undone` are the entries of an unsettled journal, which are undone before.
     pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
-        let mut entries = Vec::new();
-        for (number, change) in changes.iter().enumerate() {
-            let earlier = changes.get(..number).unwrap_or_default();
-            let is_unseen = change.verb == ChangeType::Create && earlier.iter().any(|change| change.verb == ChangeType::Create);
+        let mut entries: Vec<Entry> = Vec::new();
+        for change in changes {
+            let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target);
-            entries.push(self.plan_change(change, undone, is_unseen).await?);
+            entries.push(loop {
+                match self.planned(change, undone, is_later).await {
+                    Err(Outcome::Overtaken) => {}
+                    planned => break planned?,
+                }
+            });
         }
         self.drafted(Phase::Prepared, &entries)?;
         Ok(entries)
     }
 
-    async fn plan_change(&self, change: &Change, undone: Option<&Entry>, is_unseen: bool) -> Result<Entry, Outcome> {
+    /// Plans a change. One that `is_later` than a creation may depend on it.
+    async fn planned(&self, change: &Change, undone: Option<&Entry>, is_later: bool) -> Result<Entry, Outcome> {
         let target = &change.target;
-        loop {
-            let found = self.unmarked(target).await?;
-            let object = match undone {
-                Some(entry) => restored(entry, found.as_ref()),
-                None => found.clone(),
-            };
-            judge(change, object.as_ref())?;
-            let before = object.as_ref().unwrap_or(&Value::Null);
-            let planned = match (change.verb, &object) {
-                (ChangeType::Create, _) => self.plan_creation(change, is_unseen || found.is_some()).await?,
-                (_, None) => Some((EntryType::Delete, Vec::new(), Value::Null)),
-                (ChangeType::Delete, Some(object)) => self.plan_deletion(target, found.as_ref(), object).await?,
-                (ChangeType::Patch | ChangeType::Update, Some(object)) => self.plan_patch(change, found.as_ref(), object).await?,
-            };
-            let Some((kind, fields, object)) = planned else { continue };
-            return Ok(Entry {
-                target: target.clone(),
-                kind,
-                uid: uid(before).to_owned(),
-                claim: self.claim,
-                fields,
-                managers: managers(before).to_vec(),
-                work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
-                object,
-                state: State::Planned,
-            });
-        }
+        let found = self.unmarked(target).await?;
+        let object = match undone {
+            Some(entry) => restored(entry, found.as_ref()),
+            None => found.clone(),
+        };
+        judge(change, object.as_ref())?;
+        let before = object.as_ref().unwrap_or(&Value::Null);
+        let (kind, fields, kept) = match (change.verb, &object) {
+            (ChangeType::Create, _) => {
+                let wanted = whole(change, &without_nulls(&change.content));
+                self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
+                self.review(target, ["delete", "patch"]).await?;
+                (EntryType::Create, Vec::new(), wanted)
+            }
+            (ChangeType::Delete, Some(object)) => {
+                if let Some(found) = &found {
+                    self.rehearse(target, deletion(found, true), false).await?;
+                }
+                self.review(target, ["create", "patch"]).await?;
+                (EntryType::Delete, Vec::new(), again(target, object))
+            }
+            (ChangeType::Patch | ChangeType::Update, Some(object)) => {
+                (EntryType::Patch, self.plan_patch(change, found.as_ref(), object).await?, Value::Null)
+            }
+            (ChangeType::Delete | ChangeType::Patch | ChangeType::Update, None) => (EntryType::Delete, Vec::new(), Value::Null),
+        };
+        Ok(Entry {
+            target: target.clone(),
+            kind,
+            uid: uid(before).to_owned(),
+            claim: self.claim,
+            fields,
+            managers: managers(before).to_vec(),
+            object: kept,
+            state: State::Planned,
+            work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
+        })
     }
 
-    async fn plan_creation(&self, change: &Change, is_unseen: bool) -> Result<Option<Planned>, Outcome> {
-        let wanted = whole(change, &without_nulls(&change.content));
-        if self.rehearse(&change.target, Verb::Create(wanted.clone().into()), is_unseen).await?.is_none() {
-            return Ok(None);
-        }
-        self.review(&change.target, ["delete", "patch"]).await?;
-        Ok(Some((EntryType::Create, Vec::new(), wanted)))
-    }
-
-    async fn plan_deletion(&self, target: &Target, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
-        if let Some(found) = found
-            && self.rehearse(target, deletion(found, true), false).await?.is_none()
-        {
-            return Ok(None);
-        }
-        self.review(target, ["create", "patch"]).await?;
-        Ok(Some((EntryType::Delete, Vec::new(), again(target, object))))
-    }
-
-    async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
+    async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Vec<Field>, Outcome> {
         let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
-        // An update replaces lists: nobody has to tell their keys.
-        let (content, applied) = if change.verb == ChangeType::Update {
-            (updated(object, &change.content), Some(Value::Null))
+        let (mut content, mut applied) = (change.content.clone(), Value::Null);
+        if change.verb == ChangeType::Update {
+            // It replaces lists: nobody has to tell their keys.
+            content = updated(object, &content);
         } else {
             // Changes nothing.
-            let part = body(&shape(present, &[&change.content]));
-            let apply = Verb::Apply(versioned(whole(change, &part), present).into());
-            (change.content.clone(), self.rehearse(target, apply, is_unseen).await?)
-        };
-        let Some(applied) = applied else { return Ok(None) };
+            let part = body(&shape(present, &[&content]));
+            applied = self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await?;
+        }
         let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
         let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
         let fields = named(object, &content, owned);
         let mut fields = fields.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?;
         let next = with(object, &fields, Side::After);
-        let patch = towards(present, next.clone(), Some(self.mark()));
-        let Some(answer) = self.rehearse(target, patch, is_unseen).await? else { return Ok(None) };
+        let answer = self.rehearse(target, towards(present, next.clone(), Some(self.mark())), is_unseen).await?;
         let answer = if is_unseen { next } else { answer };
         fields.iter_mut().for_each(|field| field.after = at(&answer, &field.path).cloned());
         // What an update removes, and the server derives again, is none.
         fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
         self.warn_of_appliers(target, object, &fields);
-        Ok(Some((EntryType::Patch, fields, Value::Null)))
+        Ok(fields)
     }
 
     /// Reads a target, once no live mark of another transaction is on it.
@@ -123,13 +114,16 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
-    async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Option<Value>, Outcome> {
+    /// Sends a dry run. What depends on objects that are not there yet is planned unseen.
+    ///
+    /// # Errors
+    /// It is refused, or the object has changed meanwhile.
+    async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Value, Outcome> {
         let request = Request::Plan(target.clone(), verb);
         let answer = self.send(&request).await;
         let is_absent =
             matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
-        if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &request).await }
+        if is_unseen && is_absent { Ok(Value::Null) } else { self.object(answer, &request).await?.ok_or(Outcome::Overtaken) }
     }
 
     /// Asks whether what the undo of a change needs is allowed.
