@@ -43,11 +43,11 @@ use crate::{
     words::{counted, worded},
 };
 
-pub use self::paths::Step;
 pub use self::{
     driver::{Job, drive, plan},
     fields::Field,
     journal::{Entry, EntryType, Journal, Kind, Phase, State},
+    paths::Step,
     server::{Event, Place, Request, Server},
 };
 pub(crate) use self::{
@@ -82,7 +82,7 @@ pub struct Change {
     pub target: Target,
     /// How it is changed.
     pub verb: ChangeType,
-    /// The object or the part of it that is wanted, without apiVersion, kind, name and namespace. A null removes. `{}` for Delete.
+    /// The object or the part of it that is wanted; it may repeat the names of the target. A null removes. `{}` for Delete.
     pub content: Value,
     /// A part of the object as it must be.
     pub require: Option<Value>,
