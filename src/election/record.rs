@@ -27,8 +27,7 @@ pub(super) const IS_PAUSED: &str =
 /// The same, once that holder no longer renews it.
 pub(super) const IS_PAUSED_AND_EXPIRED: &str = "the holder of the paused Lease has not renewed it in time: nobody leads until `tenure resume`, or until that holder comes back";
 /// Of a Lease that is handed over.
-pub(crate) const IS_PROMISED: &str = "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others \
-     wait for lease.renewPeriod and lease.attemptTimeout";
+pub(crate) const IS_PROMISED: &str = "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.renewPeriod and lease.attemptTimeout";
 
 /// A spec that is not a map counts as empty.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
