@@ -388,6 +388,21 @@ fn what_somebody_has_put_into_a_created_object_stays_whichever_answer_was_lost_b
 }
 
 #[test]
+fn what_needed_no_change_must_still_need_none_at_the_commit() {
+    let patch = |name: &str, value: &str| change(name, ChangeType::Patch, json!({ "data": { "a": value } }));
+    let job = || Job::Apply(vec![patch("X0", "x"), patch("X1", "X1")]);
+    let edit = |world: &mut World| set(world, "X1", "a");
+    let is_undone = |at| {
+        let (outcomes, objects, _) = relay(vec![Unheard(job(), at, edit)]);
+        let is_undone =
+            outcomes[0].as_ref().is_some_and(|why| why.to_string().contains("undone: ConfigMap ns/X1 was changed meanwhile"));
+        assert!(!is_undone || objects["X0"] == json!({ "a": "X0" }), "{outcomes:?}, {objects:?}");
+        is_undone
+    };
+    assert!((1..30).any(is_undone));
+}
+
+#[test]
 fn a_mark_whose_lease_may_not_be_read_is_live_and_a_settled_one_is_written_over() {
     let mark = |world: &mut World| {
         world
