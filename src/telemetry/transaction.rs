@@ -20,7 +20,7 @@ use crate::{
     election::trace::TraceContext,
     environment::TRACEPARENT,
     time::Instant,
-    transaction::{Event, Outcome, Place, State},
+    transaction::{Event, Fate, Outcome, Place},
     words::bounded,
 };
 
@@ -58,7 +58,9 @@ impl Observer {
     pub(crate) async fn finish(self, events: &[(Instant, Event)], outcome: &Outcome) {
         let until = clock::boot();
         if let Some(export) = &self.export {
-            self.spans(events, outcome, until).into_iter().for_each(|span| export.queue(span));
+            for span in self.spans(events, outcome, until) {
+                export.queue(span);
+            }
         }
         if let Some(provider) = &self.metrics {
             self.count(provider, events, outcome, until);
@@ -75,8 +77,8 @@ impl Observer {
         metrics::seconds(&meter, names::TRANSACTION, &metrics::SPANS).record(took, &outcome);
         let changes = metrics::counter(&meter, names::CHANGES);
         for (_, event) in events {
-            if let Event::Object { change, state, .. } = event {
-                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", state.as_str())]);
+            if let Event::Object { change, fate, .. } = event {
+                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", fate.as_str())]);
             }
         }
     }
@@ -100,17 +102,19 @@ impl Observer {
         for (at, event) in events {
             let (name, attributes) = match event {
                 Event::Prepared => ("plan", Vec::new()),
-                Event::Object { target, change, state } => {
-                    let is_change = matches!(state, State::Planned | State::Changed | State::Failed);
-                    let name = if is_change { "change" } else { "undo" };
+                Event::Object { target, change, fate } => {
+                    let name = match fate {
+                        Fate::Changed | Fate::Failed => "change",
+                        Fate::Undone | Fate::Doubtful | Fate::Left(_) => "undo",
+                    };
                     let facts = [
                         (names::OBJECT, target.to_string()),
                         (names::CHANGE, change.as_str().into()),
-                        (names::OUTCOME, state.as_str().into()),
+                        (names::OUTCOME, fate.as_str().into()),
                     ];
                     (name, facts.map(|(key, value)| KeyValue::new(key, value)).to_vec())
                 }
-                Event::Said(_) | Event::Retrying(_) => continue,
+                Event::Unfinished { .. } | Event::Waiting { .. } | Event::Retrying(_) | Event::Warning { .. } => continue,
             };
             let mut part = self.spans.span(name, TraceContext { span_id: id(), ..context }, self.begun, (from, *at));
             (part.parent_span_id, part.span_kind) = (SpanId::from(context.span_id), SpanKind::Client);

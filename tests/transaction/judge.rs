@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase, Step};
+use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase};
 
 use crate::server::{Cluster, Effect, mark, uid};
 
@@ -59,7 +58,7 @@ pub fn field(object: Option<&Value>, key: &str) -> Option<Value> {
 }
 
 pub fn journal(secret: &Value) -> Option<Journal> {
-    serde_json::from_slice(&BASE64_STANDARD.decode(secret["data"]["journal"].as_str()?).ok()?).ok()
+    serde_json::from_str(secret["stringData"]["journal"].as_str()?).ok()
 }
 
 impl Judge {
@@ -152,7 +151,7 @@ impl Judge {
                 if key == "z" {
                     self.bad("T4 a field that nobody named is changed", party, name);
                 }
-                let path = [Step::Key("data".to_owned()), Step::Key(key.to_owned())];
+                let path = ["f:data".to_owned(), format!("f:{key}")];
                 let current = field(found, key);
                 let mut planned = entries.iter().flat_map(|entry| &entry.fields);
                 let is_known = !is_back && planned.any(|field| field.path == path && field.before == current);
@@ -232,7 +231,7 @@ impl Judge {
             if entry.kind != EntryType::Patch {
                 self.based.insert(name.clone());
             } else if object.is_some_and(|object| uid(object) == entry.uid) {
-                for key in entry.fields.iter().filter_map(|field| last_key(&field.path)) {
+                for key in entry.fields.iter().filter_map(|field| field.path.last()?.strip_prefix("f:")) {
                     self.others.insert((name.clone(), key.to_owned()), field(object, key));
                 }
             }
@@ -259,7 +258,7 @@ impl Judge {
             let name = &entry.target.name;
             let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
             for planned in &entry.fields {
-                let Some(key) = last_key(&planned.path) else { continue };
+                let Some(key) = planned.path.last().and_then(|step| step.strip_prefix("f:")) else { continue };
                 if !judged.insert((name.clone(), key.to_owned())) {
                     continue;
                 }
@@ -309,10 +308,6 @@ impl Judge {
         }
         self.violations.extend(wrong);
     }
-}
-
-fn last_key(path: &[Step]) -> Option<&str> {
-    if let Some(Step::Key(key)) = path.last() { Some(key) } else { None }
 }
 
 fn is_unsettled(journal: &Journal) -> bool {
