@@ -118,7 +118,7 @@ async fn either_undoes_what_the_other_promoted_before_it_was_killed(stage: Stage
     leads(&stage, "first", "second").await;
     for (version, name) in [(Head, "second"), (Earlier, "third")] {
         let next = start(version, name).await;
-        next.said("ready").await;
+        next.said("the Lease was read").await;
         stage.witness.start(&leader.name, 0).await;
 
         kill(leader.init().await, Signal::SIGKILL).expect("init lives");

@@ -85,7 +85,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
     until("the promotion is a part of its transition", async || is_part(&collector.seen())).await;
     let b =
         promoted(&stage, "b", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
-    b.said("ready").await;
+    b.said("the Lease was read").await;
     // As GitOps would: the value is put back, the mark stays.
     let path = format!("/api/v1/namespaces/{}/configmaps/shared", stage.namespace);
     let (_, mut shared) = stage.api.call(Method::GET, &path, None).await;
