@@ -29,6 +29,8 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
+/// In each line about the beginning of a term.
+const LEADS: &str = " leading: ";
 /// In each line about the end of a term.
 const STANDBY: &str = " role=\"standby\" ";
 
@@ -44,7 +46,7 @@ fn told(replica: &Replica) -> Vec<Told> {
     let mut told: Vec<Told> = Vec::new();
     for line in replica.lines() {
         let Some(at) = line.split_whitespace().next().filter(|word| word.starts_with("20")).map(micros) else { continue };
-        if line.contains(" leading: ") {
+        if line.contains(LEADS) {
             told.push(Told { begins: at, ends: None });
         } else if let Some(last) = told.last_mut().filter(|last| last.ends.is_none() && line.contains(STANDBY)) {
             let time = |words: &str| Some(micros(line.split_once(words)?.1.split([',', ' ']).next()?));
@@ -96,6 +98,7 @@ async fn night(
     x.said("another replica holds the Lease").await;
     happens(&me, &x).await;
     stage.witness.start("x", 0).await;
+    x.said(LEADS).await;
     after(&me).await;
     if ends {
         me.said(STANDBY).await;
@@ -168,6 +171,7 @@ async fn a_night_with_a_hook_that_fails(stage: Stage) {
     me.said("held the Lease, but the term ended before the program led").await;
     let x = stage.start("x").await;
     stage.witness.start("x", 0).await;
+    x.said(LEADS).await;
     x.stop().await;
     judge(&stage, [&me, &x]);
 }
@@ -191,6 +195,7 @@ async fn a_night_with_a_preemption(stage: Stage) {
     let (me, _) = stage.lead(me).await;
     let x = stage.prepare("x").await.set("lease.priority", 0).set("lease.preempt", "1s").start();
     stage.witness.start("x", 0).await;
+    x.said(LEADS).await;
     me.said(STANDBY).await;
     x.stop().await;
     judge(&stage, [&me, &x]);
