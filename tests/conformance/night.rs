@@ -103,7 +103,6 @@ async fn night(
     if ends {
         me.said(STANDBY).await;
     }
-    x.stop().await;
     judge(stage, [&me, &x]);
 }
 
@@ -172,7 +171,6 @@ async fn a_night_with_a_hook_that_fails(stage: Stage) {
     let x = stage.start("x").await;
     stage.witness.start("x", 0).await;
     x.said(LEADS).await;
-    x.stop().await;
     judge(&stage, [&me, &x]);
 }
 
@@ -197,6 +195,5 @@ async fn a_night_with_a_preemption(stage: Stage) {
     stage.witness.start("x", 0).await;
     x.said(LEADS).await;
     me.said(STANDBY).await;
-    x.stop().await;
     judge(&stage, [&me, &x]);
 }

@@ -54,6 +54,8 @@ struct History {
     reigns: Ns,
     /// Since when the Lease has been as it is, apart from what does not matter to followers.
     since: Ns,
+    /// The longest duration that it has had: who has seen it waits for so long, once the Lease does not name its holder any more.
+    longest: Ns,
 }
 
 /// The judge's knowledge of a replica.

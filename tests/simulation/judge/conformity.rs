@@ -205,16 +205,18 @@ impl Judge {
 
     /// A Lease that nobody renewed was left alone until now: was there really nobody to take it? (law 16)
     fn left_alone(&mut self, slot: Slot, lease: &Value, now: Ns) {
-        let since = self.histories.entry(slot).or_default().since;
-        let alone = now.saturating_sub(since);
         let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default() * S;
+        let history = self.histories.entry(slot).or_default();
+        history.longest = history.longest.max(duration);
+        let (since, longest) = (history.since, history.longest);
+        let alone = now.saturating_sub(since);
         let closed = lease["metadata"]["annotations"][PAUSED] == "true" || !lease["metadata"]["deletionTimestamp"].is_null();
         // Of several, a replica may have had another one.
         if alone < duration || closed || self.is_pool {
             return;
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let bound = duration.max(self.longest);
+        let bound = longest.max(self.longest);
         let idle = self.replicas.iter().find(|replica| {
             // The wait, the time that a releaser sits out, reads and attempts.
             let bound = (bound + replica.duration + self.wait_limit) / 9 * 10 + replica.duration / 2 + 5 * S;
