@@ -146,12 +146,12 @@ fn verify_finds_a_program_that_is_not_static_or_for_another_machine() {
         program.resize(64 + 56, 0);
     };
     let is_for_another = |program: &mut Vec<u8>| program[18] = 8;
-    let edits: [(&dyn Fn(&mut Vec<u8>), &str); 2] = [
-        (&has_interpreter, "tenure has an interpreter: it is not static"),
-        (&is_for_another, "tenure is not a program for amd64"),
+    let releases = [
+        (pack_of(has_interpreter), "tenure has an interpreter: it is not static"),
+        (pack_of(is_for_another), "tenure is not a program for amd64"),
     ];
-    for (edit, words) in edits {
-        let output = verify(&pack_of(edit)).output().unwrap();
+    for (release, words) in releases {
+        let output = verify(&release).output().unwrap();
 
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(words), "{words}: {said}");
