@@ -12,7 +12,7 @@ use crate::{
     config::duration,
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{CANDIDATE, FIRE, KIND_LABEL, NEXT_FIRE, OBITUARY, STATUS},
+        writes::{CANDIDATE, FIRE, KIND_LABEL, NEXT_FIRE, OBITUARY, STATUS, base_of},
     },
     words::worded,
 };
@@ -203,7 +203,7 @@ pub(super) fn candidates(object: &Value) -> Vec<Value> {
 /// A candidate in a table.
 fn named(candidate: &Value, now: Timestamp) -> Option<String> {
     let identity = candidate["identity"].as_str()?;
-    let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
+    let name = base_of(identity);
     let state = match (&candidate["ready"], backoff(candidate, now)) {
         (Value::Bool(true), Some(until)) => format!(" (backs off until {})", to_the_second(until)),
         (Value::Bool(true), None) => String::new(),

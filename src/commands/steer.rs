@@ -22,7 +22,10 @@ use crate::{
     console::{answer, complain},
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::operator::{self, ConfirmDead, Confirmation, Edit},
+        writes::{
+            base_of,
+            operator::{self, ConfirmDead, Confirmation, Edit},
+        },
     },
     exit,
     request::RequestError,
@@ -106,7 +109,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
 /// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by a base that one of them has.
 fn successor(lease: &Value, written: &str) -> Result<String, String> {
     let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
-    let is_meant = |identity: &str| identity == written || identity.rsplit_once('_').is_some_and(|(base, _)| base == written);
+    let is_meant = |identity: &str| identity == written || base_of(identity) == written;
     if is_meant(holder) {
         return Err("it holds the Lease already".into());
     }

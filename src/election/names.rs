@@ -37,6 +37,11 @@ pub const CANDIDATE: &str = "candidate.tenure.dev/";
 /// Identity: holds a Lease that was not released, until an earlier holder is dead (law 14). No replica has this identity.
 pub const NOBODY: &str = "tenure.dev/nobody";
 
+/// Returns an identity without the part that init makes anew for each run: the name of its replica.
+pub(crate) fn base_of(identity: &str) -> &str {
+    identity.rsplit_once('_').map_or(identity, |(base, _)| base)
+}
+
 /// Label: the command that the Lease was made for, `lock` or `task`. Leases of `run` do not have it.
 pub const KIND_LABEL: &str = "tenure.dev/kind";
 

@@ -256,10 +256,14 @@ impl Observation {
         self.record().is_some_and(|record| record.state() == LeaseState::Held && !record.is_held_by(&self.me))
     }
 
+    /// Returns when the holder of the observed `record` counts as dead, unless that changes (law 11).
+    fn expires_at(&self, record: &LeaseRecord) -> Instant {
+        self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()))
+    }
+
     /// Returns true if `record` was observed so long ago that its holder counts as dead.
     pub(crate) fn has_expired(&self, record: &LeaseRecord, now: Instant) -> bool {
-        let duration = record.duration().unwrap_or_else(|| self.longest());
-        record.state() == LeaseState::Held && self.shows(record) && self.timing.takeable(self.since, duration) <= now
+        record.state() == LeaseState::Held && self.shows(record) && self.expires_at(record) <= now
     }
 
     /// Returns when this replica may ask a holder of a lower priority to hand over: once it has led for `after`, and not before a
@@ -300,7 +304,7 @@ impl Observation {
                 (self.runs.rested(record, wait, self.since), AcquireReason::Due, candidate)
             }
             LeaseState::Held => {
-                let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
+                let expired = self.expires_at(record);
                 let due = self.runs.wait_after_crash().map(|wait| self.runs.due(record.acquire_time(), wait, self.since));
                 let due = due.filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
@@ -347,9 +351,7 @@ impl Observation {
     pub(crate) fn quiet(&self) -> Option<[Instant; 2]> {
         let due = self.due_at()?;
         let record = self.record().filter(|record| record.state() == LeaseState::Held);
-        let since = record.map_or(Instant::BOOT, |record| {
-            self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()))
-        });
+        let since = record.map_or(Instant::BOOT, |record| self.expires_at(record));
         Some([since, due])
     }
 

@@ -15,7 +15,7 @@ pub use super::names::{
     API_VERSION, CANDIDATE, FIRE, HOLDER, JOURNAL, KIND, KIND_LABEL, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY, RESTS, SLOTS,
     STATUS, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT,
 };
-pub(crate) use super::names::{display, micros, rests};
+pub(crate) use super::names::{base_of, display, micros, rests};
 use super::{
     Request,
     names::LAST_TIME,

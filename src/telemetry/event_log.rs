@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::{HookKind, Zone, duration},
-    election::{AcquireReason, Event, ReleaseResult, record::IS_PROMISED, trace::TraceContext},
+    election::{AcquireReason, Event, ReleaseResult, record::IS_PROMISED, trace::TraceContext, writes::base_of},
     link::{Exit, InitialState, Reason, Resume, ToElector},
     request::{Operation, RequestError},
     role::Role,
@@ -98,7 +98,7 @@ impl EventLog {
             Event::NewLeader { slot, holder } => {
                 let (slot, holder) = (further(*slot), &*bounded(holder));
                 match (nouns.is_run, self.waits) {
-                    (true, _) if base(holder) == base(identity) => {
+                    (true, _) if base_of(holder) == base_of(identity) => {
                         info!(
                             lease,
                             slot, holder, "a replica of the same name holds the Lease: an earlier run of this one, or another"
@@ -426,11 +426,6 @@ fn ids(context: TraceContext) -> (String, String) {
 /// Seconds, to the microsecond.
 fn readable(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
-}
-
-/// Returns an identity without the part that differs from run to run.
-fn base(identity: &str) -> &str {
-    identity.rsplit_once('_').map_or(identity, |(base, _)| base)
 }
 
 /// The slot, if it is not the first, which is the Lease of that name itself.
