@@ -291,9 +291,12 @@ impl Lawful {
             self.steps(index, Step { r, k: base, ..Step::of(What::IsLate) });
         }
         let decided = self.electors.get_mut(r).and_then(|elector| elector.before.take());
-        let decided = decided.filter(|(slot, _)| what == What::Creates && *slot == index);
+        let step = Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) };
+        // Or it has decided since: there may have been another absence in this turn.
+        let decided =
+            decided.filter(|(slot, _)| what == What::Creates && *slot == index && self.laws[index].law.allows(&step).is_err());
         let known = decided.map(|(_, memory)| self.laws[index].law.recalls(r, memory));
-        self.steps(index, Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) });
+        self.steps(index, step);
         known.into_iter().for_each(|known| drop(self.laws[index].law.recalls(r, known)));
         Some(q)
     }
