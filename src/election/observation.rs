@@ -126,14 +126,15 @@ impl Observation {
     pub(crate) fn read(&mut self, record: LeaseRecord, clocks: Now) {
         let now = clocks.boot;
         self.note_time(&record);
+        // A reply that the watch has overtaken shows an earlier holder, and gives nothing back that was held since.
+        let is_past = self.is_past(&record);
         let (before, has_changed) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
         let is_same_term = self.record().is_some_and(|seen| seen.is_of_the_term_of(&record));
         let state = self.state_of(&record);
         let recorded = record.duration().unwrap_or(self.last_duration);
         self.last_duration = match state {
-            // A reply that the watch has overtaken shows an earlier holder.
-            LeaseState::Held if !self.is_past(&record) => recorded,
+            LeaseState::Held if !is_past => recorded,
             LeaseState::Held | LeaseState::Nobody | LeaseState::Free => self.last_duration.max(recorded),
             LeaseState::Resting | LeaseState::Released => self.last_duration,
         };
@@ -154,13 +155,14 @@ impl Observation {
         if is_another || has_changed && was_displaced {
             self.remember(before.max(self.longest()), now);
         }
-        if is_another || record.holder().is_some() {
+        if is_another && !is_past || record.holder().is_some() {
             self.held = record.holder().map(|_| record.uid().to_owned());
         }
-        self.was_named = match record.holder() {
+        let is_named = match record.holder() {
             Some(_) => record.annotation(HOLDER).is_some() || self.was_named && is_same_term,
             None => self.was_named && state != LeaseState::Released,
         };
+        self.was_named = is_named || self.was_named && is_past;
         self.version = Some(record.resource_version().to_owned());
         // If a clock is set, a run that is not due yet moves. A run that was already due stays due, unless it is to be skipped.
         if has_changed || self.runs.is_skipped(clocks.wall) || self.due_at().is_none_or(|due| now < due) {

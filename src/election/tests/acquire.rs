@@ -8,7 +8,7 @@ use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, p
 use crate::{
     election::{
         Event, Request,
-        writes::{NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
     request::{Answer, Watched},
     time::Instant,
@@ -390,6 +390,54 @@ fn a_reply_that_the_watch_has_overtaken_is_followed_by_a_read_at_once() {
     bench.run_answered(TICK);
 
     assert_eq!(bench.writes().len(), 1);
+}
+
+/// Follows y, and reads the Lease as `spec` after the watch has shown that x holds the one with this uid, with its name beside it.
+fn overtaken(spec: Value, uid: &str) -> Bench {
+    let mut bench = Bench::with(held("y", 15));
+    bench.run(TICK);
+    bench.answers = false;
+    bench.run(seconds(4));
+    let (_, request) = bench.awaited.clone().expect("a read");
+    bench.register.edit(|object| object["spec"] = spec);
+    let answer = bench.register.apply(&request);
+    bench.see(|object| {
+        object["spec"] = held("x", 15);
+        object["metadata"]["annotations"] = json!({ HOLDER: "x" });
+        object["metadata"]["uid"] = uid.into();
+    });
+    bench.answer(answer);
+    bench
+}
+
+#[test]
+fn a_reply_that_the_watch_has_overtaken_does_not_give_back_what_is_held_since() {
+    for spec in [mark(), held("z", 9)] {
+        let mut bench = overtaken(spec, "uid-0");
+        bench.see(|object| {
+            object["spec"] = held("stranger", 9);
+            object["metadata"]["annotations"] = json!({});
+        });
+        bench.run_answered(TICK);
+        bench.sent.clear();
+
+        takes_exactly_after(&mut bench, plus(15) - TICK);
+    }
+}
+
+#[test]
+fn a_reply_about_an_earlier_lease_does_not_hide_who_held_the_one_that_came_after_it() {
+    let mut bench = overtaken(mark(), "uid-1");
+    bench.pass(bench.now.boot + seconds(5));
+    bench.see(|object| {
+        object["spec"] = mark();
+        object["metadata"]["annotations"] = json!({});
+        object["metadata"]["uid"] = "uid-2".into();
+    });
+    bench.run_answered(TICK);
+    bench.sent.clear();
+
+    takes_exactly_after(&mut bench, plus(15) - TICK);
 }
 
 #[test]
