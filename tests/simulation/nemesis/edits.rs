@@ -110,7 +110,8 @@ impl World {
             return false;
         }
         self.isolate_leader();
-        let (time, duration) = (stamp(self.e.now), self.e.spread(1, self.plan.longest / S));
+        // Emptied after one second, it would be a forged release mark.
+        let (time, duration) = (stamp(self.e.now), self.e.spread(2, self.plan.longest / S));
         self.e.judge.walls_differ = true;
         self.edit("another holder, without its name", |lease| {
             let spec = &mut lease["spec"];
