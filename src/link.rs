@@ -196,8 +196,6 @@ pub enum ToElector {
     Unproved {
         /// The term that stays unreleased.
         term: Term,
-        /// The ids of some of them, for the log.
-        pids: Vec<i32>,
     },
     /// Init was told to end. End the term properly, write nothing as a follower, answer [`ToInit::Done`].
     Shutdown,

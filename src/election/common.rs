@@ -1,4 +1,4 @@
-//! What the elections for all Leases share: what this replica is, what it was told, and what it says and does.
+//! What the elections for all Leases share: what this replica is, what it was told, what it says and does, and when a leader retries.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -32,7 +32,7 @@ pub(super) async fn announce(lease: Lease, health: Health, me: String) {
         // The replicas of a rollout do not all write at once.
         let early = Duration::from_millis(getrandom::u64().unwrap_or_default() % 3000);
         sleep(LOOK - early).await;
-        let (status, leader) = (health.status().clone(), health.holder());
+        let (status, leader) = (health.status().clone(), health.first_holder());
         let (view, now) = (status.election, clock::boot());
         let state = Candidate { ready: view.ready && status.is_workload_fit(), backoff_until: view.backoff.after_failures(now) };
         if announcements.is_due(leader, view.leading.is_some(), state, now) && view.ready {

@@ -132,9 +132,7 @@ impl Edge for Events {
             | Fact::Recorded(_)
             | Fact::Elects(_)
             | Fact::Requested(_)
-            | Fact::WatchesAgain
-            | Fact::Permitted(_)
-            | Fact::Witnessed(_) => {}
+            | Fact::WatchesAgain => {}
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] carries requests and the watch out.
-//! - [`permission`] asks once whether this replica may update the Lease.
+//! - [`permission`] asks whether this replica may update the Lease, until it may; [`candidates`] announces it as a standby.
 //! - [`detach`] makes it a process of its own that no signal ends.
 //! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Nothing waits for either.
 //! - [`workload_probe`] asks the workload over the network, where init wants that.
@@ -241,7 +241,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
         let own = Lease::beside(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }
-    if is_first(&initial) && initial.preset == Preset::Run {
+    if initial.resume.is_none() && initial.preset == Preset::Run {
         permission::start(&initial, beside(), health.clone());
     }
     witness::start(&initial, health.clone());

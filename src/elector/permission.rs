@@ -1,4 +1,4 @@
-//! Asks once at the start whether this replica may update the Lease: a replica that may not is not ready.
+//! Asks whether this replica may update the Lease, until it may: a replica that may not is not ready.
 //!
 //! Owns the question and the log line with its remedy. Decides nothing about the Lease: a review may be wrong, and only the Lease's
 //! own answers count there.
@@ -10,11 +10,9 @@ use crate::{
         Client, LeasePlace, Place, Request,
         review::{Right, in_brackets, verdict},
     },
-    clock,
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
-    telemetry::status::Fact,
 };
 
 const UPDATE: &str = "update";
@@ -36,14 +34,14 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
         loop {
             match ask(&client, &place).await {
                 Some(Ok(())) => {
-                    health.apply(&Fact::Permitted(true), clock::boot());
+                    health.permit(true);
                     if refusals >= TOLD {
                         tracing::info!("this replica may update its Lease now");
                     }
                     return;
                 }
                 Some(Err(why)) => {
-                    health.apply(&Fact::Permitted(false), clock::boot());
+                    health.permit(false);
                     refusals = refusals.saturating_add(1);
                     if refusals == TOLD {
                         tracing::error!(
@@ -120,7 +118,7 @@ mod tests {
         let mut stub = Stub::start(answers.iter().map(|answer| reply(201, answer))).await;
         let initial = InitialState::first(Config::default(), "me_1".into());
         // Virtual time passes while a question may be in flight.
-        start(&initial, client(&stub, AGAIN * 10_000), Health::new(&initial, clock::boot()));
+        start(&initial, client(&stub, AGAIN * 10_000), Health::new(&initial, crate::clock::boot()));
         for _ in 0..=answers.len() {
             while stub.seen.try_recv().is_err() {
                 tokio::time::pause();

@@ -23,14 +23,12 @@ use tokio::{
 
 use super::register;
 use crate::{
-    clock,
     config::{AfterCrash, can_stand, duration},
     election::obituary::Replica,
     http::Health,
     link::{InitialState, decode, encode},
     loading::may_be_told,
     process::{PID1, kill::pidfd_open},
-    telemetry::status::Fact,
     words::one_line,
 };
 
@@ -139,10 +137,10 @@ async fn tell_for_ever(
         let told = tell(&name, &datagram, pidfd.as_fd(), patience).await;
         if let Ok(connection) = &told {
             tracing::info!("the witness at {name} gives the Lease back if this container is killed");
-            health.apply(&Fact::Witnessed(true), clock::boot());
+            health.witness(true);
             said = None;
             let _ = hear(connection).await;
-            health.apply(&Fact::Witnessed(false), clock::boot());
+            health.witness(false);
         }
         let why = told.map_or_else(|error| one_line(&error), |_| "it has ended".into());
         if said.as_ref() != Some(&why) {
@@ -196,7 +194,7 @@ mod tests {
         let witness = register(socket().unwrap()).unwrap();
         bind(witness.as_raw_fd(), &address(&name).unwrap()).unwrap();
         listen(&witness, Backlog::new(1).unwrap()).unwrap();
-        let health = Health::new(&InitialState::first(Config::default(), "me_1".into()), clock::boot());
+        let health = Health::new(&InitialState::first(Config::default(), "me_1".into()), crate::clock::boot());
         let told = tell_for_ever((name, vec![VERSION], pidfd_open(PID1).unwrap()), health, Duration::ZERO, Duration::MAX);
         drop(tokio::spawn(told));
         let next = async || witness.async_io(Interest::READABLE, |witness| Ok(accept(witness)?)).await.unwrap();

@@ -141,8 +141,14 @@ impl Board {
         open().find(|term| term.holder == self.identity).or_else(|| open().next())
     }
 
-    pub(super) fn holder(&self) -> Option<&str> {
+    fn holder(&self) -> Option<&str> {
         self.current().filter(|term| term.term.is_some()).map(|term| term.holder.as_str())
+    }
+
+    /// Who holds the first slot, on which all standbys are announced.
+    pub(super) fn first_holder(&self) -> Option<&str> {
+        let is_held = |term: &&Seen| term.slot == 0 && term.until.is_none() && term.term.is_some();
+        self.terms.iter().find(is_held).map(|term| term.holder.as_str())
     }
 
     /// As the old leader-elector sidecar of Kubernetes told it.

@@ -34,6 +34,16 @@ impl Health {
         }
     }
 
+    /// The API server lets this replica update the Lease, or does not.
+    pub fn permit(&self, is_permitted: bool) {
+        self.status.send_if_modified(|status| status.set_permitted(is_permitted));
+    }
+
+    /// A witness knows this replica, or does so no longer.
+    pub fn witness(&self, is_witnessed: bool) {
+        self.status.send_modify(|status| status.set_witnessed(is_witnessed));
+    }
+
     /// Returns the status as it is now.
     #[must_use]
     pub fn status(&self) -> watch::Ref<'_, Status> {
@@ -46,10 +56,10 @@ impl Health {
         self.status.subscribe()
     }
 
-    /// Returns the holder's identity.
+    /// Returns the identity of the holder of the first slot.
     #[must_use]
-    pub fn holder(&self) -> Option<String> {
-        self.board.borrow().holder().map(str::to_owned)
+    pub fn first_holder(&self) -> Option<String> {
+        self.board.borrow().first_holder().map(str::to_owned)
     }
 
     /// Returns the metrics that `/metrics` shows.

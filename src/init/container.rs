@@ -143,7 +143,7 @@ impl Container for EventLoop {
                 Ok(pid.as_raw())
             }
             Program::Helper { kind, role, told, not_after, fused } => {
-                let command = self.processes.programs.helper(kind.as_str(), role, &told);
+                let command = self.processes.programs.helper(kind, role, &told);
                 let spawning = command.and_then(|command| self.spawn(&command, Some(kind), Some(not_after), fused));
                 let spawning = spawning.map_err(|error| unspawned(&error, ""))?;
                 let pid = spawning.pid.as_raw();

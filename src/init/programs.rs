@@ -12,7 +12,7 @@ use crate::{
     config::{Config, HookKind, ProbeKind, Signal},
     environment::{
         EXIT_CODE, EXIT_SIGNAL, IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT,
-        TRACESTATE, WATCHDOG_USEC,
+        TRACESTATE, WATCHDOG_PID, WATCHDOG_USEC,
     },
     link::{Exit, TermInfo},
     process::{
@@ -21,8 +21,7 @@ use crate::{
         spawn::{Command, SpawnError},
     },
     role::Role,
-    slot::Slot,
-    supervision::ProgramEnv,
+    supervision::{HelperKind, ProgramEnv},
 };
 
 /// The workload, its hooks and its probes, ready to be started.
@@ -103,7 +102,7 @@ impl Programs {
             standby: standby.map(find).transpose().map_err(|why| FindError::Helper("standby", "command", why))?,
             workload: find(&config.workload.command).map_err(FindError::Workload)?,
             helpers,
-            leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
+            leases: config.lease.names().collect(),
             environment,
             page: None,
             sockets: None,
@@ -141,11 +140,13 @@ impl Programs {
     ///
     /// # Errors
     /// A NUL byte in the environment, or no such command.
-    pub(super) fn helper(&self, key: &str, role: Role, told: &ProgramEnv) -> Result<Command, SpawnError> {
+    pub(super) fn helper(&self, kind: HelperKind, role: Role, told: &ProgramEnv) -> Result<Command, SpawnError> {
         let unset = || SpawnError::Unavailable("it is not set", ErrorKind::NotFound.into());
-        let command = self.command(self.helpers.get(key).ok_or_else(unset)?, Some(role), told, [])?;
-        let is_hook = HookKind::ALL.into_iter().any(|kind| kind.as_str() == key);
-        if is_hook { self.with_page(command) } else { Ok(command) }
+        let command = self.command(self.helpers.get(kind.as_str()).ok_or_else(unset)?, Some(role), told, [])?;
+        match kind {
+            HelperKind::Hook(_) => self.with_page(command),
+            HelperKind::Probe(_) => Ok(command),
+        }
     }
 
     fn with_page(&self, command: Command) -> Result<Command, SpawnError> {
@@ -221,7 +222,7 @@ fn environment(
         environment.entry(name).or_insert(value);
     }
     // WATCHDOG_PID names tenure, not the workload.
-    environment.remove(OsStr::new("WATCHDOG_PID"));
+    environment.remove(OsStr::new(WATCHDOG_PID));
     environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
     if !config.lease.enabled {
         // The descriptor of an outer tenure is closed by the execve.

@@ -1,4 +1,4 @@
-//! Makes the configuration of a file, the environment and flags. tenure does that once, at start.
+//! Makes the configuration of a file, the environment and flags. Init does that once, at start: nothing is read again.
 //!
 //! Owns where values come from (`document`, `keys`, `sources`), how they are merged (`load`, `preset`), whether they make sense
 //! together (`rules`), and how a whole configuration is written (`schema`, `effective`).

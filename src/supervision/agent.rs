@@ -7,7 +7,8 @@
 //! [`term_end`] ends the term and tells the elector, which answers with a StepDown: only then does [`events`] send the proof. [`told`]
 //! takes the elector's answers, and [`shutdown`] ends init.
 //!
-//! So does the way of a Lead: [`told`] takes it, and the turn that ends gives the workload's machine what is wanted of it.
+//! So does the way of a Lead: [`told`] takes it, and `settle`, after every input, gives the workload's machine
+//! what is wanted of it.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -90,7 +90,7 @@ pub enum RoleInput {
     Continued,
 }
 
-/// The result of a scan of /proc, made after a kill.
+/// The result of a scan of /proc, made after a kill or for a proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// Everything is gone and reaped. This is the proof of law 8.
@@ -266,6 +266,6 @@ pub enum Action {
     Warn(String),
     /// Log why init ends, and write it to /dev/termination-log.
     TerminationMessage(String, u8),
-    /// End init with this exit code, after its log is flushed.
+    /// End init with this exit code.
     Exit(u8),
 }

@@ -20,7 +20,7 @@ pub(crate) struct Policy {
     pub(crate) frozen: bool,
     /// `standby.command` is set: another program runs on standbys.
     pub(crate) standby: bool,
-    /// The workload has the terminal, so keys reach the workload and not init.
+    /// The workload has the terminal, or may be lent one: keys reach it, and not init.
     pub(crate) terminal: bool,
     pub(crate) config: SharedConfig,
 }

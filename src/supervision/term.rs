@@ -135,16 +135,13 @@ impl ActiveTerm {
         true
     }
 
-    /// Begins the end of the term. Returns false if it was ending already. A loss replaces a reason that is none, and then no
-    /// extension counts (law 3).
-    pub(crate) fn stop(&mut self, reason: Reason) -> bool {
-        let was_live = self.ending.is_none();
+    /// Begins the end of the term. A loss replaces a reason that is none, and then no extension counts (law 3).
+    pub(crate) fn stop(&mut self, reason: Reason) {
         let (traceparent, validity, proof) = (String::new(), Validity::Running, Proof::Unasked);
         let ending = self.ending.get_or_insert(Ending { reason, traceparent, validity, proof });
         if reason.is_loss() && !ending.reason.is_loss() {
             ending.reason = reason;
         }
-        was_live
     }
 
     /// Takes a StepDown, which is answered with a proof made from now on.

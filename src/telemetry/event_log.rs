@@ -403,7 +403,7 @@ impl Edge for EventLog {
                 self.fires(before, after, at.wall);
                 self.waits(after, at.boot);
             }
-            Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain | Fact::Permitted(_) | Fact::Witnessed(_) => {}
+            Fact::Telling(_) | Fact::Requested(_) | Fact::WatchesAgain => {}
         }
     }
 }

@@ -172,7 +172,7 @@ impl Edge for Metrics {
                 self.requests.record(took.as_secs_f64(), &labels);
             }
             Fact::WatchesAgain => self.watch_restarts.add(1, &[]),
-            Fact::Told(_) | Fact::Telling(_) | Fact::Event(_) | Fact::Elects(_) | Fact::Permitted(_) | Fact::Witnessed(_) => {}
+            Fact::Told(_) | Fact::Telling(_) | Fact::Event(_) | Fact::Elects(_) => {}
         }
     }
 }

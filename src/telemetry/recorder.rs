@@ -107,13 +107,7 @@ impl Recorder {
         match change.fact {
             Fact::Told(message) => self.told(message, change.after.unready.is_none()),
             Fact::Event(event) => self.event(event),
-            Fact::Telling(_)
-            | Fact::Recorded(_)
-            | Fact::Elects(_)
-            | Fact::Requested(_)
-            | Fact::WatchesAgain
-            | Fact::Permitted(_)
-            | Fact::Witnessed(_) => None,
+            Fact::Telling(_) | Fact::Recorded(_) | Fact::Elects(_) | Fact::Requested(_) | Fact::WatchesAgain => None,
         }
     }
 

@@ -33,10 +33,6 @@ pub enum Fact {
     Requested(Requested),
     /// A watch replaces the one before.
     WatchesAgain,
-    /// The API server lets this replica update the Lease, or does not.
-    Permitted(bool),
-    /// A witness knows this replica (law 20), or does so no longer.
-    Witnessed(bool),
 }
 
 /// What became of a request, or of the beginning of a watch.
@@ -183,21 +179,22 @@ impl Status {
                 self.set_permitted(false)
             }
             Fact::Event(Event::Recovered { operation: Operation::Update }) => self.set_permitted(true),
-            Fact::Permitted(is_permitted) => self.set_permitted(*is_permitted),
             Fact::Elects(view) => std::mem::replace(&mut self.election, *view) != *view,
             Fact::Requested(Requested { is_answered, .. }) => {
                 std::mem::replace(&mut self.is_answered, *is_answered) != *is_answered
-            }
-            Fact::Witnessed(is_witnessed) => {
-                self.is_witnessed = *is_witnessed;
-                false
             }
             Fact::Event(_) | Fact::Recorded(_) | Fact::WatchesAgain => false,
         }
     }
 
-    fn set_permitted(&mut self, is_permitted: bool) -> bool {
+    /// The API server lets this replica update the Lease, or does not. Returns true if a page may show something else now.
+    pub fn set_permitted(&mut self, is_permitted: bool) -> bool {
         std::mem::replace(&mut self.is_permitted, is_permitted) != is_permitted
+    }
+
+    /// A witness knows this replica (law 20), or does so no longer. No page shows that.
+    pub const fn set_witnessed(&mut self, is_witnessed: bool) {
+        self.is_witnessed = is_witnessed;
     }
 
     fn told(&mut self, message: &ToElector) -> bool {

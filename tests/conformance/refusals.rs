@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::json;
 use support::{
     Canned, Case, Exchange, Fault, LEASE, Prepared, Replica, Request, Stage, Times, Verb, Verbs, cases,
     spec::{UNHURRIED, held, released},
+    until,
 };
 use tenure::clock;
 
@@ -168,6 +170,9 @@ async fn a_replica_that_may_not_update_the_lease_is_not_ready_until_it_may(stage
     let page = stage.page(address, "/readyz").await;
     assert!(page.contains("503") && page.contains("this replica may not update the Lease"), "{page}");
     assert_eq!(stage.probe(address, "/livez").await, 200);
+    kill(me.elector().await, Signal::SIGKILL).expect("the elector lives");
+    until("its next elector asks too", async || said(&me, "not ready: this replica may not update") == 2).await;
+    assert_eq!(stage.probe(address, "/readyz").await, 503);
     let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", stage.namespace);
     let rule =
         json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["update"] });

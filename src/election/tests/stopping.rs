@@ -101,9 +101,9 @@ fn that_a_proof_fails_is_said_of_the_own_term_only() {
     bench.stopping(Reason::Signal);
     let said = |bench: &Bench| bench.events.iter().filter(|event| matches!(event, Event::Odd { .. })).count();
 
-    bench.tell(ToElector::Unproved { term: Term(99), pids: vec![7] });
+    bench.tell(ToElector::Unproved { term: Term(99) });
     assert_eq!(said(&bench), 0);
-    bench.tell(ToElector::Unproved { term: Term(1), pids: vec![7] });
+    bench.tell(ToElector::Unproved { term: Term(1) });
 
     assert_eq!(said(&bench), 1);
 }

@@ -219,8 +219,10 @@ fn a_leader_of_one_slot_is_the_holder_whoever_took_another_since() {
     let (slot, holder) = (Slot(0), Some("b_2".to_owned()));
     let other = Recorded::HolderChanged { slot, holder, term: 3, at: 1_800_000_009_000_000, before: None, nobody: None };
 
-    let status = board(&[acquired, other]).status(&status(|_| ()), START);
+    let board = board(&[acquired, other]);
+    let status = board.status(&status(|_| ()), START);
 
+    assert_eq!(board.first_holder(), Some("b_2"), "standbys are announced to the holder of the first slot");
     assert_eq!((&status["holder"], &status["since"]), (&json!("a_1"), &json!("2027-01-15T08:00:00.000Z")));
     assert_eq!(status["terms"][1]["until"], Value::Null, "another slot ends no term of this one");
 }

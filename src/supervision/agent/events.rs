@@ -70,7 +70,7 @@ impl Agent {
                     format!("processes are left that SIGKILL does not remove: {pids:?}")
                 });
                 if let Some(term) = self.term.as_ref().map(|term| term.term) {
-                    self.tell(ToElector::Unproved { term, pids });
+                    self.tell(ToElector::Unproved { term });
                 }
             }
         }
