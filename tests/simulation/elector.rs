@@ -54,8 +54,9 @@ pub struct ElectorProcess {
     pub inbox: VecDeque<Arrived>,
     /// S, as it said last or was told at its start.
     pub soft: Instant,
-    /// The last proof that init has sent it, and when.
+    /// The last proof that init has sent it, and when; unless init itself had begun that stop at S.
     pub proof: Option<(Term, Ns)>,
+    pub expired: Option<Term>,
     /// What it writes into the EndpointSlice of its leader.
     pub traffic: Option<Box<Traffic>>,
     /// The term in which it has announced a release.
@@ -100,6 +101,7 @@ impl ElectorProcess {
             inbox: VecDeque::new(),
             soft: Instant::NEVER,
             proof: None,
+            expired: None,
             traffic: None,
             releasing: None,
             answered_at: (Slot(0), 0),
