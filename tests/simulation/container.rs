@@ -265,9 +265,8 @@ impl Container {
         }
         let now = self.clock().boot(e.now);
         let due = turn.due(now);
-        if self.overdue.stays(due, now) {
-            e.judge.fail(format!("{}: init ends turn after turn, and does not act on {due:?}, which has passed", self.who));
-        }
+        let wrong = || format!("{}: init ends turn after turn, and does not act on {due:?}, which has passed", self.who);
+        e.judge.judges("init acts on what is due", self.overdue.stays(due, now), wrong);
         let due = due?;
         // What is due already needs no wake-up.
         let latency = if due <= now { 0 } else { e.latency(self.node.wake) };
@@ -292,8 +291,10 @@ impl Container {
     /// Checks that the page is taken back before the workload is told to stop, and before others are told of that (law 3).
     fn read(&self, ends: bool, leads: bool, e: &mut Engine) {
         let now = self.clock().boot(e.now);
-        if ends && self.page.soft > now || !leads && self.page.hard > now {
-            e.judge.fail(format!("{}: {:?} can be read when its lead ends", self.who, self.page));
+        let is_wrong = ends && self.page.soft > now || !leads && self.page.hard > now;
+        if ends || is_wrong {
+            let wrong = || format!("{}: {:?} can be read when its lead ends", self.who, self.page);
+            e.judge.judges("the page is taken back first", is_wrong, wrong);
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tenure::election::writes::{HOLDER, OBITUARY, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT};
 use tenure_world::reading::{NOBODY, State};
 
-use crate::{clock::US, judge::Held, server::EPOCH};
+use crate::{clock::US, judge::Held, server::EPOCH, tally::Armed};
 
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";
@@ -32,24 +32,26 @@ pub struct Write<'w> {
 
 impl Write<'_> {
     /// Returns what is wrong with the write, if anything.
-    pub fn wrong(&self) -> Option<&'static str> {
+    pub fn wrong(&self, armed: &mut Armed) -> Option<&'static str> {
         let new = Spec(self.new);
         if !new.six("renewTime") {
             return Some("has no renewTime of six digits");
         }
-        if let Some((old, _)) = self.old
-            && foreign(old) != foreign(self.new)
-        {
-            return Some("changes a label, an annotation or a finalizer of others");
+        if let Some(others) = self.old.map(|(old, _)| foreign(old)) {
+            armed.arm_if(others.iter().any(|part| !part.is_null()), "what others wrote stays");
+            if others != foreign(self.new) {
+                return Some("changes a label, an annotation or a finalizer of others");
+            }
         }
         let old = self.old.map(|(old, _)| Spec(old));
         if new.holder() == NOBODY {
+            armed.arm("a write for nobody");
             return nobodys(old.as_ref(), &new);
         }
         let Some((object, since)) = self.old else { return Some("creates the Lease and holds it") };
         let old = Spec(object);
         if new.holder().is_empty() || new.state() == State::Resting {
-            return self.released(&old, &new);
+            return self.released(&old, &new, armed);
         }
         if new.holder() != self.me {
             return Some("names somebody else");
@@ -58,12 +60,15 @@ impl Write<'_> {
             return Some("has no acquireTime of six digits");
         }
         if old.holder() != new.holder() || old.state() == State::Resting {
+            armed.arm_if(matches!(old.state(), State::Held | State::Nobody), "a take of what nobody gave back");
+            armed.arm_if(!matches!(old.state(), State::Held | State::Nobody), "a take of what was given back");
             let fresh = new.text("acquireTime") == new.text("renewTime");
             let counted = new.transitions() == old.transitions().saturating_add(1);
             let wrong = (!fresh).then_some("changes the holder and keeps acquireTime");
             let wrong = wrong.or_else(|| (!counted).then_some("changes the holder and counts no transition"));
-            return wrong.or_else(|| self.early(&old, since)).or_else(|| self.acquired(object, since));
+            return wrong.or_else(|| self.early(&old, since, armed)).or_else(|| self.acquired(object, since, armed));
         }
+        armed.arm("a renewal");
         let begins = self.is_task && new.text("acquireTime") == new.text("renewTime");
         let kept = begins || ["", new.text("acquireTime")].contains(&old.text("acquireTime"));
         // What somebody has removed is restored.
@@ -76,15 +81,16 @@ impl Write<'_> {
         }
         // A renewal keeps the trace; a term that is lost and taken again starts a new one.
         let taken = annotation(object, TRACEPARENT) != annotation(self.new, TRACEPARENT);
-        taken.then(|| self.acquired(object, since)).flatten()
+        taken.then(|| self.acquired(object, since, armed)).flatten()
     }
 
-    fn released(&self, old: &Spec<'_>, new: &Spec<'_>) -> Option<&'static str> {
+    fn released(&self, old: &Spec<'_>, new: &Spec<'_>, armed: &mut Armed) -> Option<&'static str> {
         if old.holder() != self.me {
             return Some("empties what another one holds");
         }
         let uid = old.0["metadata"]["uid"].as_str().unwrap_or_default();
         if annotation(new.0, OBITUARY) == Some(self.me) {
+            armed.arm("a witness's release");
             let is_shaped = new.state() == State::Released && new.transitions() == old.transitions();
             return (!is_shaped).then_some("is a witness's and no release");
         }
@@ -94,6 +100,7 @@ impl Write<'_> {
         if !mine {
             return Some("empties what its last term there has not acquired");
         }
+        armed.arm(if new.state() == State::Resting { "a rest" } else { "a release" });
         match new.state() {
             State::Released => {}
             State::Resting if old.text("acquireTime") != new.text("acquireTime") => {
@@ -109,15 +116,17 @@ impl Write<'_> {
     }
 
     /// Between two runs of a task lies its interval, as far as the clocks that it is waited by are right.
-    fn early(&self, old: &Spec<'_>, since: u64) -> Option<&'static str> {
+    fn early(&self, old: &Spec<'_>, since: u64, armed: &mut Armed) -> Option<&'static str> {
         let began = old.text("acquireTime").parse::<jiff::Timestamp>().ok()?.as_microsecond() - EPOCH;
         // A time that had to rise may be ahead of its clock.
         let began = u64::try_from(began).ok()?.saturating_mul(US).min(self.now - since);
-        let early = old.state() == State::Resting && self.now - began < self.interval? / 10 * 9;
+        let interval = self.interval.filter(|_| old.state() == State::Resting)?;
+        armed.arm("a take after a rest");
+        let early = self.now - began < interval / 10 * 9;
         early.then_some("begins a run before the interval of the last one is over")
     }
 
-    fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
+    fn acquired(&self, old: &Value, since: u64, armed: &mut Armed) -> Option<&'static str> {
         let spec = Spec(old);
         // Everything else was held by nobody first, and was waited for.
         if spec.state() == State::Free && !self.opts_out {
@@ -135,9 +144,12 @@ impl Write<'_> {
         if annotation(self.new, STEP_DOWN).is_some() || annotation(self.new, STEP_DOWN_TO).is_some() {
             return Some("takes a Lease and leaves the request for a step-down");
         }
+        armed.arm_if(annotation(old, OBITUARY).is_some(), "a take after an obituary");
         let promised = annotation(old, STEP_DOWN_TO).is_some_and(|candidate| candidate != self.me);
         // A mark is never the same twice, so that everybody sees it from its beginning. The clock may run fast.
-        let early = promised && since < self.candidate_wait / 10 * 9 && spec.state() == State::Released;
+        let promised = promised && spec.state() == State::Released;
+        armed.arm_if(promised, "a take of what is promised to another");
+        let early = promised && since < self.candidate_wait / 10 * 9;
         early.then_some("takes a Lease that is promised to another one")
     }
 }

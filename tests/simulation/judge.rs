@@ -21,6 +21,7 @@ use crate::{
     engine::{Child, Who},
     lawful::Lawful,
     sights::Sights,
+    tally::Armed,
 };
 
 mod conformity;
@@ -164,10 +165,8 @@ pub struct Judge {
     pub terms: u64,
     /// Terms under which something ran.
     pub runs: u64,
-    /// Leases that a witness gave back.
-    pub obituaries: u64,
-    /// Holders that were asked to hand over to a replica of a higher priority.
-    pub preempted: u64,
+    /// How often each judge had something to judge.
+    pub armed: Armed,
     /// Overlaps that the law does not cover, by their causes.
     pub exposed: BTreeMap<Uncovered, u64>,
 }
@@ -297,6 +296,7 @@ impl Judge {
         let leaders = self.alive.iter().filter(|((who, _), running)| !excused(who, running));
         let leaders: BTreeSet<_> = leaders.map(|((who, _), running)| (self.slot_of(running.token), *who)).collect();
         let leaders: Vec<_> = leaders.into_iter().collect();
+        self.armed.arm_if(!self.exposed.is_empty(), "an excused overlap ends");
         if let Some([(_, one), (_, other)]) = leaders.array_windows().find(|[(slot, _), (next, _)]| slot == next) {
             self.fail(format!("two at once: {one} and {other} still run, and what excused it is over"));
         }
@@ -315,6 +315,14 @@ impl Judge {
     /// Who leads now.
     pub fn leader(&self) -> Option<Who> {
         self.alive.keys().next().map(|(who, _)| *who)
+    }
+
+    /// Counts that this judge is armed, and records a violation if it is one.
+    pub fn judges(&mut self, judge: &'static str, is_wrong: bool, what: impl FnOnce() -> String) {
+        self.armed.arm(judge);
+        if is_wrong {
+            self.fail(what());
+        }
     }
 
     /// Records a violation.
@@ -358,12 +366,18 @@ impl Observer for Judge {
         let last = self.histories.entry(slot).or_default().last;
         let excused =
             self.sights.is_some() || [Uncovered::Suspended, Uncovered::Copied].into_iter().any(|cause| self.is(cause, who, now));
+        let is_handed = token > last && self.tokens.get(&last).is_some_and(|before| *before != owner);
+        self.armed.arm_if(is_handed, "two at once");
         match self.tokens.insert(token, owner) {
-            Some(before) if before != owner => self.fail(format!("{who} runs under {token}, the token of {before}")),
-            Some(_) if token < last && !excused => self.fail(format!("{who} runs under {token} after {last}")),
-            Some(_) => {}
-            None if token <= last && !excused => self.fail(format!("{who} begins to run under {token} after {last}")),
+            Some(before) => {
+                let wrong = || format!("{who} runs under {token}, the token of {before}, after {last}");
+                self.judges("a token is used again by its term", before != owner || token < last && !excused, wrong);
+            }
             None => {
+                if !excused {
+                    let wrong = || format!("{who} begins to run under {token} after {last}");
+                    self.judges("a token rises", token <= last, wrong);
+                }
                 self.runs += 1;
                 self.histories.entry(slot).or_default().last = last.max(token);
             }
@@ -381,9 +395,9 @@ impl Observer for Judge {
         self.is_done = false;
         if let (Some(sent), Some((before, true))) = (sent, before)
             && waits
-            && sent + self.latest_byte < before + interval / 10 * 9
         {
-            self.fail(format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000));
+            let wrong = || format!("{who} begins a run {} ms after the last one began", (sent - before) / 1_000_000);
+            self.judges("a run waits for the interval", sent + self.latest_byte < before + interval / 10 * 9, wrong);
         }
     }
 

@@ -62,8 +62,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Terms to simulate unless another number is requested.
 const TERMS: u64 = 15_000;
-/// Worlds in one of which a control must be reported.
-const CONTROLS: u64 = 300;
+/// How many worlds a control breaks.
+const CONTROLS: u64 = 100;
 /// Worlds between two progress checks.
 const BATCH: u64 = 16;
 
@@ -89,20 +89,22 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     assert!(terms < TERMS || missing.is_empty(), "these faults never took effect: {missing:?}");
     let untaken = total.untaken(terms);
     assert!(terms < TERMS || untaken.is_empty(), "these transitions of the law were never taken: {untaken:?}");
-    assert!(terms < TERMS || total.obituaries > 0, "no witness gave a Lease back");
-    assert!(terms < TERMS || total.preempted > 0, "no holder was asked to hand over to a preferred replica");
+    let unarmed = total.unarmed(terms);
+    assert!(unarmed.is_empty(), "these judges were armed too seldom: {unarmed:?}");
 }
 
 /// A judge that reports nothing proves nothing.
 #[test]
 fn what_breaks_a_bound_of_the_law_is_reported() {
-    for control in Control::ALL {
-        let reports = |seed| {
-            let mut world = World::new(seed, false, Some(control));
+    for (control, least) in Control::ALL {
+        let reports = |seed: &u64| {
+            let mut world = World::new(*seed, false, Some(control));
             world.run();
             world.e.judge.verdict().is_some_and(|wrong| wrong.starts_with("two at once"))
         };
-        assert!((0..CONTROLS).any(reports), "{control:?} goes unnoticed");
+        let reported = (0..CONTROLS).filter(reports).count();
+        eprintln!("{control:?}: reported in {reported} of {CONTROLS} worlds");
+        assert!(reported >= least, "{control:?} is reported in {reported} of {CONTROLS} worlds, not in {least}");
     }
 }
 

@@ -168,8 +168,20 @@ pub enum Control {
 }
 
 impl Control {
-    /// Every one.
-    pub const ALL: [Self; 4] = [Self::FastClock, Self::LateDeath, Self::Leftovers, Self::Strays];
+    /// Every one, and in how many of a hundred worlds it is reported at least: a third of what was measured.
+    pub const ALL: [(Self, usize); 4] = [(Self::FastClock, 11), (Self::LateDeath, 23), (Self::Leftovers, 5), (Self::Strays, 30)];
+
+    /// The plan has the faults in which the breach shows, and nothing that hides it.
+    fn aims(self, plan: &mut Plan) {
+        plan.faults = vec![match self {
+            Self::FastClock | Self::LateDeath => Fault::Isolate,
+            Self::Leftovers => Fault::StepDown,
+            Self::Strays => Fault::Stir,
+        }];
+        (plan.storm, plan.gap, plan.windowed) = (180 * S, 25 * S, 0.0);
+        (plan.hang, plan.peer, plan.task, plan.unseen, plan.always) = (None, None, None, false, false);
+        plan.frozen = self == Self::Strays;
+    }
 
     fn breaks(self, nodes: &mut Vec<Node>) {
         match self {
@@ -177,19 +189,21 @@ impl Control {
                 // Kernel clocks that are slewed as well would hide it now and then: a late timer makes a hasty follower slower.
                 for (node, rate) in nodes.iter_mut().zip([950_000, 1_150_000, 1_150_000]) {
                     (node.clock.rate, node.clock.kernel, node.config.lease.clock_drift) = (rate, 1_000_000, Drift(50_000));
-                    (node.habits.deaf, node.habits.slow_death) = (1.0, 1.0);
+                    (node.habits.deaf, node.habits.slow_death, node.habits.exits) = (1.0, 1.0, 0.0);
                 }
             }
             Self::LateDeath => {
                 for Node { habits, config, .. } in nodes {
                     (habits.death, habits.slow_death, habits.deaf) = (nanos(config.lease.duration), 1.0, 1.0);
+                    habits.exits = 0.0;
                 }
             }
             Self::Strays => nodes.iter_mut().for_each(|node| node.habits.blind = true),
             Self::Leftovers => {
                 nodes.truncate(1);
-                for Node { habits, .. } in nodes {
+                for Node { habits, config, .. } in nodes {
                     (habits.hides, habits.daemons) = (true, 2);
+                    config.workload.on_exit = OnExit::Follow;
                 }
             }
         }
@@ -198,14 +212,14 @@ impl Control {
 
 /// The nodes of a run.
 pub fn nodes(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
-    let mut nodes = sound(rng);
+    let mut nodes = sound(rng, control);
     if let Some(control) = control {
         control.breaks(&mut nodes);
     }
     nodes
 }
 
-fn sound(rng: &mut Rng) -> Vec<Node> {
+fn sound(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
     // By numbers of their own: nothing changes in the other worlds.
     let mut own = Rng::with_seed(rng.get_seed().rotate_left(32));
     let slots = if own.u8(..6) == 0 { own.u8(2..=3) } else { 1 };
@@ -234,6 +248,7 @@ fn sound(rng: &mut Rng) -> Vec<Node> {
     if preferring {
         plan.prefer(&mut own);
     }
+    control.iter().for_each(|control| control.aims(&mut plan));
     let plan = Rc::new(plan);
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),

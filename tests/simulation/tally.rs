@@ -18,6 +18,79 @@ const SELDOM: [(What, u64, &str); 6] = [
     (What::TakesAgain, 1_000_000, "an acquisition is proved after S, and nothing was written since"),
 ];
 
+/// The judges, and how often 100 000 terms arm each at least: a third of the rate that 300 000 had. 0 is hardly ever.
+const JUDGES: [(&str, u64); 51] = [
+    ("a closed Lease is left alone", 750),
+    ("a fire is run once", 10),
+    ("a frozen main process dies last", 2900),
+    ("a leader runs beside no standby", 2600),
+    ("a Lease is not left alone", 180),
+    ("a Lease with a holder is pruned", 21),
+    ("a link is read to its end", 66_000),
+    ("a lost term was touched", 200),
+    ("a lower priority is asked to hand over", 36),
+    ("a proved term does not expire", 250),
+    ("a release", 30_000),
+    ("a renewal", 14_000),
+    ("a request is taken back alone", 0),
+    ("a rest", 440),
+    ("a role is told to who lives", 1200),
+    ("a run waits for the interval", 15),
+    ("a signal meets its process", 100_000),
+    ("a stray is dead in time", 510),
+    ("a take after a rest", 170),
+    ("a take after an obituary", 430),
+    ("a take of what is promised to another", 25),
+    ("a take of what nobody gave back", 2300),
+    ("a take of what was given back", 30_000),
+    ("a term begins after the last one", 1700),
+    ("a token in a slice rises", 17_000),
+    ("a token is used again by its term", 31_000),
+    ("a token rises", 21_000),
+    ("a witness's release", 410),
+    ("a write for nobody", 4700),
+    ("a write of a slice", 17_000),
+    ("an answer is heard", 8),
+    ("an excused overlap ends", 7),
+    ("an extended term does not expire", 76),
+    ("init acts on what is due", 890_000),
+    ("init knows of a release", 33_000),
+    ("no term expires without a cause", 120),
+    ("nothing runs when the Lease is released", 31_000),
+    ("one elector at a time", 71_000),
+    ("others go first after a failure", 640),
+    ("others go first after a release", 57),
+    ("terms rise", 1700),
+    ("the elector acts on what is due", 1_000_000),
+    ("the fuses are set first", 43_000),
+    ("the page is taken back first", 68_000),
+    ("two at once", 33_000),
+    ("what exited has ended by itself", 30_000),
+    ("what others wrote stays", 22_000),
+    ("what restarts has ended by itself", 61),
+    ("who asks for a handover is ready", 44),
+    ("who is to answer is marked", 930),
+    ("who steps down was asked to", 730),
+];
+
+/// How often each judge had something to judge.
+#[derive(Debug, Default)]
+pub struct Armed(BTreeMap<&'static str, u64>);
+
+impl Armed {
+    /// This judge is armed.
+    pub fn arm(&mut self, judge: &'static str) {
+        *self.0.entry(judge).or_default() += 1;
+    }
+
+    /// This judge is armed, if so.
+    pub fn arm_if(&mut self, is_armed: bool, judge: &'static str) {
+        if is_armed {
+            self.arm(judge);
+        }
+    }
+}
+
 /// Sums over worlds.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -26,10 +99,8 @@ pub struct Tally {
     pub terms: u64,
     /// Terms under which something ran.
     pub runs: u64,
-    /// Leases that a witness gave back.
-    pub obituaries: u64,
-    /// Holders that were asked to hand over to a replica of a higher priority.
-    pub preempted: u64,
+    /// How often each judge had something to judge.
+    pub armed: Armed,
     pub events: u64,
     /// Virtual seconds.
     pub seconds: u64,
@@ -51,8 +122,7 @@ impl Tally {
         self.worlds += 1;
         self.terms += e.judge.terms;
         self.runs += e.judge.runs;
-        self.obituaries += e.judge.obituaries;
-        self.preempted += e.judge.preempted;
+        add(&mut self.armed.0, &e.judge.armed.0);
         self.events += e.events;
         self.seconds += e.now / S;
         add(&mut self.exposed, &e.judge.exposed);
@@ -77,6 +147,18 @@ impl Tally {
         What::ALL.iter().copied().filter(|what| !is_seldom(what) && self.law.steps[what.place()] == 0).collect()
     }
 
+    /// Lists the judges that this many terms armed too seldom, or that have no floor: how often, and how often at least.
+    pub fn unarmed(&self, terms: u64) -> Vec<(&'static str, u64, u64)> {
+        let unlisted = self.armed.0.keys().filter(|judge| JUDGES.iter().all(|(listed, _)| listed != *judge));
+        let unlisted = unlisted.map(|judge| (*judge, 0, u64::MAX));
+        let all = JUDGES
+            .iter()
+            .map(|(judge, floor)| (*judge, self.armed.0.get(judge).copied().unwrap_or_default(), floor * terms / 100_000));
+        // What is rare happens in a few worlds, of which a short run may have none.
+        let all = all.filter(|(_, times, least)| times < least && (terms >= 100_000 || terms >= 10_000 && *least >= 100));
+        all.chain(unlisted).collect()
+    }
+
     /// Faults of all kinds.
     pub fn strikes(&self) -> u64 {
         self.faults.values().sum()
@@ -95,8 +177,7 @@ impl Tally {
         self.worlds += other.worlds;
         self.terms += other.terms;
         self.runs += other.runs;
-        self.obituaries += other.obituaries;
-        self.preempted += other.preempted;
+        add(&mut self.armed.0, &other.armed.0);
         self.events += other.events;
         self.seconds += other.seconds;
         add(&mut self.exposed, &other.exposed);
@@ -126,7 +207,10 @@ impl fmt::Display for Tally {
         for (fault, times) in &self.faults {
             writeln!(f, "{times:>12} {fault:?}")?;
         }
-        let Self { worlds, terms, runs, obituaries, preempted, events, seconds, exposed, .. } = self;
+        for (judge, times) in &self.armed.0 {
+            writeln!(f, "{times:>12} {judge}")?;
+        }
+        let Self { worlds, terms, runs, events, seconds, exposed, .. } = self;
         let faults = self.strikes();
         let Counts { steps, exposed: assumed, over } = &self.law;
         let rarest = What::ALL.iter().zip(steps).filter(|(_, times)| **times > 0).min_by_key(|(_, times)| **times);
@@ -141,7 +225,7 @@ impl fmt::Display for Tally {
         let overlaps = u32::from(self.wrong.as_ref().is_some_and(|(_, wrong)| wrong.starts_with("two at once")));
         write!(
             f,
-            "{worlds} worlds, {terms} terms ({runs} of which ran something, {obituaries} given back by a witness, {preempted} preempted), {faults} faults, \
+            "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, \
              {events} events, \
              {seconds} virtual seconds, \
              {overlaps} overlaps (not covered: {exposed:?}), \

@@ -135,9 +135,8 @@ impl Slices {
             return Err(RequestError { status: Some(409), words: String::new() });
         }
         let token = |slice: &Value| slice["metadata"]["annotations"][TOKEN].as_str().and_then(|text| text.parse::<u64>().ok());
-        if token(&slice) < token(stored) {
-            e.judge.fail(format!("token {:?} replaces {:?} in a slice", token(&slice), token(stored)));
-        }
+        let wrong = || format!("token {:?} replaces {:?} in a slice", token(&slice), token(stored));
+        e.judge.judges("a token in a slice rises", token(&slice) < token(stored), wrong);
         slice["metadata"]["resourceVersion"] = (version(stored).unwrap_or_default() + 1).to_string().into();
         stored.clone_from(&slice);
         Ok(slice)
@@ -174,8 +173,9 @@ impl Container {
             }
         };
         traffic.asks = true;
-        if let Some(wrong) = slice.as_ref().and_then(|slice| traffic.wrong(slice, until, now)) {
-            e.judge.fail(format!("{who} writes its slice {wrong}"));
+        if let Some(slice) = &slice {
+            let wrong = traffic.wrong(slice, until, now);
+            e.judge.judges("a write of a slice", wrong.is_some(), || format!("{who} writes its slice {wrong:?}"));
         }
         Some(SliceFlight { from, slot: wanted.slot, slice })
     }

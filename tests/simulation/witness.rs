@@ -148,7 +148,6 @@ impl World {
                 Action::Failed { .. } => {}
                 Action::Ended { identity, given_back } => {
                     self.e.note(format!("w{replica}"), || format!("{identity} is dead: gave back {given_back:?}"));
-                    self.e.judge.obituaries += given_back.len() as u64;
                     told.remove(identity.as_str());
                 }
             }

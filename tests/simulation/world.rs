@@ -299,8 +299,9 @@ impl World {
         let late = self.e.now + container.clock().timer(wait_limit);
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
         let Some((slot, request, number)) = elector.take_unsent(id) else { return };
-        if is_release(&request) && container.void != elector.releasing {
-            self.e.judge.fail(format!("{} gives the Lease back before init knows", child.who));
+        if is_release(&request) {
+            let wrong = || format!("{} gives the Lease back before init knows", child.who);
+            self.e.judge.judges("init knows of a release", container.void != elector.releasing, wrong);
         }
         self.e.at(late, Event::Late(child, id));
         let identity = Rc::clone(&container.identity);

@@ -44,7 +44,7 @@ use world::{Job, World, change};
 
 /// Terms to simulate unless another number is requested.
 const TERMS: u64 = 10_000;
-/// Worlds in one of which the control must be reported.
+/// How many worlds the control breaks.
 const CONTROLS: u64 = 100;
 
 #[test]
@@ -76,12 +76,14 @@ fn changes_are_all_made_or_all_undone_whoever_dies_in_the_middle() {
 /// A judge that reports nothing proves nothing.
 #[test]
 fn a_journal_that_is_stored_after_the_change_is_reported() {
-    let is_reported = |seed| {
-        let (world, _) = run(seed, true, false);
+    let is_reported = |seed: &u64| {
+        let (world, _) = run(*seed, true, false);
         let world = world.borrow();
         world.e.judge.violations.iter().any(|wrong| wrong.starts_with("T1"))
     };
-    assert!((0..CONTROLS).any(is_reported));
+    let reported = (0..CONTROLS).filter(is_reported).count();
+    eprintln!("reported in {reported} of {CONTROLS} worlds");
+    assert!(reported >= 8, "reported in {reported} of {CONTROLS} worlds");
 }
 
 #[test]

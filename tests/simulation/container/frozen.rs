@@ -36,7 +36,7 @@ impl Container {
 
     /// Judges a process that somebody has continued: it should be dead, or lead; unless init was stopped meanwhile.
     pub fn strays(&mut self, pid: i32, within: Ns, e: &mut Engine) {
-        let Some((since, covered)) = self.tree.strays(pid) else { return };
+        let Some((since, covered)) = self.tree.strays(pid) else { return e.judge.armed.arm("a stray is dead in time") };
         let stood = since.max(self.suspended_until).max(if self.frozen { self.frozen_until.max(e.now) } else { self.went_on });
         let child = Child { who: self.who, pid };
         if stood + within > e.now {

@@ -149,9 +149,8 @@ impl supervision::Container for Init<'_> {
 
     fn start_elector(&mut self, initial: InitialState) -> Result<i32, NotSpawned> {
         let Self { container, e } = self;
-        if container.elector.is_some() {
-            e.judge.fail(format!("{} starts an elector beside the open link of the last one", container.who));
-        }
+        let wrong = || format!("{} starts an elector beside the open link of the last one", container.who);
+        e.judge.judges("one elector at a time", container.elector.is_some(), wrong);
         let pid = container.tree.pid();
         let child = Child { who: container.who, pid };
         e.judge.lawful(|law| law.next_elector(container.who, &initial));
@@ -180,9 +179,8 @@ impl supervision::Container for Init<'_> {
 
     fn close_link(&mut self) {
         let unread = self.container.elector.take().map_or(0, |elector| elector.to_init.len());
-        if unread > 0 {
-            self.e.judge.fail(format!("{} closes a link in which {unread} messages wait", self.container.who));
-        }
+        let wrong = || format!("{} closes a link in which {unread} messages wait", self.container.who);
+        self.e.judge.judges("a link is read to its end", unread > 0, wrong);
     }
 
     fn send(&mut self, message: ToElector) {
@@ -370,38 +368,40 @@ impl Container {
         let other =
             if self.fuse.is_reaped { Some("the fuse has killed") } else { self.never_ran.then_some("was too late to run") };
         let ToElector::Stopping { reason, .. } = message else {
-            if let (ToElector::Restarting { .. }, Some(other)) = (message, other) {
-                e.judge.fail(format!("{} restarts what {other}", self.who));
+            if let ToElector::Restarting { .. } = message {
+                let wrong = || format!("{} restarts what {other:?}", self.who);
+                e.judge.judges("what restarts has ended by itself", other.is_some(), wrong);
             }
             return;
         };
-        if let (Reason::Exited, Some(other)) = (reason, other) {
-            e.judge.fail(format!("{} says that what {other} has ended by itself", self.who));
+        if *reason == Reason::Exited {
+            let wrong = || format!("{} says that what {other:?} has ended by itself", self.who);
+            e.judge.judges("what exited has ended by itself", other.is_some(), wrong);
         }
         let unread = |answered: Ns| {
             let idle = answered.max(self.suspended_until).max(self.went_on);
             idle == answered && answered + 3 * self.node.wake + MS < e.now
         };
-        if *reason == Reason::NotAcknowledged && self.main.is_some() && self.answered.is_some_and(unread) {
-            e.judge.fail(format!("{} does not hear that its workload leads, as that has said", self.who));
+        if *reason == Reason::NotAcknowledged {
+            let wrong = || format!("{} does not hear that its workload leads, as that has said", self.who);
+            e.judge.judges("an answer is heard", self.main.is_some() && self.answered.is_some_and(unread), wrong);
         }
     }
 
     /// The kernel kills a leader at H from its first instant on (law 3).
     fn judge_fuse(&self, what: &str, e: &mut Engine) {
-        if !self.fuse.is_armed() {
-            e.judge.fail(format!("{} {what} before the fuses are set", self.who));
-        }
+        let wrong = || format!("{} {what} before the fuses are set", self.who);
+        e.judge.judges("the fuses are set first", !self.fuse.is_armed(), wrong);
+        e.judge.armed.arm_if(!self.node.config.standby.command.is_empty(), "a leader runs beside no standby");
     }
 
     /// A role is told to a process that lives, and whoever is to answer is asked after a mark.
     fn judge_order(&mut self, pid: i32, role: Role, mark: Option<u64>, e: &mut Engine) {
-        if !self.tree.is_alive(pid) {
-            e.judge.fail(format!("{} tells the dead pid {pid} its role", self.who));
-        }
+        let wrong = || format!("{} tells the dead pid {pid} its role", self.who);
+        e.judge.judges("a role is told to who lives", !self.tree.is_alive(pid), wrong);
         let is_marked = std::mem::take(&mut self.is_marked) || mark.is_some();
-        if self.node.config.workload.acknowledge == Some(Acknowledge::Notify) && !is_marked {
-            e.judge.fail(format!("{} asks pid {pid} without a mark", self.who));
+        if self.node.config.workload.acknowledge == Some(Acknowledge::Notify) {
+            e.judge.judges("who is to answer is marked", !is_marked, || format!("{} asks pid {pid} without a mark", self.who));
         }
         if role == Role::Leader {
             self.answered = None;
@@ -410,16 +410,16 @@ impl Container {
 
     /// A pid may name another process once it was reaped. The main process of a frozen standby dies last.
     fn judge_signal(&self, pid: i32, signal: i32, e: &mut Engine) {
-        if !self.tree.names(pid) {
-            e.judge.fail(format!("{} sends signal {signal} to pid {pid}, which was reaped", self.who));
-        }
+        let wrong = || format!("{} sends signal {signal} to pid {pid}, which was reaped", self.who);
+        e.judge.judges("a signal meets its process", !self.tree.names(pid), wrong);
         // While the Lease is held, what the kernel continues may run.
         let is_frozen = self.main == Some(pid) && !self.fuse.is_armed() && self.tree.is_stopped(pid, e.now);
         // When the main process dies, the kernel may continue one that no SIGKILL has reached.
         let other = self.tree.stopped(e.now).map(|(other, _)| other).find(|other| *other != pid);
-        let other = other.filter(|_| is_frozen && signal == libc::SIGKILL);
-        if let Some(other) = other {
-            e.judge.fail(format!("{} kills the main process before pid {other}, which the kernel may then continue", self.who));
+        if is_frozen && signal == libc::SIGKILL {
+            let wrong =
+                || format!("{} kills the main process before pid {other:?}, which the kernel may then continue", self.who);
+            e.judge.judges("a frozen main process dies last", other.is_some(), wrong);
         }
     }
 }

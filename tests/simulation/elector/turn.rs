@@ -66,10 +66,9 @@ impl Container {
         let who = self.who;
         e.judge.lawful(|law| law.rests(who));
         let Some(elector) = self.runner(pid) else { return };
-        if elector.overdue.stays(Some(turn.due()), clock.boot(e.now)) {
-            e.judge
-                .fail(format!("{who}: the elector ends turn after turn, and does not act on {:?}, which has passed", turn.due()));
-        }
+        let is_wrong = elector.overdue.stays(Some(turn.due()), clock.boot(e.now));
+        let wrong = || format!("{who}: the elector ends turn after turn, and does not act on {:?}, which has passed", turn.due());
+        e.judge.judges("the elector acts on what is due", is_wrong, wrong);
         let span = clock.wakes(turn.due(), turn.whole(), e.now).saturating_sub(e.now).saturating_add(latency);
         elector.turn = Some(turn);
         elector.wake(span, e);
@@ -206,14 +205,9 @@ impl Running<'_> {
             ToInit::Lead { confirmed, .. } | ToInit::Extend { confirmed, .. } => elector.soft = confirmed.deadlines.soft,
             ToInit::StepDown { term, reason: Reason::Expired, .. } => {
                 let soft = clock.real(elector.soft);
-                if let Some((_, at)) = elector.proof.filter(|(proved, at)| proved == term && *at < soft) {
-                    let who = self.container.who;
-                    self.e.judge.fail(format!(
-                        "{who} lets term {} expire, whose end init proved {} ns before",
-                        term.0,
-                        soft - at
-                    ));
-                }
+                let proof = elector.proof.filter(|(proved, _)| proved == term);
+                let wrong = || format!("{} lets term {} expire at {soft}, whose end init {proof:?}", self.container.who, term.0);
+                self.e.judge.judges("a proved term does not expire", proof.is_some_and(|(_, at)| at < soft), wrong);
             }
             ToInit::StepDown { .. }
             | ToInit::Ended { .. }

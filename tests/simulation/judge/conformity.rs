@@ -87,8 +87,10 @@ impl Judge {
         let runs = |((other, _), Running { token, .. }): &(&(Who, i32), &Running)| {
             *other == who && !(self.slot_of(*token) != slot && is_earlier(*token))
         };
-        if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(runs) {
-            return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
+        if released {
+            let running = self.alive.iter().find(runs).map(|((_, pid), Running { token, .. })| (*pid, *token));
+            let wrong = || format!("{who} has released the Lease while this pid runs under this token: {running:?}");
+            self.judges("nothing runs when the Lease is released", running.is_some(), wrong);
         }
         // A client-go replica may write anything.
         let Some(candidate_wait) = self.replicas.get(who.replica).map(|replica| replica.candidate_wait) else { return };
@@ -108,7 +110,7 @@ impl Judge {
             now,
             held: self.held.get(&(who, slot)),
         };
-        if let Some(wrong) = write.wrong() {
+        if let Some(wrong) = write.wrong(&mut self.armed) {
             self.fail(format!("{who} has written a record that {wrong}"));
         }
     }
@@ -119,10 +121,8 @@ impl Judge {
         let mut annotations = before["metadata"]["annotations"].clone();
         if annotations[STEP_DOWN_TO] == me {
             annotations.as_object_mut().expect("has one").retain(|name, _| name != STEP_DOWN && name != STEP_DOWN_TO);
-            if after["metadata"]["annotations"] != annotations {
-                self.fail(format!("{who} changes more than its request: {after}"));
-            }
-            return;
+            let is_wrong = after["metadata"]["annotations"] != annotations;
+            return self.judges("a request is taken back alone", is_wrong, || format!("{who} changes more than that: {after}"));
         }
         (annotations[STEP_DOWN], annotations[STEP_DOWN_TO]) = (holder.into(), me.into());
         let is_left_alone =
@@ -140,7 +140,7 @@ impl Judge {
         if let Some((_, wrong)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
             return self.fail(format!("{who} {wrong}: {after}"));
         }
-        self.preempted += 1;
+        self.armed.arm("a lower priority is asked to hand over");
         self.asks(holder);
         // A copy asks in the name of both.
         if !self.copies.is_empty() {
@@ -152,9 +152,8 @@ impl Judge {
     pub fn asks_for_handover(&mut self, who: Who, now: Ns) {
         let wait = self.replicas[who.replica].rank.1.unwrap_or_default();
         let ready = self.ready.get(&who).map(|since| now - since);
-        if ready.is_none_or(|ready| ready < wait / 10 * 9) {
-            self.fail(format!("{who} asks for a handover to itself {ready:?} ns after it was ready"));
-        }
+        let wrong = || format!("{who} asks for a handover to itself {ready:?} ns after it was ready");
+        self.judges("who asks for a handover is ready", ready.is_none_or(|ready| ready < wait / 10 * 9), wrong);
     }
 
     /// Init tells the elector of `who` whether its workload is ready.
@@ -211,17 +210,22 @@ impl Judge {
         let (since, longest) = (history.since, history.longest);
         let alone = now.saturating_sub(since);
         let closed = lease["metadata"]["annotations"][PAUSED] == "true" || !lease["metadata"]["deletionTimestamp"].is_null();
+        self.armed.arm_if(alone >= duration && closed, "a closed Lease is left alone");
         // Of several, a replica may have had another one.
         if alone < duration || closed || self.is_pool {
             return;
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         let bound = longest.max(self.longest);
-        let idle = self.replicas.iter().find(|replica| {
-            // The wait, the time that a releaser sits out, reads and attempts.
-            let bound = (bound + replica.duration + self.wait_limit) / 9 * 10 + replica.duration / 2 + 5 * S;
-            replica.identity != holder && replica.trouble.max(replica.backs_off) < since && alone > bound
-        });
+        let mut able = self
+            .replicas
+            .iter()
+            .filter(|replica| replica.identity != holder && replica.trouble.max(replica.backs_off) < since)
+            .peekable();
+        self.armed.arm_if(able.peek().is_some(), "a Lease is not left alone");
+        // The wait, the time that a releaser sits out, reads and attempts.
+        let idle =
+            able.find(|replica| alone > (bound + replica.duration + self.wait_limit) / 9 * 10 + replica.duration / 2 + 5 * S);
         if let Some(Replica { identity, .. }) = idle {
             let what = format!(
                 "{identity} has left the Lease of {holder:?} alone for {} ms, after {} s",
@@ -245,9 +249,8 @@ impl Judge {
                 && self.uncovered.is_empty()
                 && self.replicas.get(other.replica).is_some_and(|it| it.identity == holder)
         };
-        if who != OPERATOR || self.alive.iter().any(runs) {
-            self.fail(format!("{who} has deleted a Lease that is held: {}", old["spec"]));
-        }
+        let is_wrong = who != OPERATOR || self.alive.iter().any(runs);
+        self.judges("a Lease with a holder is pruned", is_wrong, || format!("{who} has deleted a Lease that is held: {old}"));
     }
 
     /// The write of this version was sent then.
@@ -286,9 +289,8 @@ impl Judge {
         let waits = self.replicas.iter().all(|replica| replica.keeps.is_some_and(|(waits, _)| waits));
         let Some(fire) = self.fires.get(&token).filter(|_| waits && self.copies.is_empty()).cloned() else { return };
         let before = self.ran.insert(fire.clone(), token);
-        if let Some(before) = before.filter(|before| *before != token) {
-            self.fail(format!("{who} runs the fire {fire} under {token}, which was run under {before}"));
-        }
+        let wrong = || format!("{who} runs the fire {fire} under {token}, which was run under {before:?}");
+        self.judges("a fire is run once", before.is_some_and(|before| before != token), wrong);
     }
 }
 
@@ -299,29 +301,27 @@ impl Judge {
         self.terms += 1;
         self.held.insert((who, info.slot), (info.uid.clone(), info.acquired_at.clone(), info.transitions));
         let token = info.token.parse().ok();
-        let before = self.told.get(&who).map(|(before, _)| *before);
-        if before.is_some_and(|before| term <= before) {
-            self.fail(format!("{who} begins term {} after {before:?}", term.0));
+        if let Some((before, _)) = self.told.get(&who).copied() {
+            self.judges("terms rise", term <= before, || format!("{who} begins term {} after {before:?}", term.0));
         }
         if let Some(token) = token {
             self.told.insert(who, (term, token));
         }
         let sent = token.and_then(|token| self.sent_as(token));
-        if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who))
-            && sent < *ended
-        {
-            self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
+        if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who).copied()) {
+            let wrong = || format!("{who} begins term {} by a write that it sent before its last term was over", term.0);
+            self.judges("a term begins after the last one", sent < ended, wrong);
         }
         let is_named = self.named.contains(&self.replicas[who.replica].identity);
-        if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who), is_named)
-            && sent < *until
-        {
-            self.fail(format!("{who} leads {} ms too soon after {failures} failed terms", (until - sent) / 1_000_000));
+        if let (Some(sent), Some((_, failures, until)), false) = (sent, self.failed.get(&who).copied(), is_named) {
+            let wrong = || format!("{who} leads {} ms too soon after {failures} failed terms", (until - sent) / 1_000_000);
+            self.judges("others go first after a failure", sent < until, wrong);
         }
         // A copy may have given it up in its name.
         let given_up = self.given_up.remove(&who).filter(|_| !is_named && self.copies.is_empty());
-        if let Some((sent, until)) = sent.zip(given_up).filter(|(sent, until)| sent < until) {
-            self.fail(format!("{who} takes what it gave up {} ms too soon", (until - sent) / 1_000_000));
+        if let Some((sent, until)) = sent.zip(given_up) {
+            let wrong = || format!("{who} takes what it gave up {} ms too soon", (until - sent) / 1_000_000);
+            self.judges("others go first after a release", sent < until, wrong);
         }
     }
 
@@ -373,17 +373,17 @@ impl Judge {
     /// An elector ends a term because the Lease is another's, or nobody's.
     pub fn lost(&mut self, who: Who, term: Term) {
         let told = self.told.get(&who).filter(|(which, _)| *which == term && self.copies.is_empty());
-        let untouched = |token| self.histories.get(&self.slot_of(token)).is_none_or(|history| history.reign.1 <= token);
-        if let Some((_, token)) = told.copied().filter(|(_, token)| untouched(*token)) {
-            self.fail(format!("{who} gives term {} up as lost, though nobody has touched its hold since {token}", term.0));
+        if let Some((_, token)) = told.copied() {
+            let is_untouched = self.histories.get(&self.slot_of(token)).is_none_or(|history| history.reign.1 <= token);
+            let wrong = || format!("{who} gives term {} up as lost, though nobody has touched its hold since {token}", term.0);
+            self.judges("a lost term was touched", is_untouched, wrong);
         }
     }
 
     /// An elector ends a term because it was asked to.
     pub fn steps_down(&mut self, who: Who, identity: &str) {
-        if !self.asked.contains(identity) {
-            self.fail(format!("{who} steps down, though nobody asked it to"));
-        }
+        let is_unasked = !self.asked.contains(identity);
+        self.judges("who steps down was asked to", is_unasked, || format!("{who} steps down, though nobody asked it to"));
     }
 
     /// An elector has sent an extension, at `at` on its node's clock.
@@ -393,18 +393,18 @@ impl Judge {
 
     /// Init has begun a stop because S had passed at `at`. An extension that was sent later was too late.
     pub fn expired(&mut self, who: Who, term: Term, at: Instant) {
-        let extended = self.extended.get(&who).filter(|(which, soft, sent)| *which == term && *soft > at && *sent <= at);
-        if let Some((_, soft, _)) = extended {
-            self.fail(format!("{who} stops term {} as expired at {at:?}, though its elector extended it to {soft:?}", term.0));
+        if let Some((_, soft, sent)) = self.extended.get(&who).copied().filter(|(which, ..)| *which == term) {
+            let wrong =
+                || format!("{who} stops term {} at {at:?} as expired, though its elector extended it to {soft:?}", term.0);
+            self.judges("an extended term does not expire", soft > at && sent <= at, wrong);
         }
     }
 
     /// Init has begun a stop because S has passed.
     pub fn expired_in_peace(&mut self, who: Who, term: Term, now: Ns) {
         let Replica { duration, trouble, .. } = &self.replicas[who.replica];
-        if trouble.saturating_add(*duration * 2) < now {
-            let since = trouble / S;
-            self.fail(format!("{who} lets term {} expire, though nothing is wrong with it since {since} s", term.0));
-        }
+        let (is_wrong, since) = (trouble.saturating_add(*duration * 2) < now, trouble / S);
+        let wrong = || format!("{who} lets term {} expire, though nothing is wrong with it since {since} s", term.0);
+        self.judges("no term expires without a cause", is_wrong, wrong);
     }
 }
