@@ -135,7 +135,16 @@ impl Judge {
         }
         if let Some(found) = found {
             self.judge_others(cluster, party, name, found, !changes.is_empty());
-            let is_same = entries.iter().all(|entry| entry.uid.is_empty() || entry.uid == uid(found));
+            // A promotion keeps the conflict of an object that was made anew since, beside its own change of the new one.
+            let is_value = |entry: &Entry, key: &&str| {
+                let mut fields = entry.fields.iter().filter(|field| field.path.ends_with(&[format!("f:{key}")]));
+                fields.any(|planned| [&planned.before, &planned.after].contains(&&field(next, key)))
+            };
+            let is_same = entries.is_empty()
+                || entries.iter().any(|entry| {
+                    let of_this = entry.uid.is_empty() || entry.uid == uid(found);
+                    of_this && (entry.kind != EntryType::Patch || changes.iter().all(|key| is_value(entry, key)))
+                });
             let is_own = self.made.contains(name) && mark(found).is_some_and(|mark| mark.contains(&party.id));
             if !changes.is_empty() && !is_same && !is_own && !is_excused {
                 self.bad("T6 another object of the same name is written", party, name);
