@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use plan::run;
 use schedules::{
     Leg::{Denied, Drive, Later, Meanwhile, Term, Unheard},
-    every_kind, opposed, relay, relayed, scripted, set,
+    every_kind, opposed, relay, relayed, scripted, set, unmarked,
 };
 use serde_json::json;
 use tenure::{
@@ -91,6 +91,16 @@ fn a_late_write_of_a_dead_driver_does_not_commit_under_the_next_one() {
     let (late, field, violations) = scripted();
 
     assert!(matches!(late, Answer::Conflict), "{late:?}");
+    assert_eq!(field, Some(json!("X:oa")));
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+#[test]
+fn a_late_write_to_an_object_that_nobody_may_mark_stays_in_the_journal_until_it_is_undone() {
+    let (outcome, late, field, violations) = unmarked();
+
+    assert!(matches!(outcome, Some(Outcome::Stuck(_))), "{outcome:?}");
+    assert!(matches!(late, Answer::Object(_)), "{late:?}");
     assert_eq!(field, Some(json!("X:oa")));
     assert!(violations.is_empty(), "{violations:?}");
 }
@@ -349,11 +359,6 @@ fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
 #[test]
 fn a_created_object_that_others_use_or_have_made_anew_stays_until_it_is_forced() {
     let used = |world: &mut World| world.cluster.edit("C0", "kubectl", |object| object["data"]["others"] = json!("x"));
-    // A backup copies marks too.
-    let copied = |world: &mut World| {
-        let uid = world.cluster.new_uid();
-        world.cluster.edit("C0", "velero", |object| object["metadata"]["uid"] = uid);
-    };
     for (dies_at, happens, why) in [
         (None, used as fn(&mut World), "somebody else has changed it"),
         (Some(29), copied as fn(&mut World), "this one is somebody else's"),
@@ -368,6 +373,14 @@ fn a_created_object_that_others_use_or_have_made_anew_stays_until_it_is_forced()
         assert!(objects.contains_key("C0") && objects["X0"] == json!({ "a": "X0" }));
         assert_eq!((&forced[2], gone.contains_key("C0")), (&Some(Outcome::Recovered(5)), false));
     }
+}
+
+#[test]
+fn a_backup_s_copy_of_a_created_object_counts_as_the_object_before_its_uid_is_stored() {
+    let (outcomes, objects, _) =
+        relay(vec![Drive(Job::Apply(every_kind("first")), Some(25)), Meanwhile(copied), Drive(Job::Recover, None)]);
+
+    assert_eq!((&outcomes[2], objects.contains_key("C0")), (&Some(Outcome::Recovered(5)), false));
 }
 
 #[test]
@@ -450,6 +463,12 @@ fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     }
+}
+
+/// A backup copies marks too.
+fn copied(world: &mut World) {
+    let uid = world.cluster.new_uid();
+    world.cluster.edit("C0", "velero", |object| object["metadata"]["uid"] = uid);
 }
 
 fn tell(seed: u64) {

@@ -15,40 +15,74 @@ use crate::{
     world::{Faults, Happening, Job, Shared, World, change, drain},
 };
 
+fn promotion(name: &str, value: &str) -> Job {
+    let content = json!({ "data": { "a": format!("{name}:{value}") } });
+    Job::Promote(vec![change(name, ChangeType::Patch, content)])
+}
+
+/// Runs a driver to its end. Returns its number.
+fn lead(world: &Shared, job: Job, token: u64, dies_late: bool, denied: &'static [&'static str]) -> usize {
+    let driver = world.borrow_mut().add("J1", token, job, Faults::default());
+    world.borrow_mut().drivers[driver].dies_late = dies_late;
+    world.borrow_mut().drivers[driver].denied = denied;
+    world.borrow_mut().e.after(0, Happening::Start(driver));
+    drain(world, u64::MAX);
+    driver
+}
+
+/// Delivers the write that was under way when a driver died. Returns the answer to it.
+fn deliver(world: &Shared, dead: usize) -> Answer {
+    let late = world.borrow_mut().drivers[dead].kept.take().unwrap();
+    let (answer, _) = world.borrow_mut().cluster.judge(&late);
+    world.borrow_mut().serve(dead, late, None);
+    answer
+}
+
+fn planted(names: &[&str]) -> Shared {
+    let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
+    for name in names {
+        world.borrow_mut().plant(name, data(name, "o"));
+    }
+    world
+}
+
+/// Returns the field in the end, and what the judge reports.
+fn judged(world: &Shared) -> (Option<Value>, Vec<String>) {
+    let world = &mut *world.borrow_mut();
+    world.e.judge.end(&world.cluster);
+    (field(world.cluster.objects.get("X"), "a"), world.e.judge.violations.clone())
+}
+
 /// The schedule that a mark without its claim loses: a fence that changes nothing moves no version, and a late write of the dead driver
 /// commits under the next one. Returns the answer to that write, and the field in the end.
 pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
-    let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
-    let promotion = |name: &str, value: &str| {
-        let content = json!({ "data": { "a": format!("{name}:{value}") } });
-        Job::Promote(vec![change(name, ChangeType::Patch, content)])
-    };
-    let lead = |job: Job, token: u64, dies_late: bool| {
-        let driver = world.borrow_mut().add("J1", token, job, Faults::default());
-        world.borrow_mut().drivers[driver].dies_late = dies_late;
-        world.borrow_mut().e.after(0, Happening::Start(driver));
-        drain(&world, u64::MAX);
-        driver
-    };
-    for name in ["X", "Y", "D0"] {
-        world.borrow_mut().plant(name, data(name, "o"));
-    }
-    lead(promotion("X", "t1"), 1, false);
+    let world = planted(&["X", "Y", "D0"]);
+    lead(&world, promotion("X", "t1"), 1, false, &[]);
     {
         // GitOps puts the field back, the mark stays.
         let world = &mut *world.borrow_mut();
         world.cluster.edit("X", "argocd", |object| object["data"]["a"] = json!("X:oa"));
         world.e.judge.foreign("X", "a", Some(json!("X:oa")));
     }
-    let dead = lead(promotion("X", "t2"), 2, true);
-    lead(promotion("Y", "t3"), 3, false);
-    let late = world.borrow_mut().drivers[dead].kept.take().unwrap();
-    let (answer, _) = world.borrow_mut().cluster.judge(&late);
-    world.borrow_mut().serve(dead, late, None);
-    lead(Job::Demote, 4, false);
-    let world = &mut *world.borrow_mut();
-    world.e.judge.end(&world.cluster);
-    (answer, field(world.cluster.objects.get("X"), "a"), world.e.judge.violations.clone())
+    let dead = lead(&world, promotion("X", "t2"), 2, true, &[]);
+    lead(&world, promotion("Y", "t3"), 3, false, &[]);
+    let answer = deliver(&world, dead);
+    lead(&world, Job::Demote, 4, false, &[]);
+    let (field, violations) = judged(&world);
+    (answer, field, violations)
+}
+
+/// A driver may not mark the object to which a write of the dead one is under way. Returns its outcome, the answer to that write, and the
+/// field in the end.
+pub fn unmarked() -> (Option<Outcome>, Answer, Option<Value>, Vec<String>) {
+    let world = planted(&["X", "D0"]);
+    let dead = lead(&world, promotion("X", "t1"), 1, true, &[]);
+    let denied = lead(&world, Job::Demote, 2, false, &["patch"]);
+    let answer = deliver(&world, dead);
+    lead(&world, Job::Demote, 3, false, &[]);
+    let (field, violations) = judged(&world);
+    let outcome = world.borrow_mut().drivers[denied].outcome.take();
+    (outcome, answer, field, violations)
 }
 
 /// Two transactions over the same objects in opposite order, at about the same time, many times. Returns the values that stand after
