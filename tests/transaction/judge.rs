@@ -92,6 +92,19 @@ impl Judge {
         self.made.remove(name);
     }
 
+    /// A backup makes an object anew, with its mark. Nothing tells it from the created one before the uid of that is stored.
+    pub fn copied(&mut self, cluster: &Cluster, name: &str, object: &Value) {
+        let is_one = |journal: &Journal, entry: &Entry| {
+            let ends = format!(" {} {}", journal.id, entry.claim);
+            let is_marked = mark(object).is_some_and(|mark| mark.ends_with(&ends));
+            entry.target.name == name && entry.kind == EntryType::Create && entry.uid.is_empty() && is_marked
+        };
+        let mut journals = cluster.journals.values().filter_map(journal);
+        if !journals.any(|journal| journal.entries.iter().any(|entry| is_one(&journal, entry))) {
+            self.planted(name, object);
+        }
+    }
+
     /// Somebody else deletes an object.
     pub fn deleted(&mut self, name: &str) {
         self.gone.insert(name.into());
@@ -178,15 +191,13 @@ impl Judge {
             self.writers.insert(place.clone(), Writer::Driver(party.journal.clone()));
             self.touched.entry(place).or_default().insert(party.journal.clone());
         }
-        // Until its uid is stored, only mark and data tell the created object from others. A copy has the same.
-        let is_told = |found: &Value| {
-            let mut made = entries.iter().filter(|entry| entry.kind == EntryType::Create && entry.uid.is_empty());
-            let of = |entry: &Entry| format!("ns/{} {} {}", party.journal, party.id, entry.claim);
-            !made.any(|entry| mark(found) == Some(&*of(entry)) && found["data"] == entry.object["data"])
+        let is_other = |found| {
+            let mut creations = entries.iter().filter(|entry| entry.kind == EntryType::Create);
+            creations.all(|entry| !entry.uid.is_empty() && entry.uid != uid(found))
         };
         match (found, next) {
             (None, Some(_)) => drop(self.made.insert(name.into())),
-            (Some(found), None) if name == "C0" && !self.made.contains(name) && is_told(found) => {
+            (Some(found), None) if name == "C0" && (!self.made.contains(name) || is_other(found)) => {
                 self.bad("T6 somebody else's object is deleted", party, name)
             }
             _ => {}

@@ -42,7 +42,7 @@ impl World {
         let uid = self.cluster.new_uid();
         self.cluster.edit(&name, "velero", |object| object["metadata"]["uid"] = uid);
         let object = self.cluster.objects[&name].clone();
-        self.e.judge.planted(&name, &object);
+        self.e.judge.copied(&self.cluster, &name, &object);
     }
 
     pub fn status(&mut self) {
