@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
     sync::{Mutex, PoisonError},
 };
@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_examples_have_the_leases_that_their_commands_take,
         a_pod_of_the_example_makes_only_itself_the_leader,
         the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector,
+        the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address,
     ];
     cases.extend(examples.into_iter().map(|case| case.since(VALIDATING)));
     cases
@@ -75,6 +76,10 @@ fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_
         assert_eq!(lease, Some(&json!({ "name": "TENURE_LEASE__NAME", "value": "billing-tenure" })), "{workload}");
         assert_eq!((&spec["initContainers"][0]["name"], &spec["serviceAccountName"]), (&json!(first), &json!("billing-tenure")));
         assert_eq!(spec["initContainers"][0]["image"], "registry/tenure:1");
+        let pod = |one: &Value| one["env"].as_array().unwrap().iter().find(|variable| variable["name"] == "POD_NAME").cloned();
+        let witness = spec["initContainers"].as_array().unwrap().iter().find(|one| one["name"] == "tenure-witness").unwrap();
+        assert!(pod(witness).is_some(), "{workload}");
+        assert_eq!(pod(container), pod(witness), "{workload}: the witness refuses a replica of another name");
         assert!(spec["containers"][1]["command"].is_null(), "{workload}: only the first");
         cluster.admits(&template);
     }
@@ -557,34 +562,89 @@ fn a_pod_of_the_example_makes_only_itself_the_leader(cluster: &Namespace) {
 /// A right to patch a Service is one to write externalIPs too.
 fn the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector(cluster: &Namespace) {
     apply_examples(cluster);
-    let kubeconfig = cluster.account("billing-store", "update", "billing-store").kubeconfig();
-    let patch = |patch: &Value| {
-        let mut kubectl = Command::new(programs::path("kubectl"));
-        kubectl.arg("--kubeconfig").arg(&kubeconfig).args(["--namespace", &cluster.name, "patch", "service", "billing-store"]);
-        kubectl.args(["--type=merge", "--patch", &patch.to_string()]).output().unwrap()
+    let program = "app.kubernetes.io/name";
+    let account = Narrowed::of(cluster, "billing-store", "service/billing-store", "this account changes the selector only");
+
+    account.may(&json!({ "metadata": { "annotations": { "tenure.dev/change": "x" } } }));
+    account.may(&json!({ "spec": { "selector": { program: "billing-store", "pod": "one" } } }));
+    for change in [
+        json!({ "spec": { "ports": [{ "port": 80, "targetPort": 22 }] } }),
+        json!({ "metadata": { "labels": { "other": "x" } } }),
+        json!({ "metadata": { "annotations": { "other": "x" } } }),
+    ] {
+        account.may_not(&change);
+    }
+    let elsewhere = Narrowed { denied: "this account selects pods of the program billing-store only", ..account };
+    elsewhere.may_not(&json!({ "spec": { "selector": { program: "other" } } }));
+    elsewhere.may_not(&json!({ "spec": { "selector": null } }));
+    elsewhere.may(&json!({ "metadata": { "annotations": { "tenure.dev/change": null } } }));
+}
+
+/// A right to patch a Deployment is one to run any program.
+fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(cluster: &Namespace) {
+    apply_examples(cluster);
+    let image = |deployment: &str| {
+        let container = cluster.get(deployment)["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+        json!({ "spec": { "template": { "spec": { "containers": [{ "name": container, "image": "other" }] } } } })
     };
-    let (program, more) = ("app.kubernetes.io/name", "this account changes the selector only");
-    let external = json!({ "spec": { "externalIPs": ["192.0.2.1"] } });
-    // The policy is in force a little later.
-    let deadline = tenure::clock::boot() + PATIENCE;
-    while patch(&external).status.success() {
-        cluster.kubectl(&["patch", "service", "billing-store", "--patch", r#"{"spec":{"externalIPs":null}}"#]).success();
-        assert!(tenure::clock::boot() < deadline, "the policy is not in force");
+    let annotated = json!({ "metadata": { "annotations": { "traffic": "users", "tenure.dev/change": "x" } } });
+    let rolled = json!({ "spec": { "template": { "metadata": { "annotations": { "currency": "EUR" } } } } });
+
+    let neither = "this account changes neither what pods run nor the spec of a Service";
+    Narrowed::of(cluster, "txn-billing-release", "service/billing", neither)
+        .may(&json!({ "metadata": { "labels": { "a": "b" } } }));
+    let deployment = Narrowed::of(cluster, "txn-billing-release", "deployment/billing", neither);
+    deployment.may(&rolled);
+    deployment.may_not(&image("deployment/billing"));
+
+    let only = "this account changes the selector only";
+    let service = Narrowed::of(cluster, "txn-billing-web-switch", "service/billing-web", only);
+    service.may(&json!({ "spec": { "selector": { "color": "green" } } }));
+    let deployment = Narrowed::of(cluster, "txn-billing-web-switch", "deployment/billing-web-green", only);
+    deployment.may(&annotated);
+    deployment.may_not(&rolled);
+    deployment.may_not(&image("deployment/billing-web-green"));
+}
+
+/// An object of the examples, as the account that has a policy for it sees it.
+struct Narrowed<'a> {
+    cluster: &'a Namespace,
+    kubeconfig: PathBuf,
+    object: &'static str,
+    /// What the policy says.
+    denied: &'static str,
+}
+
+impl<'a> Narrowed<'a> {
+    /// Waits until the policy is in force. The account is called as its Lease, without the prefix.
+    fn of(cluster: &'a Namespace, lease: &'static str, object: &'static str, denied: &'static str) -> Self {
+        let kubeconfig = cluster.account(lease.trim_start_matches("txn-"), "update", lease).kubeconfig();
+        let narrowed = Self { cluster, kubeconfig, object, denied };
+        let changes = match object.split_once('/').unwrap().0 {
+            "service" => &[json!({ "spec": { "externalIPs": ["192.0.2.1"] } }), json!({ "spec": { "type": "NodePort" } })][..],
+            _ => &[json!({ "spec": { "template": { "spec": { "serviceAccountName": "other" } } } })],
+        };
+        let deadline = tenure::clock::boot() + PATIENCE;
+        while narrowed.patch(&changes[0], &["--dry-run=server"]).status.success() {
+            assert!(tenure::clock::boot() < deadline, "{object}: the policy is not in force");
+        }
+        changes.iter().for_each(|change| narrowed.may_not(change));
+        narrowed
     }
 
-    patch(&json!({ "metadata": { "annotations": { "tenure.dev/change": "x" } } })).success();
-    patch(&json!({ "spec": { "selector": { program: "billing-store", "pod": "one" } } })).success();
-    for (change, why) in [
-        (external, more),
-        (json!({ "spec": { "type": "NodePort" } }), more),
-        (json!({ "spec": { "ports": [{ "port": 80, "targetPort": 22 }] } }), more),
-        (json!({ "metadata": { "labels": { "other": "x" } } }), more),
-        (json!({ "metadata": { "annotations": { "other": "x" } } }), more),
-        (json!({ "spec": { "selector": { program: "other" } } }), "this account selects pods of the program billing-store only"),
-        (json!({ "spec": { "selector": null } }), "this account selects pods of the program billing-store only"),
-    ] {
-        let said = patch(&change).failure();
-        assert!(said.contains(&format!("denied request: {why}")), "{change}: {said}");
+    fn patch(&self, patch: &Value, flags: &[&str]) -> Output {
+        let mut kubectl = Command::new(programs::path("kubectl"));
+        kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.cluster.name, "patch", self.object]);
+        let kind = if self.object.starts_with("service/") { "merge" } else { "strategic" };
+        kubectl.args(flags).args(["--type", kind, "--patch", &patch.to_string()]).output().unwrap()
     }
-    patch(&json!({ "metadata": { "annotations": { "tenure.dev/change": null } } })).success();
+
+    fn may(&self, change: &Value) {
+        self.patch(change, &[]).success();
+    }
+
+    fn may_not(&self, change: &Value) {
+        let said = self.patch(change, &[]).failure();
+        assert!(said.contains(&format!("denied request: {}", self.denied)), "{} {change}: {said}", self.object);
+    }
 }
