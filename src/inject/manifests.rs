@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Changed, OURS, Variable,
+    Changed, OURS, PROGRAM, Variable,
     access::{Access, slice_of},
     before, items,
     names::LEASE,
@@ -84,7 +84,7 @@ impl Stream<'_> {
         if !pod["metadata"]["labels"][LEASE].is_string() {
             return Ok(());
         }
-        if items(&pod["spec"]["initContainers"]).iter().any(|container| container["name"] == OURS[0]) {
+        if is_wrapped(&pod["spec"]) {
             self.notes.push(format!("{name} has an init container {} already: it is left as it is", OURS[0]));
             return Ok(());
         }
@@ -145,6 +145,13 @@ impl cli::Inject {
     fn namespace_of(&self, object: &Value) -> Option<String> {
         object["metadata"]["namespace"].as_str().map(String::from).or_else(|| self.namespace.clone())
     }
+}
+
+/// Whether an init container brings the binary, and a container runs it.
+fn is_wrapped(spec: &Value) -> bool {
+    let installs = |one: &Value| one["name"] == OURS[0] && one["args"] == json!(["install", PROGRAM]);
+    items(&spec["initContainers"]).iter().any(installs)
+        && items(&spec["containers"]).iter().any(|one| one["command"][0] == PROGRAM)
 }
 
 /// Returns where an object has its pod, or its template of pods; none if tenure wraps no such kind.

@@ -421,6 +421,20 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ),
         ("a container or a volume \"tenure\", which", sh(), json!({ "volumes": [{ "name": "tenure", "emptyDir": {} }] }), none()),
         ("a container or a volume \"tenure\", which", sh(), json!({ "others": [{ "name": "tenure" }] }), none()),
+        // Each is called like ours, and the program would run without tenure.
+        ("a container or a volume \"tenure\", which", sh(), json!({ "initContainers": [{ "name": "tenure" }] }), none()),
+        (
+            "a container or a volume \"tenure\", which",
+            sh(),
+            json!({ "initContainers": [{ "name": "tenure", "args": ["install", "/opt/tenure/tenure"] }] }),
+            none(),
+        ),
+        (
+            "a container or a volume \"tenure\", which",
+            json!({ "command": ["/opt/tenure/tenure", "--", "sh"] }),
+            json!({ "initContainers": [{ "name": "tenure", "args": ["other"] }] }),
+            none(),
+        ),
         (
             "a container or a volume \"tenure-witness\", which",
             sh(),
