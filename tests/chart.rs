@@ -28,7 +28,7 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
 const EXISTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/existing");
 
 /// All that it needs.
-const LEAST: [&str; 4] = ["--set", "image.repository=writer", "--set-json", "args=[\"/bin/writer\"]"];
+const LEAST: [&str; 4] = ["--set", "image.repository=writer,image.tag=1.0", "--set-json", "args=[\"/bin/writer\"]"];
 
 /// Without a server Helm would believe in an old Kubernetes.
 const TEMPLATE: [&str; 4] = ["template", "--kube-version=1.36.3", "billing", CHART];
@@ -37,9 +37,16 @@ const TEMPLATE: [&str; 4] = ["template", "--kube-version=1.36.3", "billing", CHA
 const LONG_SLOTS: &str =
     "config.lease.slots=2,config.lease.name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
+/// With the name of the release 64 characters.
+const LONG_NAME: &str = "nameOverride=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
 /// Everything but what needs the Prometheus Operator.
-const MOST: [&str; 4] =
-    ["--set", "inject.repository=tenure,networkPolicy=true,priority=true", "--set", "podLabels.team=billing,podAnnotations.a=b"];
+const MOST: [&str; 4] = [
+    "--set",
+    "inject.repository=tenure,inject.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,apiServerPorts={16443},networkPolicy=true,priority=true",
+    "--set",
+    "podLabels.team=billing,podAnnotations.a=b",
+];
 
 fn main() -> ExitCode {
     support::case::main(
@@ -145,6 +152,10 @@ fn what_it_installs_is_admitted_where_pod_security_is_restricted(cluster: &Names
         let pods = &deployment["spec"]["selector"];
         assert_eq!(&cluster.get("pdb/billing-tenure")["spec"]["selector"], pods);
         if values.len() > 1 {
+            let image = template["spec"]["initContainers"][0]["image"].as_str().unwrap();
+            assert!(image.starts_with("tenure@sha256:0123"), "{image}");
+            let egress = &cluster.get("networkpolicy/billing-tenure")["spec"]["egress"];
+            assert_eq!(egress[0]["ports"], json!([{ "port": 16443, "protocol": "TCP" }]));
             assert_eq!(template["spec"]["initContainers"][0]["args"], json!(["install", "/opt/tenure/tenure"]));
             assert_eq!(template["spec"]["containers"][0]["command"], json!(["/opt/tenure/tenure"]));
             assert_eq!(&cluster.get("networkpolicy/billing-tenure")["spec"]["podSelector"], pods);
@@ -187,6 +198,23 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set", "image.repository="], "/image/repository"),
         (&["--set-json", "args=[]"], "args, or config.workload.command, is required"),
         (&["--set", "config.lease.namespace=other"], "in the namespace of the release"),
+        (&["--set", "image.tag="], "image: set tag or digest, so that all nodes run the same image"),
+        (&["--set", "inject.repository=tenure"], "inject: set tag or digest"),
+        (&["--set", "image.digest=1.0"], "/image/digest"),
+        (&["--set", "env[0].name=TENURE_LEASE__DURATION,env[0].value=60s"], "env: TENURE_LEASE__DURATION would override"),
+        (&["--set", "env[0].name=TENURE_HTTP__LISTEN,env[0].value=a"], "env: TENURE_HTTP__LISTEN would override"),
+        (&["--set", "env[0].name=TENURE_WORKLOAD__STOP__GRACE,env[0].value=60s"], "env: TENURE_WORKLOAD__STOP__GRACE would"),
+        (&["--set", "env[0].name=POD_NAME,env[0].value=a"], "env: the chart sets POD_NAME itself: remove it"),
+        (
+            &["--set-json", r#"podLabels={"app.kubernetes.io/name": "a"}"#],
+            "podLabels: the chart sets app.kubernetes.io/name itself",
+        ),
+        (&["--set-json", r#"podAnnotations={"checksum/config": "a"}"#], "podAnnotations: the chart sets checksum/config itself"),
+        (&["--set", "volumeMounts[0].mountPath=/tmp,volumeMounts[0].name=a"], "volumeMounts: the chart mounts /tmp itself"),
+        (&["--set", "nameOverride=A_B"], "nameOverride: with the name of the release it makes billing-A_B: use a to z"),
+        (&["--set", LONG_NAME], "63 characters at most"),
+        (&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most"),
+        (&["--set", "config.http.listen=0.0.0.0:0"], "config.http.listen: the probes need a port"),
     ] {
         let refused = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
         assert!(refused.contains(words), "{values:?}: {refused}");

@@ -57,6 +57,8 @@ fn values() -> String {
     // A map, or the text of a file.
     config["type"] = json!(["object", "null", "string"]);
     let of = |kind: &str| json!({ "type": kind });
+    let digest = json!({ "type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$" });
+    let ports = json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65535 }, "minItems": 1 });
     let object = |properties: Value| json!({ "type": "object", "properties": properties, "additionalProperties": false });
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -67,9 +69,10 @@ fn values() -> String {
             "image": object(json!({
                 "repository": { "type": "string", "minLength": 1 },
                 "tag": of("string"),
+                "digest": digest,
                 "pullPolicy": { "enum": ["Always", "IfNotPresent", "Never"] },
             })),
-            "inject": object(json!({ "repository": of("string"), "tag": of("string") })),
+            "inject": object(json!({ "repository": of("string"), "tag": of("string"), "digest": digest })),
             "args": { "type": "array", "items": of("string") },
             "replicas": { "type": "integer", "minimum": 0 },
             "config": config,
@@ -99,6 +102,7 @@ fn values() -> String {
             "witness": of("boolean"),
             "disruptionBudget": of("boolean"),
             "networkPolicy": of("boolean"),
+            "apiServerPorts": ports,
             "podMonitor": of("boolean"),
             "priority": of("boolean"),
             "global": of("object"),

@@ -104,7 +104,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
     ("cargo run -- demo", By("tests/demo.rs", "\"demo\"")),
     (
-        "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set-json 'args=[\"/usr/bin/billing-writer\"]'",
+        "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set image.tag=1.0 --set-json 'args=[\"/usr/bin/billing-writer\"]'",
         By("tests/chart.rs", "\"install\", \"billing\", CHART"),
     ),
     ("kubectl scale deployment/shop-billing --replicas=0", By("tests/node/existing.rs", "fences::commands(PAGE)")),

@@ -28,7 +28,7 @@ const WRITER: &str = r#"say() { read -r clock idle </proc/uptime; echo "$clock $
 pub(crate) fn chart(node: &Node, stamps: &Stamps) {
     let helm = |verb: &str, value: &str| {
         let args = format!("args={}", json!(["sh", "-c", WRITER]));
-        let set = format!("image.repository=tenure-example,replicas=3,{value}");
+        let set = format!("image.repository=tenure-example,image.tag=latest,replicas=3,{value}");
         node.helm(&[verb, "writer", &format!("{DEPLOY}/helm/tenure"), "--set", &set, "--set-json", &args]);
         node.kubectl(&["rollout", "status", "deployment/writer-tenure", "--timeout=90s"]);
     };

@@ -53,6 +53,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if .Values.inject.repository }}/opt/tenure/tenure{{ else }}/tenure{{ end -}}
 {{- end }}
 
+{{- define "tenure.image" -}}
+{{- if .digest }}{{ printf "%s@%s" .repository .digest }}{{ else }}{{ printf "%s:%s" .repository .tag }}{{ end -}}
+{{- end }}
+
 {{- /* The name of the first slot and those of the others, as JSON. tenure.leases makes the name valid in the same way as tenure. */ -}}
 {{- define "tenure.slots" -}}
 {{- $names := list .name -}}

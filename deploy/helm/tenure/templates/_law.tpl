@@ -183,6 +183,36 @@ configuration, a key, and the default.
 {{- if regexMatch "^(127[.]|localhost:|\\[[0:]*(:ffff:(127[.]|7f)|:0*1\\]))" (include "tenure.listen" . | lower) }}
   config.http.listen: the kubelet's probes reach the pod's address, and no loopback address: write 0.0.0.0:{{ include "tenure.port" . }}
 {{- end }}
+{{- range $key, $image := dict "image" .Values.image "inject" .Values.inject }}
+  {{- if and $image.repository (not (or $image.tag $image.digest)) }}
+    {{ $key }}: set tag or digest, so that all nodes run the same image
+  {{- end }}
+{{- end }}
+{{- $own := splitList " " "POD_NAME POD_NAMESPACE POD_IPS POD_UID NODE_NAME" }}
+{{- range .Values.env }}
+  {{- if regexMatch "^TENURE_(LEASE|HTTP|WORKLOAD__STOP)__" .name }}
+    env: {{ .name }} would override what the chart computes from config: set the key in config
+  {{- else if has .name $own }}
+    env: the chart sets {{ .name }} itself: remove it
+  {{- end }}
+{{- end }}
+{{- range list (list "podLabels" "app.kubernetes.io/name") (list "podLabels" "app.kubernetes.io/instance") (list "podAnnotations" "checksum/config") }}
+  {{- if hasKey (get $.Values (index . 0)) (index . 1) }}
+    {{ index . 0 }}: the chart sets {{ index . 1 }} itself: remove it
+  {{- end }}
+{{- end }}
+{{- range .Values.volumeMounts }}
+  {{- if has .mountPath (list "/tmp" "/etc/tenure") }}
+    volumeMounts: the chart mounts {{ .mountPath }} itself: use another path
+  {{- end }}
+{{- end }}
+{{- $longest := ternary 52 63 (eq .Values.kind "StatefulSet") }}
+{{- if or (gt (include "tenure.name" . | len) $longest) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" (include "tenure.called" .))) }}
+  nameOverride: with the name of the release it makes {{ include "tenure.name" . }}: use a to z, 0 to 9 and hyphens, {{ $longest }} characters at most
+{{- end }}
+{{- if eq "0" (include "tenure.port" .) }}
+  config.http.listen: the probes need a port: write 0.0.0.0:8080
+{{- end }}
 {{- if and .Values.volumeClaimTemplates (ne .Values.kind "StatefulSet") }}
   volumeClaimTemplates: set kind to StatefulSet
 {{- end }}
