@@ -36,6 +36,15 @@ fn nothing_of_the_contract_goes_without_a_word_in_the_changelog() {
 }
 
 #[test]
+fn the_contract_has_each_page_of_http_and_the_codes_of_each_command() {
+    let contract = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(pages::CONTRACT)).unwrap();
+
+    for line in ["HTTP /", "HTTP /livez", "HTTP /metrics", "command tenure held: exits with 0; exits with 1; exits with 2"] {
+        assert!(contract.lines().any(|there| there == line), "{line}");
+    }
+}
+
+#[test]
 fn nothing_of_the_last_version_is_gone_from_the_contract_without_a_word() {
     let top = env!("CARGO_MANIFEST_DIR");
     let git = |arguments: &[&str]| {

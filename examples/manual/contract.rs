@@ -41,6 +41,8 @@ pub(crate) fn of_the_code(reference: &str, values: &str) -> Contract {
     variables.for_each(|name| add("variable", &name));
     add("variable", "TENURE_CONFIG");
     texts(between(include_str!("../../src/http/board.rs"), "json!({\n", "\n        })")).for_each(|name| add("/status", name));
+    let paths = between(include_str!("../../src/http/answer.rs"), "there are /", "\"").split([',', ' ']);
+    ["/"].into_iter().chain(paths.filter(|word| word.starts_with('/'))).for_each(|path| add("HTTP", path));
     let fields = between(include_str!("../../src/telemetry/event_log.rs"), "$level!(", "$($words)*").split(',');
     let fields = fields.filter_map(|field| field.split('=').next()).map(str::trim).filter(|field| !field.is_empty());
     fields.for_each(|name| add("log field", name));
@@ -120,7 +122,12 @@ fn keys(all: &mut Contract, kind: &str, root: &Value, node: &Value, path: &str) 
 fn command(all: &mut Contract, face: &Command) {
     let name = face.get_bin_name().unwrap_or("tenure");
     let arguments = face.get_positionals().map(|argument| argument.get_id().to_string());
-    all.insert(format!("command {name}"), arguments.collect());
+    let about = face.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let (_, codes) = about.split_once("Exit codes: ").unwrap_or_default();
+    let codes = codes.split([';', '.']).filter_map(|code| code.split_whitespace().next()?.parse::<u8>().ok());
+    // Those of signals are 128 + N.
+    let codes = codes.filter(|code| *code < 128).map(|code| format!("exits with {code}"));
+    all.insert(format!("command {name}"), arguments.chain(codes).collect());
     for (long, flag) in face.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
         let facts = all.entry(format!("flag --{long}")).or_default();
         facts.insert(name.strip_prefix("tenure ").unwrap_or(name).to_owned());
