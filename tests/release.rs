@@ -200,6 +200,23 @@ fn verify_finds_files_that_do_not_belong_together_though_their_sums_are_right() 
     }
 }
 
+/// Nobody else has the changes.
+#[test]
+fn verify_refuses_what_was_made_from_a_commit_with_changes_unless_it_is_told_to() {
+    let release = pack();
+    let file = release.join(format!("tenure-{VERSION}.provenance.json"));
+    let mut statement: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    statement["predicate"]["buildDefinition"]["internalParameters"]["modified"] = json!(true);
+    fs::write(&file, statement.to_string()).unwrap();
+    sum_up(&release);
+
+    let refused = verify(&release).env_remove("ALLOW_MODIFIED").output().unwrap();
+
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains(", with changes: nobody can build it again"), "{said}");
+    succeeds(&mut verify(&release));
+}
+
 /// From a registry that serves what the archive has.
 #[test]
 fn helm_pulls_the_chart_that_is_pushed() {
@@ -246,7 +263,8 @@ fn the_image_is_pulled_without_a_registry_by_its_name() {
 
 fn verify(release: &Path) -> Command {
     let mut verify = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/release/verify"));
-    verify.arg(release);
+    // This tree may have changes.
+    verify.arg(release).env("ALLOW_MODIFIED", "1");
     verify
 }
 
@@ -288,7 +306,7 @@ fn sum_up(release: &Path) {
 
 fn build() -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/release/build");
-    let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
+    let output = Command::new(script).env("ALLOW_MODIFIED", "1").stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "the build failed");
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
