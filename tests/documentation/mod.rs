@@ -115,7 +115,11 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl apply -k .", By("tests/node/existing.rs", "fences::commands(PAGE)")),
     ("kubectl apply -k deploy/inject", By("tests/node/existing.rs", "fences::commands(LABEL)")),
     (
-        "kubectl create role tenure-podinfo --verb=get,watch,create,update --resource=leases -n shop",
+        "echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"podinfo\"}}' | kubectl apply -n shop -f -",
+        By("tests/node/existing.rs", "fences::commands(LABEL)"),
+    ),
+    (
+        "kubectl create role tenure-podinfo --verb=get,watch,update --resource=leases --resource-name=podinfo -n shop",
         By("tests/node/existing.rs", "fences::commands(LABEL)"),
     ),
     (

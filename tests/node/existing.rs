@@ -83,7 +83,7 @@ impl Existing<'_> {
         let reader = Reader::new(self.node, directory.join("programs"));
         let ours = |command: &str| command.replace("-n shop", "-n show").replace("=shop:", "=show:");
         let lines: Vec<String> = fences::commands(LABEL).map(ours).collect();
-        let [policies, role, binding, scale, wait, label, rollout, see, delete] = &lines[..] else {
+        let [policies, lease, role, binding, scale, wait, label, rollout, see, delete] = &lines[..] else {
             panic!("the page says {lines:?}")
         };
         let types = |line: &String| reader.types(line).unwrap();
@@ -91,7 +91,7 @@ impl Existing<'_> {
         let (_, before) = await_some("the program without tenure", PATIENCE, || self.running(0, 1));
 
         let begin = clock::boot();
-        for line in [policies, role, binding] {
+        for line in [policies, lease, role, binding] {
             types(line);
         }
         let dry = format!("{label} --dry-run=server");
