@@ -202,14 +202,15 @@ impl ElectorProcess {
             outstanding.late = true;
             return;
         }
-        self.answered(id, Answer::Unknown { message: "timed out".into(), retry_after: None }, 0, e);
+        self.answered(id, Answer::Unknown { message: "timed out".into(), retry_after: None }, self.answered_at, 0, e);
     }
 
     /// The answer is in the socket.
-    pub fn answered(&mut self, id: RequestId, answer: Answer, span: Ns, e: &mut Engine) {
+    pub fn answered(&mut self, id: RequestId, answer: Answer, at: (Slot, u64), span: Ns, e: &mut Engine) {
         if self.is_dead || self.outstanding.take_if(|outstanding| outstanding.id == id).is_none() {
             return;
         }
+        self.answered_at = at;
         self.arrives(Input::Answered { id, answer }, span, e);
     }
 

@@ -237,8 +237,7 @@ impl World {
                 self.on(to.who, |container, e| {
                     let latency = e.latency(container.node.wake);
                     if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == to) {
-                        elector.answered_at = at;
-                        elector.answered(id, answer, latency, e);
+                        elector.answered(id, answer, at, latency, e);
                     }
                 });
             }
