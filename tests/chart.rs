@@ -11,6 +11,7 @@
 )]
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     os::unix::fs::PermissionsExt as _,
     process::{self, Command, ExitCode, Output},
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
                 helm_3_helm_4_and_kustomize_make_the_same_by_tenure_inject,
                 what_tenure_inject_refuses_ends_helm_and_kustomize,
                 the_rights_are_those_that_the_configuration_needs,
+                the_priority_is_for_each_verb_that_the_configuration_needs,
                 a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
             ],
         )],
@@ -625,6 +627,17 @@ fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {
     assert!(said.contains("/shop-billing-tenure-slot-1") && !said.contains("not permitted"), "{said}");
     let labels = &cluster.get("lease/shop-billing-tenure-slot-1")["metadata"]["labels"];
     assert_eq!(labels["tenure.dev/slots"], "shop-billing-tenure");
+}
+
+fn the_priority_is_for_each_verb_that_the_configuration_needs(cluster: &Namespace) {
+    let values = ["--set", "priority=true,config.lease.slots=2,config.lease.release=delete"];
+    let verbs = |rules: &Value| -> BTreeSet<String> {
+        rules.as_array().unwrap().iter().flat_map(|rule| rule["verbs"].as_array().unwrap()).map(Value::to_string).collect()
+    };
+
+    let (role, schema) = (rendered(cluster, "Role", &values), rendered(cluster, "FlowSchema", &values));
+
+    assert_eq!(verbs(&role["rules"]), verbs(&schema["spec"]["rules"][0]["resourceRules"]));
 }
 
 fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster: &Namespace) {
