@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run reports its progress every
-//! minute.
+//! minute. A run ends with how often each judge had something to judge, and fails where that was too seldom.
 
 #![allow(
     clippy::expect_used,
