@@ -28,6 +28,8 @@ pub(crate) struct Mutant {
     pub(crate) model: Option<String>,
     /// The simulation fails within this many terms.
     pub(crate) simulation: Option<u64>,
+    /// What the simulation's report then says.
+    pub(crate) words: Option<String>,
     /// The worlds of init's turn fail within this many.
     pub(crate) turns: Option<u64>,
     /// Why none of these worlds finds it: what else backs the rule, or what they lack.
@@ -119,10 +121,11 @@ pub(crate) fn read() -> Vec<Mutant> {
         let text = fs::read_to_string(&path).expect("it can be read");
         let File { mutant } = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for mutant in mutant {
-            let Mutant { name, model, simulation, turns, because, .. } = &mutant;
+            let Mutant { name, model, simulation, words, turns, because, .. } = &mutant;
             assert!(all.iter().all(|other| other.name != *name), "{name} stands twice");
             let found = model.is_some() || simulation.is_some() || turns.is_some();
             assert!(found != because.is_some(), "{name}: say why no world finds it, where none does");
+            assert!(words.is_none() || simulation.is_some(), "{name}: the words are those of no simulation");
             all.push(mutant);
         }
     }

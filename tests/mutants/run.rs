@@ -146,10 +146,13 @@ fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
     let said = [says("unit", &units), says("model", model), says("simulation", simulation), says("turns", turns)];
     let mut what: Vec<String> = said.into_iter().flatten().collect();
     let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.iter().flatten().any(|failed| failed.contains(name.as_str())));
+    // What another judge reports is another finding.
+    let words = mutant.words.as_deref().unwrap_or_default();
+    let is_simulated = mutant.simulation.is_none() || simulation.as_ref().is_some_and(|what| what.contains(words));
     let missed = [
         (!unit_as_said).then_some("unit"),
         (mutant.model.is_some() && model.is_none()).then_some("model"),
-        (mutant.simulation.is_some() && simulation.is_none()).then_some("simulation"),
+        (!is_simulated).then_some("simulation"),
         (mutant.turns.is_some() && turns.is_none()).then_some("turns"),
     ];
     let missed: Vec<&str> = missed.into_iter().flatten().collect();
