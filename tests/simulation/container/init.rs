@@ -202,10 +202,13 @@ impl supervision::Container for Init<'_> {
         container.judge_word(&message, e);
         let Some(elector) = &mut container.elector else { return };
         e.judge.lawful(|law| law.init_says(container.who, &message));
-        match message {
-            ToElector::Stopping { reason: Reason::Expired, term, .. } => elector.expired = Some(term),
-            ToElector::Stopped { term, .. } if elector.expired != Some(term) => elector.proof = Some((term, e.now)),
-            _ => {}
+        if let ToElector::Stopping { reason: Reason::Expired, term, .. } = message {
+            elector.expired = Some(term);
+        }
+        if let ToElector::Stopped { term, .. } = message
+            && elector.expired != Some(term)
+        {
+            elector.proof = Some((term, e.now));
         }
         if message != ToElector::Heartbeat {
             e.note(container.who, || format!("init tells {message:?}"));
