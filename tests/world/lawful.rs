@@ -258,6 +258,10 @@ impl Lawful {
         if is_obituary && law.held(base).0 == Kind::Foreign && !law.is_named(base) {
             return None;
         }
+        // Of a dead replica its witness and people may write the same: it is as if one of them had sent it twice.
+        if is_obituary && let Some(q) = self.requests.iter().position(|said| *said == (new.text, What::StoresRelease)) {
+            return Some(q);
+        }
         let is_own = law.held(base) == (Kind::Held, r);
         let is_unread = is_own && law.own(r, None, base).is_some();
         let (what, stored) = match new.kind {
