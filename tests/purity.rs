@@ -25,7 +25,7 @@ const ROOMS: [&str; 15] = [
 /// Parts of the standard library.
 const PLAIN: [&str; 7] = ["collections", "fmt", "hash", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// The dependencies; of libc its constants.
-const CRATES: [&str; 5] = ["fastrand", "jiff", "libc", "serde", "serde_json"];
+const CRATES: [&str; 7] = ["base64", "fastrand", "jiff", "libc", "serde", "serde_json", "thiserror"];
 
 #[test]
 fn the_rooms_that_decide_name_nothing_that_does() {

@@ -147,7 +147,7 @@ fn reference() -> String {
     page.push_str("\nThe `outcome` of a command, `tenure.transactions`:\n");
     table(&mut page, ["outcome", "meaning"], words(include_str!("../../src/transaction/mod.rs"), "Outcome"));
     page.push_str("\nThe `outcome` of a change, `tenure.changes`:\n");
-    table(&mut page, ["outcome", "meaning"], words(include_str!("../../src/transaction/server.rs"), "Fate"));
+    table(&mut page, ["outcome", "meaning"], words(include_str!("../../src/transaction/journal.rs"), "State"));
     page.push_str(SPANS);
     table(&mut page, ["span", "what it covers"], words(TRANSITION, "PhaseKind"));
     table(&mut page, ["attribute", "meaning"], quoted(NAMES));
@@ -260,7 +260,7 @@ fn words(source: &str, name: &str) -> Vec<[String; 2]> {
     let (arms, variants) = (block("impl"), block("enum"));
     let margin = variants.len() - variants.trim_start().len();
     let (mut found, mut says) = (Vec::new(), Vec::new());
-    for line in variants.lines().filter_map(|line| line.get(margin..)).filter(|line| !line.starts_with(' ')) {
+    for line in variants.lines().filter_map(|line| line.get(margin..)).filter(|line| !line.starts_with([' ', '#'])) {
         if let Some(words) = line.strip_prefix("/// ") {
             says.push(words);
             continue;

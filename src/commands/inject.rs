@@ -6,13 +6,13 @@ use std::{ffi::OsString, fs, io};
 
 use serde_json::{Value, json};
 
-use super::{Ended, check, transaction::documents};
+use super::{Ended, check};
 use crate::{
     cli::{self, Face, InjectOutput},
     console::{answer, complain},
     exit,
     inject::{flattened, inject, uninject},
-    loading,
+    loading::{self, documents},
 };
 
 pub(super) fn run(asked: &cli::Inject) -> Ended {

@@ -7,16 +7,16 @@ use std::{fmt, iter};
 use figment::value::{Dict, Empty, Value};
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{DeserializeOwned, MapAccess, SeqAccess, Visitor},
 };
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
 /// A value and its place.
-pub(crate) type Node = Spanned<Content>;
+pub(super) type Node = Spanned<Content>;
 
 /// The kinds of values.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(super) enum Content {
     /// A value without parts.
     Scalar(Value),
     /// A list.
@@ -34,8 +34,11 @@ pub(super) struct Malformed {
     pub(super) message: String,
 }
 
+/// As in serde_json, which reads the objects again.
+const DEEPEST: usize = 100;
+
 /// What is said of a text that other readers of YAML take for a boolean.
-pub(crate) const AMBIGUOUS: &str = "an unquoted yes, no, on or off is ambiguous: quote it, or write true or false";
+const AMBIGUOUS: &str = "an unquoted yes, no, on or off is ambiguous: quote it, or write true or false";
 
 /// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
@@ -46,9 +49,33 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
     }
 }
 
+/// Reads the documents of a manifest, as kubectl does: YAML with 0644 in octal. Refuses what is ambiguous.
+///
+/// # Errors
+/// The fault, on one line.
+pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, String> {
+    let (strict, lenient) = (read_all::<Node>(text, true)?, read_all(text, false)?);
+    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient)) {
+        Some(line) => Err(format!("line {line}: {AMBIGUOUS}")),
+        None => read_all(text, true),
+    }
+}
+
+fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Vec<T>, String> {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: strict_booleans,
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! { max_depth: DEEPEST },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+    };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| error.without_snippet().render_with_formatter(&UserMessageFormatter))
+}
+
 /// The line of the first text that Helm and kubectl, which read YAML 1.1, take for a boolean: two readings differ there. To them too,
 /// y and n are texts.
-pub(crate) fn ambiguous(strict: &Node, lenient: &Node) -> Option<u64> {
+fn ambiguous(strict: &Node, lenient: &Node) -> Option<u64> {
     match (&strict.value, &lenient.value) {
         (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() > 1 => {
             Some(strict.referenced.line())

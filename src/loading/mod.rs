@@ -22,7 +22,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use document::{AMBIGUOUS, Node, ambiguous};
+pub(crate) use document::documents;
 pub(crate) use load::load_elsewhere;
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;

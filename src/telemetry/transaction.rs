@@ -20,7 +20,7 @@ use crate::{
     election::trace::TraceContext,
     environment::TRACEPARENT,
     time::Instant,
-    transaction::{Event, Fate, Outcome, Place},
+    transaction::{Event, Outcome, Place, State},
     words::bounded,
 };
 
@@ -58,9 +58,7 @@ impl Observer {
     pub(crate) async fn finish(self, events: &[(Instant, Event)], outcome: &Outcome) {
         let until = clock::boot();
         if let Some(export) = &self.export {
-            for span in self.spans(events, outcome, until) {
-                export.queue(span);
-            }
+            self.spans(events, outcome, until).into_iter().for_each(|span| export.queue(span));
         }
         if let Some(provider) = &self.metrics {
             self.count(provider, events, outcome, until);
@@ -77,8 +75,8 @@ impl Observer {
         metrics::seconds(&meter, names::TRANSACTION, &metrics::SPANS).record(took, &outcome);
         let changes = metrics::counter(&meter, names::CHANGES);
         for (_, event) in events {
-            if let Event::Object { change, fate, .. } = event {
-                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", fate.as_str())]);
+            if let Event::Object { change, state, .. } = event {
+                changes.add(1, &[KeyValue::new("type", change.as_str()), KeyValue::new("outcome", state.as_str())]);
             }
         }
     }
@@ -102,19 +100,17 @@ impl Observer {
         for (at, event) in events {
             let (name, attributes) = match event {
                 Event::Prepared => ("plan", Vec::new()),
-                Event::Object { target, change, fate } => {
-                    let name = match fate {
-                        Fate::Changed | Fate::Failed => "change",
-                        Fate::Undone | Fate::Doubtful | Fate::Left(_) => "undo",
-                    };
+                Event::Object { target, change, state } => {
+                    let is_change = matches!(state, State::Planned | State::Changed | State::Failed);
+                    let name = if is_change { "change" } else { "undo" };
                     let facts = [
                         (names::OBJECT, target.to_string()),
                         (names::CHANGE, change.as_str().into()),
-                        (names::OUTCOME, fate.as_str().into()),
+                        (names::OUTCOME, state.as_str().into()),
                     ];
                     (name, facts.map(|(key, value)| KeyValue::new(key, value)).to_vec())
                 }
-                Event::Unfinished { .. } | Event::Waiting { .. } | Event::Retrying(_) | Event::Warning { .. } => continue,
+                Event::Said(_) | Event::Retrying(_) => continue,
             };
             let mut part = self.spans.span(name, TraceContext { span_id: id(), ..context }, self.begun, (from, *at));
             (part.parent_span_id, part.span_kind) = (SpanId::from(context.span_id), SpanKind::Client);

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::{
-    Entry, EntryType, Event, Fate, MANAGER, Outcome, Phase, Request, Server, Verb,
+    Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Side, body, comparable},
-    journal::{DONE, DOUBT},
     paths::{at, covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
@@ -20,18 +19,18 @@ impl<S: Server> Driver<'_, S> {
     /// Makes all changes, and stores that. Returns their number.
     pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
         let mut made = 0;
-        for entry in entries.iter_mut().filter(|entry| entry.state.is_empty() && entry.differs()) {
-            if let Err(why) = self.change(entry).await {
-                self.server.report(entry.met(Fate::Failed));
-                return Err(why);
+        for entry in entries.iter_mut().filter(|entry| entry.state == State::Planned && entry.differs()) {
+            let changed = self.change(entry).await;
+            entry.state = if changed.is_ok() { State::Changed } else { State::Failed };
+            self.server.report(entry.event());
+            changed?;
+            if entry.kind == EntryType::Create && entry.work.is_unanswered {
+                entry.state = State::Doubtful;
             }
             made += 1;
-            let is_doubtful = entry.kind == EntryType::Create && entry.work.is_unanswered;
-            (if is_doubtful { DOUBT } else { DONE }).clone_into(&mut entry.state);
-            self.server.report(entry.met(Fate::Changed));
         }
         // What needed no change must still need none.
-        for entry in entries.iter().filter(|entry| entry.state.is_empty()) {
+        for entry in entries.iter().filter(|entry| entry.state == State::Planned) {
             if !entry.stands(self.get(&entry.target).await?.as_ref()) {
                 return Err(Outcome::Refused(format!("{} was changed meanwhile", entry.target)));
             }
@@ -49,18 +48,19 @@ impl<S: Server> Driver<'_, S> {
                 EntryType::Create => self.creation(&entry.object),
                 EntryType::Delete => deletion(&entry.work.object, false),
             };
-            let answer = self.send(Request::Write(entry.target.clone(), write), self.acting_as.as_deref()).await;
+            let request = Request::Write(entry.target.clone(), write);
+            let answer = self.send(&request).await;
             if matches!(answer, Answer::Unknown { .. }) {
                 (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
             }
-            if let Some(object) = self.object(answer, &entry.target.to_string()).await? {
-                entry.made(&object);
+            if let Some(object) = self.object(answer, &request).await? {
+                entry.made(&object, true);
                 return Ok(());
             }
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {
                 if let Some(object) = &object {
-                    entry.found(object);
+                    entry.made(object, false);
                 }
                 return Ok(());
             }
@@ -74,36 +74,33 @@ impl<S: Server> Driver<'_, S> {
     /// # Errors
     /// The change cannot be made any more.
     async fn is_made(&self, entry: &Entry, object: Option<&Value>) -> Result<bool, Outcome> {
-        let refuse = |why: &str| Outcome::Refused(format!("{} {why}", entry.target));
-        let Some(object) = object else {
-            return match entry.kind {
-                EntryType::Patch => Err(refuse("was deleted")),
-                EntryType::Create => Ok(false),
-                EntryType::Delete => Ok(true),
-            };
+        let live = self.live(object).await?;
+        let is_mine = object.and_then(|object| self.mine(object)) == Some(self.claim);
+        let why = match (entry.kind, object) {
+            (EntryType::Patch, None) => "was deleted".to_owned(),
+            (EntryType::Create, None) => return Ok(false),
+            (EntryType::Delete, None) => return Ok(true),
+            (EntryType::Create, Some(_)) if is_mine => return Ok(true),
+            (EntryType::Create, Some(_)) => "was made by somebody else".to_owned(),
+            (EntryType::Patch | EntryType::Delete, Some(object)) if uid(object) != entry.uid => "was made anew".to_owned(),
+            (EntryType::Patch | EntryType::Delete, Some(_)) if live.is_some() => {
+                return Err(Outcome::Held { target: entry.target.clone().into(), why: live.unwrap_or_default() });
+            }
+            (EntryType::Delete, Some(object)) if comparable(&entry.work.object) == comparable(object) => {
+                return Ok(is_going(object));
+            }
+            (EntryType::Delete, Some(_)) => "was changed by somebody else".to_owned(),
+            (EntryType::Patch, Some(object)) if is_mine && entry.unknown(object, &[Side::After]).is_none() => return Ok(true),
+            (EntryType::Patch, Some(object)) => {
+                let unknown = entry.unknown(object, &[Side::Before, Side::After]);
+                let unknown = unknown.map(|field| format!("was changed by somebody else: {field}"));
+                let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)).or(unknown) else {
+                    return Ok(false);
+                };
+                why
+            }
         };
-        let is_mine = self.mine(object) == Some(self.claim);
-        if entry.kind == EntryType::Create {
-            return if is_mine { Ok(true) } else { Err(refuse("was made by somebody else")) };
-        }
-        if uid(object) != entry.uid {
-            return Err(refuse("was made anew"));
-        }
-        if let Some(why) = self.live(Some(object)).await? {
-            return Err(Outcome::Held { target: entry.target.clone().into(), why });
-        }
-        if entry.kind == EntryType::Delete {
-            let is_same = comparable(&entry.work.object) == comparable(object);
-            return if is_same { Ok(is_going(object)) } else { Err(refuse("was changed by somebody else")) };
-        }
-        if is_mine && entry.unknown(object, &[Side::After]).is_none() {
-            return Ok(true);
-        }
-        if let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)) {
-            return Err(refuse(&why));
-        }
-        let unknown = entry.unknown(object, &[Side::Before, Side::After]);
-        unknown.map_or(Ok(false), |field| Err(refuse(&format!("was changed by somebody else: {field}"))))
+        Err(Outcome::Refused(format!("{} {why}", entry.target)))
     }
 
     /// Describes the creation of an object, with the mark.
@@ -117,49 +114,38 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn unmark(&self, entries: &[Entry]) {
         for entry in entries.iter().filter(|entry| entry.differs() && entry.kind != EntryType::Delete) {
             let known = Some(entry.work.object.clone()).filter(Value::is_object);
-            let object = match self.erase(&entry.target, known, self.claim).await {
-                Ok(Some(object)) => object,
-                Ok(None) => {
-                    self.server.report(Event::Warning { target: entry.target.clone(), what: "it was deleted meanwhile".into() });
-                    continue;
-                }
-                Err(_) => continue,
+            let Ok(object) = self.erase(&entry.target, known, self.claim).await else { continue };
+            let what = match &object {
+                None => Some("it was deleted meanwhile".to_owned()),
+                Some(object) => entry.unknown(object, &[Side::After]).map(|field| match manager(object) {
+                    Some(manager) => format!("{field}: {manager} has changed it"),
+                    None => field,
+                }),
             };
-            if let Some(field) = entry.unknown(&object, &[Side::After]) {
-                let what = manager(&object).map_or_else(|| field.clone(), |manager| format!("{field}: {manager} has changed it"));
-                self.server.report(Event::Warning { target: entry.target.clone(), what });
+            if let Some(what) = what {
+                self.server.report(Event::Said(format!("{}: {what}", entry.target)));
             }
         }
     }
 }
 
 impl Entry {
-    /// Notes what a look found, because the answer was lost. If somebody has changed a created object since, an undo must leave it:
-    /// the journal keeps what was sent.
-    fn found(&mut self, object: &Value) {
-        let sent = self.object.clone();
-        let is_edited = self.kind == EntryType::Create && !self.is_as_sent(object);
-        self.made(object);
-        if is_edited {
-            self.object = sent;
-        }
-    }
-
     /// Returns true if a created object has what was sent, and nothing of others.
     pub(super) fn is_as_sent(&self, object: &Value) -> bool {
         covers(&body(object), &body(&self.object)) && !is_shared(object, &[])
     }
 
-    /// Notes what the change made of the object: the server may have derived more.
-    fn made(&mut self, object: &Value) {
+    /// Notes what the change made of the object, by the answer or, where that was lost, by a look: the server may have derived more. If
+    /// somebody has changed a created object before the look, an undo must leave it: the journal keeps what was sent.
+    fn made(&mut self, object: &Value, is_answer: bool) {
         match self.kind {
             EntryType::Create => {
                 uid(object).clone_into(&mut self.uid);
-                self.object = body(object);
+                if is_answer || self.is_as_sent(object) {
+                    self.object = body(object);
+                }
             }
-            EntryType::Patch => {
-                self.fields.iter_mut().for_each(|field| field.after = at(object, &field.path).cloned());
-            }
+            EntryType::Patch => self.fields.iter_mut().for_each(|field| field.after = at(object, &field.path).cloned()),
             EntryType::Delete => {}
         }
         self.work.is_sent = true;

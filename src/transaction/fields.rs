@@ -8,25 +8,17 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, as_map, at, covers, is_shared, member, remove, set, shown},
+    paths::{Path, Step, as_map, at, has, is_shared, keys_of, node, remove, set, shown},
 };
 
-/// Metadata that the API server sets.
-const SERVERS: [&str; 7] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "managedFields",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-];
+/// Metadata that the API server does not set.
+const METADATA: [&str; 7] = ["name", "namespace", "generateName", "labels", "annotations", "finalizers", "ownerReferences"];
 
 /// A field that a change names. None: absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Field {
-    /// The steps that lead to it, as in `managedFields`.
-    pub path: Vec<String>,
+    /// The steps that lead to it; at least one.
+    pub path: Vec<Step>,
     /// The value that was found, which an undo puts back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
@@ -46,8 +38,8 @@ pub(super) enum Side {
 
 impl Field {
     fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
-        let is_there = |steps: &usize| at(found, path.get(..*steps).unwrap_or_default()).is_none();
-        let known = (1..=path.len()).find(is_there).unwrap_or(path.len() + 1) - 1;
+        let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(found, path)).is_some();
+        let known = (1..=path.len()).take_while(is_there).count();
         Self { before: at(found, &path).cloned(), after, known, path }
     }
 
@@ -108,7 +100,7 @@ pub(super) fn comparable(object: &Value) -> Value {
     let Some(map) = object.as_object_mut() else { return object };
     map.remove("status");
     if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
-        metadata.retain(|key, _| !SERVERS.contains(&key.as_str()));
+        metadata.retain(|key, _| METADATA.contains(&key.as_str()));
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
             annotations.remove(MARK);
             if annotations.is_empty() {
@@ -153,77 +145,65 @@ pub(super) fn shape(found: &Value, contents: &[&Value]) -> Value {
 /// # Errors
 /// An item of a list cannot be told apart from others.
 pub(super) fn named(object: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<Field>, String> {
-    let mut naming = Naming { object, path: Path::new(), fields: Vec::new() };
-    naming.enter(object, content, owned)?;
-    Ok(naming.fields)
+    let leaves = leaves(&[], object, content, owned)?;
+    Ok(leaves.into_iter().map(|(path, after)| Field::new(path, object, after)).collect())
 }
 
-struct Naming<'a> {
-    object: &'a Value,
-    path: Path,
-    fields: Vec<Field>,
+/// A part of a content: the step to it, what was found there, its content, and its node of `fieldsV1`.
+type Child<'a> = (Step, &'a Value, &'a Value, Option<&'a Value>);
+
+/// Lists the leaves of a content at a path, with their values.
+fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) -> Result<Vec<(Path, Option<Value>)>, String> {
+    let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
+    let is_entered = match found {
+        Value::Object(map) => map.is_empty() || !is_one,
+        Value::Null => !is_one && content.as_object().is_some_and(|content| !content.is_empty()),
+        Value::Array(list) => !is_one && !list.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    let children: Vec<Child<'_>> = match (content, found, owned) {
+        (Value::Object(content), Value::Object(_) | Value::Null, _) if is_entered => {
+            let child = |(key, content)| {
+                let step = Step::Key(String::clone(key));
+                let owned = owned.and_then(|owned| node(owned, &step));
+                (step, found.get(key).unwrap_or(&Value::Null), content, owned)
+            };
+            content.iter().map(child).collect()
+        }
+        (Value::Array(items), Value::Array(list), Some(owned)) if is_entered => {
+            let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
+            children.map_err(|why| format!("{}: {why}", shown(path)))?
+        }
+        _ => return Ok(vec![(path.to_vec(), (!content.is_null()).then(|| without_nulls(content)))]),
+    };
+    let below = children.into_iter().map(|(step, found, content, owned)| {
+        let path = [path, &[step]].concat();
+        leaves(&path, found, content, owned)
+    });
+    Ok(below.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-impl Naming<'_> {
-    fn enter(&mut self, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
-        let is_one = owned.is_some_and(|owned| owned.as_object().is_none_or(Map::is_empty));
-        match (content, found) {
-            (Value::Object(content), Value::Object(map)) if map.is_empty() || !is_one => self.keys(found, content, owned),
-            (Value::Object(content), Value::Null) if !content.is_empty() => self.keys(found, content, None),
-            (Value::Array(items), Value::Array(list)) if !is_one && !list.is_empty() && owned.is_some() => {
-                items.iter().try_for_each(|item| self.item(list, item, owned.unwrap_or(&Value::Null)))
-            }
-            (content, _) => {
-                self.leaf(content);
-                Ok(())
-            }
-        }
+/// Tells an item of a list apart by its keys.
+fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Result<Child<'a>, String> {
+    let known = owned.as_object().into_iter().flatten().filter_map(|(name, node)| Some((keys_of(name)?, node)));
+    let known: Vec<_> = known.collect();
+    let Some((keys, _)) = known.first() else {
+        // A member of a set is one value.
+        return Ok((Step::Member(item.clone()), &Value::Null, item, Some(&Value::Null)));
+    };
+    let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let part: Map<String, Value> = keys.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
+    if part.is_empty() {
+        return Err(format!("an item needs {names}"));
     }
-
-    fn leaf(&mut self, content: &Value) {
-        let value = if content.is_null() { None } else { Some(without_nulls(content)) };
-        self.fields.push(Field::new(self.path.clone(), self.object, value));
+    let mut same = list.iter().filter(|item| item.as_object().is_some_and(|item| has(item, &part)));
+    let found = same.next().unwrap_or(&Value::Null);
+    if same.next().is_some() {
+        return Err(format!("more than one item is {}: give {names}", Value::Object(part)));
     }
-
-    fn keys(&mut self, found: &Value, content: &Map<String, Value>, owned: Option<&Value>) -> Result<(), String> {
-        content.iter().try_for_each(|(key, content)| {
-            let step = format!("f:{key}");
-            let owned = owned.and_then(|owned| member(owned, &step)).map(|(_, owned)| owned);
-            self.within(step, &found[key.as_str()], content, owned)
-        })
-    }
-
-    fn within(&mut self, step: String, found: &Value, content: &Value, owned: Option<&Value>) -> Result<(), String> {
-        self.path.push(step);
-        self.enter(found, content, owned)?;
-        self.path.pop();
-        Ok(())
-    }
-
-    fn item(&mut self, list: &[Value], item: &Value, owned: &Value) -> Result<(), String> {
-        let keys = |step: &String| serde_json::from_str::<Map<String, Value>>(step.strip_prefix("k:")?).ok();
-        let Some(names) = owned.as_object().into_iter().flat_map(Map::keys).find_map(keys) else {
-            self.path.push(format!("v:{item}"));
-            self.leaf(item);
-            self.path.pop();
-            return Ok(());
-        };
-        let part: Map<String, Value> = names.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
-        let is_nameless = part.is_empty();
-        let part = Value::Object(part);
-        let mut same = list.iter().filter(|item| covers(item, &part));
-        let names = || names.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
-        if is_nameless {
-            return Err(format!("{}: an item needs {}", shown(&self.path), names()));
-        }
-        let found = same.next().unwrap_or(&Value::Null);
-        if same.next().is_some() {
-            return Err(format!("{}: more than one item is {part}: give {}", shown(&self.path), names()));
-        }
-        let step = format!("k:{part}");
-        let (step, owned) = member(owned, &step).map_or((&step, None), |(step, owned)| (step, Some(owned)));
-        self.within(step.clone(), found, item, owned)
-    }
+    let known = known.into_iter().find(|(keys, _)| has(keys, &part));
+    let (keys, owned) = known.map_or((part, None), |(keys, owned)| (keys, Some(owned)));
+    Ok((Step::Item(keys), found, item, owned))
 }
 
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations
@@ -250,19 +230,6 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
         patch.insert(key.clone(), change);
     }
     Value::Object(patch)
-}
-
-/// Returns the first part of a requirement that an object does not have, with what it has there.
-pub(super) fn lacks(object: &Value, part: &Value, path: &mut Path) -> Option<(String, Value, Value)> {
-    let Value::Object(keys) = part else {
-        return (part != object).then(|| (shown(path), part.clone(), object.clone()));
-    };
-    keys.iter().find_map(|(key, part)| {
-        path.push(format!("f:{key}"));
-        let lack = lacks(&object[key.as_str()], part, path);
-        path.pop();
-        lack
-    })
 }
 
 /// Returns a content without its nulls.

@@ -4,27 +4,22 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Change, Event, Fate, MARK, Outcome, Place, SECRET_TYPE, Target,
+    Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body},
-    paths::{covers, is_path},
+    paths::covers,
     requests::uid,
 };
 use crate::words::worded;
 
 /// The version of the journal's format.
-const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 2;
 /// The largest journal in bytes: a Secret holds 1 048 576.
 pub(super) const MOST_BYTES: usize = 1_000_000;
-/// The state of an entry that is made.
-pub(super) const DONE: &str = "done";
-/// The state of a creation that may still come: a POST of it went unanswered.
-pub(super) const DOUBT: &str = "doubt";
-/// The state of an entry whose object is as before. Never stored.
-pub(super) const UNDONE: &str = "undone";
 /// Precedes the reason why an entry was left as it is.
 const CONFLICT: &str = "conflict: ";
 
@@ -107,11 +102,66 @@ pub struct Entry {
     /// Who owned which field before the change: `managedFields`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managers: Vec<Value>,
-    /// Empty, `done`, `doubt`, or `conflict: ` and why.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub state: String,
+    /// How far it is.
+    #[serde(default)]
+    pub state: State,
     #[serde(skip)]
     pub(super) work: Work,
+}
+
+/// How far a change is. In a journal: empty, `done`, `doubt`, or `conflict: ` and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum State {
+    /// Not made yet.
+    #[default]
+    Planned,
+    /// The change was made.
+    Changed,
+    /// The change could not be made.
+    Failed,
+    /// The change was undone.
+    Undone,
+    /// The creation was undone, but a request of it that is late may still come.
+    Doubtful,
+    /// The object was left as it is.
+    Left(String),
+}
+
+impl From<State> for String {
+    fn from(state: State) -> Self {
+        match state {
+            State::Planned | State::Failed | State::Undone => Self::new(),
+            State::Changed => "done".into(),
+            State::Doubtful => "doubt".into(),
+            State::Left(why) => format!("{CONFLICT}{why}"),
+        }
+    }
+}
+
+impl From<String> for State {
+    fn from(text: String) -> Self {
+        match (text.as_str(), text.strip_prefix(CONFLICT)) {
+            (_, Some(why)) => Self::Left(why.to_owned()),
+            ("done", None) => Self::Changed,
+            ("doubt", None) => Self::Doubtful,
+            (_, None) => Self::Planned,
+        }
+    }
+}
+
+impl State {
+    /// Returns the word for it in traces and metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Failed | Self::Planned => "failed",
+            Self::Undone => "undone",
+            Self::Doubtful => "doubtful",
+            Self::Left(_) => "left",
+        }
+    }
 }
 
 /// What a driver knows of an entry while it works on it.
@@ -160,20 +210,20 @@ impl Journal {
 }
 
 impl Entry {
-    /// Returns the event that tells the fate of its object.
-    pub(super) fn met(&self, fate: Fate) -> Event {
-        Event::Object { target: self.target.clone(), change: self.kind, fate }
+    /// Returns the event that tells how far it is.
+    pub(super) fn event(&self) -> Event {
+        Event::Object { target: self.target.clone(), change: self.kind, state: self.state.clone() }
     }
 
     /// Returns why it was left as it is.
     #[must_use]
-    pub fn conflict(&self) -> Option<&str> {
-        self.state.strip_prefix(CONFLICT)
+    pub const fn conflict(&self) -> Option<&String> {
+        if let State::Left(why) = &self.state { Some(why) } else { None }
     }
 
     /// Returns true if it was undone, and may still come.
     pub(super) fn may_come(&self) -> bool {
-        self.state == DOUBT && self.uid.is_empty()
+        self.state == State::Doubtful && self.uid.is_empty()
     }
 
     /// Returns true if there is something to change, and so to undo.
@@ -203,14 +253,9 @@ impl Entry {
     }
 
     /// Returns true if an undo leaves something to do.
-    pub(super) fn is_open(&self) -> bool {
-        self.conflict().is_some() || self.state == DOUBT
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, State::Left(_) | State::Doubtful)
     }
-}
-
-/// Returns the state of an entry that is left as it is.
-pub(super) fn conflict(why: &str) -> String {
-    format!("{CONFLICT}{why}")
 }
 
 impl Display for Mark {
@@ -236,24 +281,23 @@ pub(super) fn fingerprint(changes: &[Change]) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns the journal of a Secret that holds none yet.
-pub(super) fn fresh(kind: Kind, random: &mut fastrand::Rng) -> Journal {
-    Journal { version: VERSION, id: hex(random), kind, ..Journal::default() }
-}
-
-/// Reads the journal of a Secret.
+/// Reads the journal of a Secret. An absent or an empty one holds a journal without id, of which nothing was stored yet.
 pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
-    if secret["type"] != SECRET_TYPE {
+    if !secret.is_null() && secret["type"] != SECRET_TYPE {
         return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
     }
-    let text = secret["stringData"]["journal"].as_str().unwrap_or_default();
-    let journal: Journal = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
+    let text = secret["data"]["journal"].as_str().unwrap_or_default();
+    if text.is_empty() {
+        return Ok(Journal::default());
+    }
+    let text = BASE64_STANDARD.decode(text).unwrap_or_default();
+    let journal: Journal = serde_json::from_slice(&text).map_err(|error| invalid(&error.to_string()))?;
     if journal.version != VERSION {
         return Err(invalid("it is of another version of tenure"));
     }
-    let fields = journal.entries.iter().flat_map(|entry| &entry.fields);
-    if journal.claim == u64::MAX || fields.into_iter().any(|field| !is_path(&field.path)) {
+    let mut fields = journal.entries.iter().flat_map(|entry| &entry.fields);
+    if journal.claim == u64::MAX || fields.any(|field| field.path.is_empty()) {
         return Err(invalid("a path or a claim in it is none"));
     }
     Ok(journal)
@@ -261,7 +305,8 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
 
 /// Returns true if nothing is left to do of a journal that can be read.
 pub(crate) fn is_settled(secret: &Value) -> bool {
-    parse(secret).is_ok_and(|journal| !journal.is_unsettled() && !journal.entries.iter().any(Entry::is_open))
+    let is_settled = |journal: &Journal| !journal.is_unsettled() && !journal.entries.iter().any(Entry::is_open);
+    parse(secret).is_ok_and(|journal| !journal.id.is_empty() && is_settled(&journal))
 }
 
 /// Returns 128 random bits.

@@ -32,10 +32,7 @@
 //!
 //! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction.
 
-use std::{
-    fmt::{self, Display, Formatter},
-    time::Duration,
-};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,15 +44,16 @@ use crate::{
 };
 
 pub use self::{
-    driver::{apply, demote, forget, preview, promote, recover, survey},
+    driver::{Job, drive, plan},
     fields::Field,
-    journal::{Entry, EntryType, Journal, Kind, Phase},
-    server::{Event, Fate, Place, Request, Server},
+    journal::{Entry, EntryType, Journal, Kind, Phase, State},
+    paths::Step,
+    server::{Event, Place, Request, Server},
 };
 pub(crate) use self::{
     journal::is_settled,
     paths::{entry_of, list_of},
-    requests::exactly,
+    requests::deletion,
 };
 pub use crate::request::{Place as Target, Verb};
 
@@ -125,55 +123,76 @@ pub struct Settings {
 }
 
 /// How a driver ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Outcome {
     /// All changes are made.
+    #[error("committed: {}", counted(*.0, "change"))]
     Committed(usize),
     /// The same changes are committed, and stand.
+    #[error("committed already")]
     Already,
     /// Nothing differed, or nothing was left to undo.
+    #[error("nothing to do")]
     Nothing,
     /// A recovery or demotion has undone everything.
+    #[error("undone: {}", counted(*.0, "change"))]
     Recovered(usize),
     /// The journal was dropped, and nothing restored.
+    #[error("forgotten: {}", changes.map_or_else(unread, |changes| counted(changes, "change") + "; nothing is restored"))]
     Forgotten {
         /// How many it held; none if it could not be read.
         changes: Option<usize>,
     },
     /// Refused before anything was changed.
+    #[error("{0}")]
     Refused(String),
     /// Everything is as before.
+    #[error("undone: {0}")]
     Undone(Box<Self>),
     /// Not undone in full: these were left as they are. The journal stays.
+    #[error("not undone in full{}", .0.iter().map(|(target, why)| format!("; {target}: {why}")).collect::<String>())]
     Stuck(Vec<(Target, String)>),
     /// Somebody deleted the journal meanwhile; nothing more was written.
+    #[error("the journal was deleted meanwhile")]
     JournalGone,
     /// An object is another transaction's.
+    #[error("{target}: {why}")]
     Held {
         /// The object that bears the other's mark.
         target: Box<Target>,
         /// Whose it is, or why that is not known.
         why: String,
     },
+    /// Somebody else wrote the journal, or an object that is planned. Never the end: that begins anew.
+    #[error("overtaken")]
+    Overtaken,
     /// A later driver has taken over, and finishes.
+    #[error("a later driver has taken over: {by}")]
     Superseded {
         /// The identity of the replica that drives now.
         by: String,
     },
     /// SIGTERM or SIGINT, or the limit is over, or the term ends.
+    #[error("stopped by a signal, the limit or the end of the term")]
     Stopped,
     /// The API server did not answer within the limit.
+    #[error("no success within the limit, or before a signal: {0}")]
     Unavailable(RequestError),
     /// The API server does not permit it.
+    #[error("{0}")]
     NotPermitted(String),
     /// The journal is of the other kind, or cannot be read.
+    #[error("{0}")]
     Invalid(String),
 }
 
+fn unread() -> String {
+    "a journal that cannot be read; its changes and marks stay".into()
+}
+
 /// Returns true if others may put objects into one of this kind: what goes with it cannot be brought back.
-pub(crate) fn holds_others(api_version: &str, kind: &str) -> bool {
-    let is_definition = kind == "CustomResourceDefinition" && api_version.starts_with("apiextensions.k8s.io/");
-    is_definition || kind == "Namespace" && api_version == "v1"
+pub(crate) fn holds_others(target: &Target) -> bool {
+    [("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")].contains(&(target.group(), &target.kind))
 }
 
 impl Outcome {
@@ -190,7 +209,7 @@ impl Outcome {
             Self::Stuck(_) => ("stuck", 2),
             Self::JournalGone => ("journal-gone", 2),
             Self::Held { .. } => ("held", exit::HELD),
-            Self::Superseded { .. } => ("superseded", exit::LEADERSHIP_LOST),
+            Self::Superseded { .. } | Self::Overtaken => ("superseded", exit::LEADERSHIP_LOST),
             Self::Stopped => ("stopped", 1),
             Self::Unavailable(_) => ("unavailable", exit::UNAVAILABLE),
             Self::NotPermitted(_) => ("not-permitted", exit::NOT_PERMITTED),
@@ -213,33 +232,5 @@ impl Outcome {
     /// Returns true if nothing more may be written after it.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::JournalGone | Self::Superseded { .. })
-    }
-}
-
-impl Display for Outcome {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Committed(changes) => write!(f, "committed: {}", counted(*changes, "change")),
-            Self::Already => f.write_str("committed already"),
-            Self::Nothing => f.write_str("nothing to do"),
-            Self::Recovered(changes) => write!(f, "undone: {}", counted(*changes, "change")),
-            Self::Forgotten { changes: Some(changes) } => {
-                write!(f, "forgotten: {}; nothing is restored", counted(*changes, "change"))
-            }
-            Self::Forgotten { changes: None } => {
-                f.write_str("forgotten: a journal that cannot be read; its changes and marks stay")
-            }
-            Self::Refused(why) | Self::NotPermitted(why) | Self::Invalid(why) => f.write_str(why),
-            Self::Undone(why) => write!(f, "undone: {why}"),
-            Self::Stuck(left) => {
-                f.write_str("not undone in full")?;
-                left.iter().try_for_each(|(target, why)| write!(f, "; {target}: {why}"))
-            }
-            Self::JournalGone => f.write_str("the journal was deleted meanwhile"),
-            Self::Held { target, why } => write!(f, "{target}: {why}"),
-            Self::Superseded { by } => write!(f, "a later driver has taken over: {by}"),
-            Self::Stopped => f.write_str("stopped by a signal, the limit or the end of the term"),
-            Self::Unavailable(why) => write!(f, "no success within the limit, or before a signal: {why}"),
-        }
     }
 }

@@ -1,133 +1,159 @@
-//! Paths into objects, in the words of `managedFields`: `f:KEY` is a key of a map, `k:{…}` the item of a list that has these keys,
-//! and `v:VALUE` a member of a list that is a set.
+//! Paths into objects, and the nodes of `managedFields` along them. A step is written as such a node: `f:KEY` is a key of a map,
+//! `k:{…}` the item of a list that has these keys, and `v:VALUE` a member of a list that is a set.
 //!
 //! Never indexes into JSON: journals and objects hold what anybody wrote.
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub(super) use crate::election::writes::as_map;
 
 /// A path, step by step.
-pub(super) type Path = Vec<String>;
+pub(super) type Path = Vec<Step>;
 
 /// One step of a path.
-enum Step<'a> {
-    Key(&'a str),
-    /// An item by some of its keys.
-    Item(Value),
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Step {
+    /// A key of a map.
+    Key(String),
+    /// The item of a list that has these keys.
+    Item(Map<String, Value>),
+    /// A member of a list that is a set.
     Member(Value),
 }
 
-impl<'a> Step<'a> {
-    fn read(text: &'a str) -> Option<Self> {
-        match text.split_at_checked(2)? {
-            ("f:", key) => Some(Self::Key(key)),
-            ("k:", keys) => serde_json::from_str(keys).ok().filter(Value::is_object).map(Self::Item),
-            ("v:", value) => serde_json::from_str(value).ok().map(Self::Member),
-            _ => None,
+impl From<Step> for String {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Key(key) => format!("f:{key}"),
+            Step::Item(keys) => format!("k:{}", Value::Object(keys)),
+            Step::Member(value) => format!("v:{value}"),
         }
     }
+}
 
+impl TryFrom<String> for Step {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let step = match text.split_at_checked(2) {
+            Some(("f:", key)) => Some(Self::Key(key.to_owned())),
+            Some(("k:", keys)) => serde_json::from_str(keys).ok().map(Self::Item),
+            Some(("v:", value)) => serde_json::from_str(value).ok().map(Self::Member),
+            _ => None,
+        };
+        step.ok_or_else(|| format!("{text} is no step of a path"))
+    }
+}
+
+impl Step {
     fn is(&self, item: &Value) -> bool {
         match self {
             Self::Key(_) => false,
-            Self::Item(keys) => covers(item, keys),
+            Self::Item(keys) => item.as_object().is_some_and(|item| has(item, keys)),
             Self::Member(value) => item == value,
         }
     }
 }
 
-/// Returns true if a path from a journal can be followed.
-pub(super) fn is_path(path: &[String]) -> bool {
-    !path.is_empty() && path.iter().all(|step| Step::read(step).is_some())
+/// Returns true if a map has all of these entries.
+pub(super) fn has(map: &Map<String, Value>, part: &Map<String, Value>) -> bool {
+    part.iter().all(|(key, value)| map.get(key) == Some(value))
 }
 
 /// Returns the value at a path of an object. A null is absent.
-pub(super) fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    let child = |value: &'a Value, step: &String| match Step::read(step)? {
+pub(super) fn at<'a>(object: &'a Value, path: &[Step]) -> Option<&'a Value> {
+    let child = |value: &'a Value, step: &Step| match step {
         Step::Key(key) => value.get(key),
-        step @ (Step::Item(_) | Step::Member(_)) => value.as_array()?.iter().find(|item| step.is(item)),
+        Step::Item(_) | Step::Member(_) => value.as_array()?.iter().find(|item| step.is(item)),
     };
     path.iter().try_fold(object, child).filter(|value| !value.is_null())
 }
 
-fn at_mut<'a>(object: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
-    path.iter().try_fold(object, |value, step| match Step::read(step)? {
-        Step::Key(key) => value.get_mut(key),
-        step @ (Step::Item(_) | Step::Member(_)) => value.as_array_mut()?.iter_mut().find(|item| step.is(item)),
-    })
-}
-
 /// Puts a value at a path. Maps, lists and items on the way are made where they are missing.
-pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
-    let Some((first, rest)) = path.split_first() else {
+pub(super) fn set(object: &mut Value, path: &[Step], value: Value) {
+    let Some((step, rest)) = path.split_first() else {
         *object = value;
         return;
     };
-    match Step::read(first) {
-        Some(Step::Key(key)) => set(as_map(object).entry(key).or_insert(Value::Null), rest, value),
-        Some(step) => {
-            let list = list_of(object);
-            let at = list.iter().position(|item| step.is(item)).unwrap_or(list.len());
-            if let (true, Step::Item(new) | Step::Member(new)) = (at == list.len(), step) {
-                list.push(new);
-            }
-            if let Some(item) = list.get_mut(at)
-                && (!rest.is_empty() || value.is_object())
-            {
-                set(item, rest, value);
-            }
-        }
-        None => {}
+    let new = match step {
+        Step::Key(key) => return set(as_map(object).entry(key).or_insert(Value::Null), rest, value),
+        Step::Item(keys) => keys.clone().into(),
+        Step::Member(value) => value.clone(),
+    };
+    let list = list_of(object);
+    let at = list.iter().position(|item| step.is(item)).unwrap_or_else(|| {
+        list.push(new);
+        list.len() - 1
+    });
+    if let Some(item) = list.get_mut(at)
+        && (!rest.is_empty() || value.is_object())
+    {
+        set(item, rest, value);
     }
 }
 
 /// Removes what is at a path.
-pub(super) fn remove(object: &mut Value, path: &[String]) {
-    let Some((last, above)) = path.split_last() else { return };
-    match (Step::read(last), at_mut(object, above)) {
-        (Some(Step::Key(key)), Some(Value::Object(map))) => drop(map.remove(key)),
-        (Some(step), Some(Value::Array(list))) => list.retain(|item| !step.is(item)),
+pub(super) fn remove(object: &mut Value, path: &[Step]) {
+    match (path, object) {
+        ([Step::Key(key)], Value::Object(map)) => drop(map.remove(key)),
+        ([Step::Key(key), rest @ ..], Value::Object(map)) => {
+            if let Some(value) = map.get_mut(key) {
+                remove(value, rest);
+            }
+        }
+        ([step], Value::Array(list)) => list.retain(|item| !step.is(item)),
+        ([step, rest @ ..], Value::Array(list)) => {
+            list.iter_mut().filter(|item| step.is(item)).take(1).for_each(|item| remove(item, rest));
+        }
         _ => {}
     }
 }
 
 /// Returns the path for people: `spec.containers[name=web].image`.
-pub(super) fn shown(path: &[String]) -> String {
+pub(super) fn shown(path: &[Step]) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut shown = String::new();
     for step in path {
-        match Step::read(step) {
-            Some(Step::Key(key)) if shown.is_empty() => shown.push_str(key),
-            Some(Step::Key(key)) => shown.extend([".", key]),
-            Some(Step::Item(keys)) => {
-                let keys = keys.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", text(value)));
+        match step {
+            Step::Key(key) if shown.is_empty() => shown.push_str(key),
+            Step::Key(key) => shown.extend([".", key]),
+            Step::Item(keys) => {
+                let keys = keys.iter().map(|(key, value)| format!("{key}={}", text(value)));
                 shown.extend(["[", &keys.collect::<Vec<_>>().join(","), "]"]);
             }
-            Some(Step::Member(value)) => shown.extend(["[", &text(&value), "]"]),
-            None => shown.push_str(step),
+            Step::Member(value) => shown.extend(["[", &text(value), "]"]),
         }
     }
     shown
 }
 
-/// Returns the node of `fieldsV1` below another one, and its step.
-pub(super) fn member<'a>(fields: &'a Value, step: &str) -> Option<(&'a String, &'a Value)> {
-    let is_it = |name: &str| match (Step::read(name), Step::read(step)) {
-        (Some(Step::Item(whole)), Some(Step::Item(part))) => covers(&whole, &part),
-        _ => name == step,
-    };
-    fields.as_object()?.iter().find(|(name, _)| is_it(name))
+/// Returns the keys of an item that a node of `fieldsV1` names.
+pub(super) fn keys_of(node: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(node.strip_prefix("k:")?).ok()
+}
+
+/// Returns the node of `fieldsV1` below another one.
+pub(super) fn node<'a>(fields: &'a Value, step: &Step) -> Option<&'a Value> {
+    let fields = fields.as_object()?;
+    match step {
+        Step::Key(key) => fields.get(&format!("f:{key}")),
+        Step::Member(value) => fields.get(&format!("v:{value}")),
+        Step::Item(keys) => {
+            fields.iter().find(|(name, _)| keys_of(name).is_some_and(|all| has(&all, keys))).map(|(_, node)| node)
+        }
+    }
 }
 
 /// Returns the managers of an object with the node that each has at a path: of those that pass `of`, an entry of `managedFields`.
 pub(super) fn owners<'a>(
     object: &'a Value,
-    path: &'a [String],
+    path: &'a [Step],
     of: impl Fn(&Value) -> bool + 'a,
 ) -> impl Iterator<Item = (&'a str, &'a Value)> {
     managers(object).iter().filter(move |entry| of(entry)).filter_map(move |entry| {
-        let fields = path.iter().try_fold(entry.get("fieldsV1")?, |fields, step| Some(member(fields, step)?.1))?;
+        let fields = path.iter().try_fold(entry.get("fieldsV1")?, node)?;
         Some((entry["manager"].as_str().unwrap_or_default(), fields))
     })
 }
@@ -138,7 +164,7 @@ pub(super) fn managers(object: &Value) -> &[Value] {
 }
 
 /// Returns true if somebody else wrote something below this path.
-pub(super) fn is_shared(object: &Value, path: &[String]) -> bool {
+pub(super) fn is_shared(object: &Value, path: &[Step]) -> bool {
     let is_other = |entry: &Value| entry["manager"] != super::MANAGER && entry.get("subresource").is_none();
     owners(object, path, is_other).any(|(_, fields)| {
         let mut below = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str());

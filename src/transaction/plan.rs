@@ -1,107 +1,100 @@
 //! Plans the changes: which fields of which object, and what undoes them (rule 4). Writes nothing.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, Target, Verb,
+    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Target, Verb,
     driver::Driver,
-    fields::{Field, Side, comparable, lacks, named, shape, updated, with, without_nulls},
+    fields::{Field, Side, body, comparable, named, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Path, as_map, at, entry_of, managers, owners},
+    paths::{Step, as_map, at, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
 
-/// The kind of an entry, its fields, and the object that it keeps.
-type Planned = (EntryType, Vec<Field>, Value);
-
 impl<S: Server> Driver<'_, S> {
     /// Plans the changes. `undone` are the entries of an unsettled journal, which are undone before.
     pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
-        let mut entries = Vec::new();
-        for (number, change) in changes.iter().enumerate() {
-            let earlier = changes.get(..number).unwrap_or_default();
-            let is_unseen = change.verb == ChangeType::Create && earlier.iter().any(|change| change.verb == ChangeType::Create);
+        let mut entries: Vec<Entry> = Vec::new();
+        for change in changes {
+            let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target);
-            entries.push(self.plan_change(change, undone, is_unseen).await?);
+            entries.push(loop {
+                match self.planned(change, undone, is_later).await {
+                    Err(Outcome::Overtaken) => {}
+                    planned => break planned?,
+                }
+            });
         }
         self.drafted(Phase::Prepared, &entries)?;
         Ok(entries)
     }
 
-    async fn plan_change(&self, change: &Change, undone: Option<&Entry>, is_unseen: bool) -> Result<Entry, Outcome> {
+    /// Plans a change. One that `is_later` than a creation may depend on it.
+    async fn planned(&self, change: &Change, undone: Option<&Entry>, is_later: bool) -> Result<Entry, Outcome> {
         let target = &change.target;
-        loop {
-            let found = self.unmarked(target).await?;
-            let object = match undone {
-                Some(entry) => restored(entry, found.as_ref()),
-                None => found.clone(),
-            };
-            judge(change, object.as_ref())?;
-            let before = object.as_ref().unwrap_or(&Value::Null);
-            let planned = match (change.verb, &object) {
-                (ChangeType::Create, _) => self.plan_creation(change, is_unseen || found.is_some()).await?,
-                (_, None) => Some((EntryType::Delete, Vec::new(), Value::Null)),
-                (ChangeType::Delete, Some(object)) => self.plan_deletion(target, found.as_ref(), object).await?,
-                (ChangeType::Patch | ChangeType::Update, Some(object)) => self.plan_patch(change, found.as_ref(), object).await?,
-            };
-            let Some((kind, fields, object)) = planned else { continue };
-            return Ok(Entry {
-                target: target.clone(),
-                kind,
-                uid: uid(before).to_owned(),
-                claim: self.claim,
-                fields,
-                managers: managers(before).to_vec(),
-                work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
-                object,
-                state: String::new(),
-            });
-        }
-    }
-
-    async fn plan_creation(&self, change: &Change, is_unseen: bool) -> Result<Option<Planned>, Outcome> {
-        let wanted = whole(change, &without_nulls(&change.content));
-        if self.rehearse(&change.target, Verb::Create(wanted.clone().into()), is_unseen).await?.is_none() {
-            return Ok(None);
-        }
-        self.review(&change.target, ["delete", "patch"]).await?;
-        Ok(Some((EntryType::Create, Vec::new(), wanted)))
-    }
-
-    async fn plan_deletion(&self, target: &Target, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
-        if let Some(found) = found
-            && self.rehearse(target, deletion(found, true), false).await?.is_none()
-        {
-            return Ok(None);
-        }
-        self.review(target, ["create", "patch"]).await?;
-        Ok(Some((EntryType::Delete, Vec::new(), again(target, object))))
-    }
-
-    async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Option<Planned>, Outcome> {
-        let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
-        // An update replaces lists: nobody has to tell their keys.
-        let (content, applied) = if change.verb == ChangeType::Update {
-            (updated(object, &change.content), Some(Value::Null))
-        } else {
-            let apply = Verb::Apply(part(change, present).into());
-            (change.content.clone(), self.rehearse(target, apply, is_unseen).await?)
+        let found = self.unmarked(target).await?;
+        let object = match undone {
+            Some(entry) => restored(entry, found.as_ref()),
+            None => found.clone(),
         };
-        let Some(applied) = applied else { return Ok(None) };
+        judge(change, object.as_ref())?;
+        let before = object.as_ref().unwrap_or(&Value::Null);
+        let (kind, fields, kept) = match (change.verb, &object) {
+            (ChangeType::Create, _) => {
+                let wanted = whole(change, &without_nulls(&change.content));
+                self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
+                self.review(target, ["delete", "patch"]).await?;
+                (EntryType::Create, Vec::new(), wanted)
+            }
+            (ChangeType::Delete, Some(object)) => {
+                if let Some(found) = &found {
+                    self.rehearse(target, deletion(found, true), false).await?;
+                }
+                self.review(target, ["create", "patch"]).await?;
+                (EntryType::Delete, Vec::new(), again(target, object))
+            }
+            (ChangeType::Patch | ChangeType::Update, Some(object)) => {
+                (EntryType::Patch, self.plan_patch(change, found.as_ref(), object).await?, Value::Null)
+            }
+            (ChangeType::Delete | ChangeType::Patch | ChangeType::Update, None) => (EntryType::Delete, Vec::new(), Value::Null),
+        };
+        Ok(Entry {
+            target: target.clone(),
+            kind,
+            uid: uid(before).to_owned(),
+            claim: self.claim,
+            fields,
+            managers: managers(before).to_vec(),
+            object: kept,
+            state: State::Planned,
+            work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
+        })
+    }
+
+    async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Vec<Field>, Outcome> {
+        let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
+        let (mut content, mut applied) = (change.content.clone(), Value::Null);
+        if change.verb == ChangeType::Update {
+            // It replaces lists: nobody has to tell their keys.
+            content = updated(object, &content);
+        } else {
+            // Changes nothing.
+            let part = body(&shape(present, &[&content]));
+            applied = self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await?;
+        }
         let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
         let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
         let fields = named(object, &content, owned);
         let mut fields = fields.map_err(|why| Outcome::Refused(format!("{target}: {why}")))?;
         let next = with(object, &fields, Side::After);
-        let patch = towards(present, next.clone(), Some(self.mark()));
-        let Some(answer) = self.rehearse(target, patch, is_unseen).await? else { return Ok(None) };
+        let answer = self.rehearse(target, towards(present, next.clone(), Some(self.mark())), is_unseen).await?;
         let answer = if is_unseen { next } else { answer };
         fields.iter_mut().for_each(|field| field.after = at(&answer, &field.path).cloned());
         // What an update removes, and the server derives again, is none.
         fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
         self.warn_of_appliers(target, object, &fields);
-        Ok(Some((EntryType::Patch, fields, Value::Null)))
+        Ok(fields)
     }
 
     /// Reads a target, once no live mark of another transaction is on it.
@@ -114,26 +107,29 @@ impl<S: Server> Driver<'_, S> {
                 return Err(Outcome::Held { target: target.clone().into(), why });
             }
             if !is_told {
-                self.server.report(Event::Waiting { target: target.clone(), why });
+                self.server.report(Event::Said(format!("waits for {target}: {why}")));
             }
             is_told = true;
             self.server.wait(PAUSE).await;
         }
     }
 
-    /// Sends a dry run. None: the object has changed meanwhile. What depends on objects that are not there yet is planned unseen.
-    async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Option<Value>, Outcome> {
-        let answer = self.send(Request::Plan(target.clone(), verb), self.acting_as.as_deref()).await;
+    /// Sends a dry run. What depends on objects that are not there yet is planned unseen.
+    ///
+    /// # Errors
+    /// It is refused, or the object has changed meanwhile.
+    async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Value, Outcome> {
+        let request = Request::Plan(target.clone(), verb);
+        let answer = self.send(&request).await;
         let is_absent =
             matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
-        if is_unseen && is_absent { Ok(Some(Value::Null)) } else { self.object(answer, &target.to_string()).await }
+        if is_unseen && is_absent { Ok(Value::Null) } else { self.object(answer, &request).await?.ok_or(Outcome::Overtaken) }
     }
 
     /// Asks whether what the undo of a change needs is allowed.
     async fn review(&self, target: &Target, verbs: [&'static str; 2]) -> Result<(), Outcome> {
         for verb in verbs {
-            let review = Request::Review(target.clone(), verb);
-            self.found(review, self.acting_as.as_deref(), &format!("an undo would have to {verb} {target}")).await?;
+            self.ask(Request::Review(target.clone(), verb)).await?;
         }
         Ok(())
     }
@@ -143,8 +139,8 @@ impl<S: Server> Driver<'_, S> {
         for field in fields.iter().filter(|field| field.differs()) {
             let is_applier = |entry: &Value| entry["manager"] != MANAGER && entry["operation"] == "Apply";
             for (manager, _) in owners(object, &field.path, is_applier) {
-                let what = format!("{} is applied by {manager}, which may put it back", field.name());
-                self.server.report(Event::Warning { target: target.clone(), what });
+                let what = format!("{target}: {} is applied by {manager}, which may put it back", field.name());
+                self.server.report(Event::Said(what));
             }
         }
     }
@@ -153,23 +149,25 @@ impl<S: Server> Driver<'_, S> {
 /// Judges what was found, before the API server is asked.
 fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
     let target = &change.target;
-    let why = match (unmet(target, change.require.as_ref(), object), change.verb, object) {
-        (Some(why), ..) => why,
-        (None, ChangeType::Create, Some(_)) => "exists already".into(),
-        (None, ChangeType::Patch | ChangeType::Update, None) => "does not exist".into(),
-        (None, ChangeType::Patch | ChangeType::Update, Some(object)) if is_going(object) => "is being deleted".into(),
-        (None, ChangeType::Create, None)
-        | (None, ChangeType::Patch | ChangeType::Update, Some(_))
-        | (None, ChangeType::Delete, _) => return Ok(()),
+    let why = match (change.verb, object) {
+        (ChangeType::Create, Some(_)) => Some("exists already".to_owned()),
+        (ChangeType::Patch | ChangeType::Update, None) => Some("does not exist".to_owned()),
+        (ChangeType::Patch | ChangeType::Update, Some(object)) if is_going(object) => Some("is being deleted".to_owned()),
+        _ => None,
     };
-    Err(Outcome::Refused(format!("{target} {why}")))
+    match unmet(target, change.require.as_ref(), object).or(why) {
+        Some(why) => Err(Outcome::Refused(format!("{target} {why}"))),
+        None => Ok(()),
+    }
 }
 
-/// Returns why an object does not meet a requirement. Values of Secrets are not told.
+/// Returns why an object does not meet a requirement: a change that must change nothing. Values of Secrets are not told.
 pub(super) fn unmet(target: &Target, require: Option<&Value>, object: Option<&Value>) -> Option<String> {
-    let (path, wanted, found) = lacks(object.unwrap_or(&Value::Null), require?, &mut Path::new())?;
+    let fields = named(object.unwrap_or(&Value::Null), require?, None).ok()?;
+    let field = fields.iter().find(|field| field.differs())?;
+    let [found, wanted] = [&field.before, &field.after].map(|value| json!(value));
     let values = if target.is_secret() { String::new() } else { format!(": {wanted} is required, {found} was found") };
-    Some(format!("is not as required: {path}{values}"))
+    Some(format!("is not as required: {}{values}", field.name()))
 }
 
 /// Returns an object as it would be once an entry is undone.
@@ -180,19 +178,6 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
         (EntryType::Delete, Some(object)) => Some(object.clone()),
         (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
     }
-}
-
-/// Returns the part of an object that a change is about, for a dry run that changes nothing.
-fn part(change: &Change, object: &Value) -> Value {
-    let mut part = shape(object, &[&change.content]);
-    as_map(&mut part).remove("status");
-    let kept = ["labels", "annotations"].into_iter().filter_map(|key| {
-        let found = object["metadata"].get(key)?;
-        Some((key.to_owned(), found.clone()))
-    });
-    let metadata: Map<String, Value> = kept.collect();
-    as_map(&mut part).insert("metadata".into(), metadata.into());
-    versioned(whole(change, &part), object)
 }
 
 /// Returns a whole object of this content.
@@ -208,18 +193,13 @@ fn whole(change: &Change, content: &Value) -> Value {
 
 /// Returns what makes a deleted object again: of a Job without what the server generated for the old one.
 fn again(target: &Target, object: &Value) -> Value {
+    const GENERATED: [&str; 2] = ["controller-uid", "job-name"];
     let mut object = comparable(object);
     if target.kind == "Job" && target.api_version == "batch/v1" && object["spec"]["manualSelector"] != true {
-        if let Some(Value::Object(spec)) = object.get_mut("spec") {
-            spec.remove("selector");
-        }
+        remove(&mut object, &["spec", "selector"].map(|key| Step::Key(key.into())));
         for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
             if let Some(Value::Object(labels)) = object.pointer_mut(labels) {
-                let is_generated = |name: &str| {
-                    let name = name.trim_start_matches("batch.kubernetes.io/");
-                    name == "controller-uid" || name == "job-name"
-                };
-                labels.retain(|name, _| !is_generated(name));
+                labels.retain(|name, _| !GENERATED.contains(&name.trim_start_matches("batch.kubernetes.io/")));
             }
         }
     }

@@ -39,24 +39,12 @@ impl<S: Server> Driver<'_, S> {
 
     /// Reads a target.
     pub(super) async fn get(&self, target: &Target) -> Result<Option<Value>, Outcome> {
-        self.found(Request::Look(target.clone()), self.acting_as.as_deref(), &target.to_string()).await
+        self.ask(Request::Look(target.clone())).await
     }
 
     /// Reads the Secret of the journal.
     pub(super) async fn stored(&self) -> Result<Option<Value>, Outcome> {
-        self.found(Request::Journal(self.settings.lease.clone(), Verb::Get), None, "the journal").await
-    }
-
-    /// Sends a read until it is answered. None: absent.
-    pub(super) async fn found(&self, read: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
-        loop {
-            match self.send(read.clone(), acting_as).await {
-                Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
-                Answer::Refused { message, .. } => return Err(refused(what, message)),
-                Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => return Ok(None),
-                Answer::Unknown { message, .. } => self.again(message).await?,
-            }
-        }
+        self.ask(Request::Journal(self.settings.lease.clone(), Verb::Get)).await
     }
 
     /// Returns whose live mark is on an object, if it is another transaction's. What cannot be told counts as live.
@@ -76,32 +64,30 @@ impl<S: Server> Driver<'_, S> {
     }
 
     async fn lease(&self, place: &Place) -> Result<Option<LeaseRecord>, Outcome> {
-        let lease = self.found(Request::Lease(place.clone(), None), None, &format!("Lease {place}")).await?;
+        let lease = self.ask(Request::Lease(place.clone(), None)).await?;
         Ok(lease.and_then(|lease| LeaseRecord::read(lease.into())))
     }
 
-    /// Announces on the driver's Lease that the marks of this journal are live from a claim on; none: takes the announcement off, but
+    /// Announces on the driver's Lease that the marks of this journal are live from its claim on, or takes the announcement off, but
     /// that of a later driver.
-    pub(super) async fn announce(&self, claim: Option<u64>) -> Result<(), Outcome> {
+    pub(super) async fn announce(&self, is_live: bool) -> Result<(), Outcome> {
         let place = &self.settings.lease;
         loop {
             let Some(lease) = self.lease(place).await? else {
-                if claim.is_none() {
+                if !is_live {
                     return Ok(());
                 }
                 self.again(format!("there is no Lease {place}").into()).await?;
                 continue;
             };
-            let last = if claim.is_some() { self.claim } else { self.journal.claim };
+            let last = if is_live { self.claim } else { self.journal.claim };
             let is_announced = announced(&lease).is_some_and(|(id, since)| id == self.journal.id && since <= last);
-            let text = match claim {
-                Some(_) if is_announced => return Ok(()),
-                Some(claim) => Some(format!("{} {claim}", self.journal.id)),
-                None if !is_announced && !self.forgets => return Ok(()),
-                None => None,
-            };
+            if is_announced == is_live && !self.forgets {
+                return Ok(());
+            }
+            let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { return Ok(()) };
-            if self.done(Request::Lease(place.clone(), Some(write)), None, &format!("Lease {place}")).await?.is_some() {
+            if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {
                 return Ok(());
             }
         }
@@ -141,39 +127,49 @@ impl<S: Server> Driver<'_, S> {
 
     /// Sends a write to a target. Returns the object; none: look again.
     pub(super) async fn write(&self, target: &Target, write: Verb) -> Result<Option<Value>, Outcome> {
-        self.done(Request::Write(target.clone(), write), self.acting_as.as_deref(), &target.to_string()).await
+        self.ask(Request::Write(target.clone(), write)).await
     }
 
-    /// Sends a request that is tried again on what is there then. Returns the object; none: look again.
+    /// Sends a request, a read until it is answered. Returns the object. None of a read: absent; of a write: look again.
     ///
     /// # Errors
     /// It is refused, or is not tried again.
-    pub(super) async fn done(&self, request: Request, acting_as: Option<&str>, what: &str) -> Result<Option<Value>, Outcome> {
-        let answer = self.send(request, acting_as).await;
-        self.object(answer, what).await
+    pub(super) async fn ask(&self, request: Request) -> Result<Option<Value>, Outcome> {
+        loop {
+            let answer = self.send(&request).await;
+            let is_open = matches!(answer, Answer::Unknown { .. });
+            let object = self.object(answer, &request).await?;
+            if !(is_open && request.is_read()) {
+                return Ok(object);
+            }
+        }
     }
 
-    /// Returns the object of an answer; none: look again.
+    /// Returns the object of an answer. None: absent, of another version, or unknown after a pause.
     ///
     /// # Errors
     /// The request is refused, or is not tried again.
-    pub(super) async fn object(&self, answer: Answer, what: &str) -> Result<Option<Value>, Outcome> {
+    pub(super) async fn object(&self, answer: Answer, request: &Request) -> Result<Option<Value>, Outcome> {
         match answer {
             Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
-            Answer::Refused { message, .. } => return Err(refused(what, message)),
-            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
+            Answer::Refused { message, .. } => {
+                let words = format!("{request}: {message}");
+                return Err(if message.is_forbidden() { Outcome::NotPermitted(words) } else { Outcome::Refused(words) });
+            }
             Answer::Unknown { message, .. } => self.again(message).await?,
+            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}
+            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
         }
         Ok(None)
     }
 
-    /// Sends one request.
-    pub(super) async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
+    /// Sends one request; those to targets as the user that acts.
+    pub(super) async fn send(&self, request: &Request) -> Answer {
         // A kind that is no longer served is not worth a retry; the API server itself is.
-        let is_target = !matches!(request, Request::Journal(..) | Request::Lease(..));
-        let answer = self.server.send(request, acting_as).await;
+        let is_own = matches!(request, Request::Journal(..) | Request::Lease(..));
+        let answer = self.server.send(request.clone(), self.user().filter(|_| !is_own)).await;
         if let Answer::Refused { refusal, message } = &answer
-            && (refusal.may_pass() || *refusal == Refusal::NotServed && !is_target)
+            && (refusal.may_pass() || *refusal == Refusal::NotServed && is_own)
         {
             // What was certainly not done is tried again like what may have been done.
             return Answer::Unknown { message: message.clone(), retry_after: None };
@@ -194,13 +190,16 @@ impl<S: Server> Driver<'_, S> {
         Ok(())
     }
 
-    /// Checks that the limit, the signals and the term allow to go on.
+    /// Checks that the limit, the signals and the term allow to go on. An undo has a limit of its own, and goes on after a signal.
     ///
     /// # Errors
     /// They do not.
     pub(super) fn go_on(&self) -> Result<(), Outcome> {
-        let is_stopped = !self.is_undoing && self.server.is_stopped();
-        if is_stopped || self.server.now() >= self.deadline { Err(Outcome::Stopped) } else { Ok(()) }
+        let is_over = match self.undoing_until {
+            Some(until) => self.server.now() >= until,
+            None => self.server.is_stopped() || self.server.now() >= self.deadline,
+        };
+        if is_over { Err(Outcome::Stopped) } else { Ok(()) }
     }
 }
 
@@ -208,11 +207,6 @@ impl<S: Server> Driver<'_, S> {
 fn announced(lease: &LeaseRecord) -> Option<(String, u64)> {
     let (id, claim) = lease.annotation(JOURNAL)?.split_once(' ')?;
     Some((id.to_owned(), claim.parse().ok()?))
-}
-
-pub(super) fn refused(what: &str, why: RequestError) -> Outcome {
-    let words = format!("{what}: {why}");
-    if why.is_forbidden() { Outcome::NotPermitted(words) } else { Outcome::Refused(words) }
 }
 
 pub(super) fn uid(object: &Value) -> &str {
@@ -241,24 +235,17 @@ pub(super) fn versioned(mut body: Value, object: &Value) -> Value {
     body
 }
 
-/// Describes the deletion of exactly this version of an object.
-pub(super) fn deletion(object: &Value, dry_run: bool) -> Verb {
-    let mut options = exactly(object);
-    if dry_run {
-        as_map(&mut options).insert("dryRun".into(), json!(["All"]));
-    }
-    Verb::Delete(options.into())
-}
-
-/// Returns the options of a DELETE of exactly this version of an object.
-pub(crate) fn exactly(object: &Value) -> Value {
+/// Describes the deletion of exactly this version of an object. Its dry run is in its body: with a body the server ignores the query.
+pub(crate) fn deletion(object: &Value, dry_run: bool) -> Verb {
     let metadata = &object["metadata"];
-    json!({
+    let options = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": { "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] },
         "propagationPolicy": "Background",
-    })
+        "dryRun": if dry_run { &["All"][..] } else { &[] },
+    });
+    Verb::Delete(options.into())
 }
 
 /// Returns true if an object is being deleted.

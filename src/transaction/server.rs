@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{EntryType, Target, Verb};
+use super::{EntryType, State, Target, Verb};
 use crate::{
     election::writes::LeaseWrite,
     request::{Answer, RequestError},
@@ -39,13 +39,31 @@ pub enum Request {
     Plan(Target, Verb),
     /// A write: `fieldManager=tenure`.
     Write(Target, Verb),
-    /// A request about the journal beside the Lease of this place: a Secret, whose text is in `stringData.journal` both when it is read and
-    /// when it is written.
+    /// A request about the journal beside the Lease of this place: a Secret.
     Journal(Place, Verb),
     /// GET of a Lease, or this write of it.
     Lease(Place, Option<LeaseWrite>),
     /// A SelfSubjectAccessReview, as the user that acts: is the verb allowed for the target? An object means yes.
     Review(Target, &'static str),
+}
+
+impl Request {
+    /// Returns true if it changes nothing, and so may be sent again as it is.
+    pub(super) const fn is_read(&self) -> bool {
+        matches!(self, Self::Look(_) | Self::Journal(_, Verb::Get) | Self::Lease(_, None) | Self::Review(..))
+    }
+}
+
+/// What the request is about.
+impl Display for Request {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look(target) | Self::Plan(target, _) | Self::Write(target, _) => target.fmt(f),
+            Self::Journal(..) => f.write_str("the journal"),
+            Self::Lease(place, _) => write!(f, "Lease {place}"),
+            Self::Review(target, verb) => write!(f, "an undo would have to {verb} {target}"),
+        }
+    }
 }
 
 /// Where a Lease is. Its journal is the Secret `LEASE-journal` beside it.
@@ -74,18 +92,8 @@ impl Display for Place {
 /// An event of a driver, for people and telemetry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A driver before this one left its changes: they are undone first.
-    Unfinished {
-        /// The identity of the replica that made them.
-        by: String,
-    },
-    /// A live mark of another transaction is on a target, and is waited for.
-    Waiting {
-        /// The target that bears the mark.
-        target: Target,
-        /// Whose it is, or why that is not known.
-        why: String,
-    },
+    /// Something that does not stop the driver, on one line.
+    Said(String),
     /// A request had no success, and is sent again.
     Retrying(RequestError),
     /// All changes are planned, and stored.
@@ -96,43 +104,7 @@ pub enum Event {
         target: Target,
         /// The change of it.
         change: EntryType,
-        /// What became of the change.
-        fate: Fate,
+        /// How far the change is.
+        state: State,
     },
-    /// Something that does not stop the driver.
-    Warning {
-        /// The target that the warning is about.
-        target: Target,
-        /// The warning, on one line.
-        what: String,
-    },
-}
-
-/// What a driver has done with one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The change was made.
-    Changed,
-    /// The change could not be made.
-    Failed,
-    /// The change was undone.
-    Undone,
-    /// The creation was undone, but a request of it that is late may still come.
-    Doubtful,
-    /// The object was left as it is.
-    Left(String),
-}
-
-impl Fate {
-    /// Returns the word for it in traces and metrics.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::Failed => "failed",
-            Self::Undone => "undone",
-            Self::Doubtful => "doubtful",
-            Self::Left(_) => "left",
-        }
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase};
+use tenure::transaction::{Entry, EntryType, Journal, Kind, Phase, Step};
 
 use crate::server::{Cluster, Effect, mark, uid};
 
@@ -58,7 +59,7 @@ pub fn field(object: Option<&Value>, key: &str) -> Option<Value> {
 }
 
 pub fn journal(secret: &Value) -> Option<Journal> {
-    serde_json::from_str(secret["stringData"]["journal"].as_str()?).ok()
+    serde_json::from_slice(&BASE64_STANDARD.decode(secret["data"]["journal"].as_str()?).ok()?).ok()
 }
 
 impl Judge {
@@ -152,7 +153,7 @@ impl Judge {
             self.judge_others(cluster, party, name, found, !changes.is_empty());
             // A promotion keeps the conflict of an object that was made anew since, beside its own change of the new one.
             let is_value = |entry: &Entry, key: &&str| {
-                let mut fields = entry.fields.iter().filter(|field| field.path.ends_with(&[format!("f:{key}")]));
+                let mut fields = entry.fields.iter().filter(|field| last_key(&field.path) == Some(*key));
                 fields.any(|planned| [&planned.before, &planned.after].contains(&&field(next, key)))
             };
             let is_same = entries.is_empty()
@@ -175,7 +176,7 @@ impl Judge {
                 if key == "z" {
                     self.bad("T4 a field that nobody named is changed", party, name);
                 }
-                let path = ["f:data".to_owned(), format!("f:{key}")];
+                let path = [Step::Key("data".to_owned()), Step::Key(key.to_owned())];
                 let current = field(found, key);
                 let mut planned = entries.iter().flat_map(|entry| &entry.fields);
                 let is_known = !is_back && planned.any(|field| field.path == path && field.before == current);
@@ -259,7 +260,7 @@ impl Judge {
             if entry.kind != EntryType::Patch {
                 self.based.insert(name.clone());
             } else if object.is_some_and(|object| uid(object) == entry.uid) {
-                for key in entry.fields.iter().filter_map(|field| field.path.last()?.strip_prefix("f:")) {
+                for key in entry.fields.iter().filter_map(|field| last_key(&field.path)) {
                     self.others.insert((name.clone(), key.to_owned()), field(object, key));
                 }
             }
@@ -286,7 +287,7 @@ impl Judge {
             let name = &entry.target.name;
             let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
             for planned in &entry.fields {
-                let Some(key) = planned.path.last().and_then(|step| step.strip_prefix("f:")) else { continue };
+                let Some(key) = last_key(&planned.path) else { continue };
                 if !judged.insert((name.clone(), key.to_owned())) {
                     continue;
                 }
@@ -336,6 +337,10 @@ impl Judge {
         }
         self.violations.extend(wrong);
     }
+}
+
+fn last_key(path: &[Step]) -> Option<&str> {
+    if let Some(Step::Key(key)) = path.last() { Some(key) } else { None }
 }
 
 fn is_unsettled(journal: &Journal) -> bool {

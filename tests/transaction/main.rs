@@ -38,7 +38,7 @@ use schedules::{
 use serde_json::json;
 use tenure::{
     request::Answer,
-    transaction::{ChangeType, Outcome},
+    transaction::{ChangeType, Journal, Outcome, State},
 };
 use world::{Job, World, change};
 
@@ -197,7 +197,7 @@ fn what_somebody_else_has_changed_since_stays_and_is_named_unless_it_is_forced()
 fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
     let edit = |world: &mut World| {
         let journal = world.cluster.journals.get_mut("J1").unwrap();
-        journal["stringData"]["journal"] = json!("{");
+        journal["data"]["journal"] = json!("ew==");
     };
     let begun = || Drive(Job::Apply(every_kind("first")), Some(26));
     let other = vec![change("X1", ChangeType::Patch, json!({ "data": { "other": "other" } }))];
@@ -214,10 +214,47 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
     assert!(matches!(outcomes[4], Some(Outcome::Committed(_))), "{:?}", outcomes[4]);
 }
 
+/// Another version may lead next in a rolling upgrade, and undoes what this one has promoted.
+#[test]
+fn a_journal_is_read_and_written_as_every_version_of_its_format_does() {
+    let entry = |path: serde_json::Value, state: &str| {
+        json!({
+            "target": { "apiVersion": "v1", "kind": "Pod", "resource": "pods", "namespace": "ns", "name": "X0" },
+            "type": "patch",
+            "uid": "uid-1",
+            "claim": 3,
+            "fields": [{ "path": path, "before": "1", "after": "2", "known": 1 }],
+            "state": state,
+        })
+    };
+    let stored = json!({
+        "version": 2, "id": "ab", "nonce": "cd", "kind": "promotion", "phase": "undone", "claim": 3, "token": "7",
+        "by": "pod-1", "as": "user", "intent": "ef", "began": "2026-11-27T22:18:30Z",
+        "entries": [
+            entry(json!(["f:data", "f:a.b/c"]), ""),
+            entry(json!(["f:spec", "f:containers", "k:{\"name\":\"web\"}", "f:image"]), "done"),
+            entry(json!(["f:metadata", "f:finalizers", "v:\"x\""]), "doubt"),
+            entry(json!(["f:data"]), "conflict: data is somebody else's"),
+        ],
+    });
+
+    let journal: Journal = serde_json::from_value(stored.clone()).unwrap();
+
+    assert_eq!(serde_json::to_value(&journal).unwrap(), stored);
+    let state = |at: usize| &journal.entries[at].state;
+    assert_eq!([state(0), state(1), state(2)], [&State::Planned, &State::Changed, &State::Doubtful]);
+    assert_eq!(journal.entries[3].conflict().map(String::as_str), Some("data is somebody else's"));
+    for wrong in [json!(["data"]), json!(["k:[5]"]), json!(["v:"]), json!([5])] {
+        let mut stored = stored.clone();
+        stored["entries"][0]["fields"][0]["path"] = wrong;
+        assert!(serde_json::from_value::<Journal>(stored).is_err());
+    }
+}
+
 #[test]
 fn a_promotion_follows_on_a_journal_of_either_kind_that_was_forgotten() {
     let promotion = || Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "new": "one" } }))]), None);
-    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["stringData"]["journal"] = json!("{");
+    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["data"]["journal"] = json!("ew==");
 
     let (outcomes, objects, _) = relay(vec![promotion(), Meanwhile(edit), Drive(Job::Forget, None), promotion()]);
 
@@ -400,6 +437,21 @@ fn what_somebody_has_put_into_a_created_object_stays_whichever_answer_was_lost_b
         met += u32::from(stays);
     }
     assert!(met >= 10, "{met}");
+}
+
+#[test]
+fn what_needed_no_change_must_still_need_none_at_the_commit() {
+    let patch = |name: &str, value: &str| change(name, ChangeType::Patch, json!({ "data": { "a": value } }));
+    let job = || Job::Apply(vec![patch("X0", "x"), patch("X1", "X1")]);
+    let edit = |world: &mut World| set(world, "X1", "a");
+    let is_undone = |at| {
+        let (outcomes, objects, _) = relay(vec![Unheard(job(), at, edit)]);
+        let is_undone =
+            outcomes[0].as_ref().is_some_and(|why| why.to_string().contains("undone: ConfigMap ns/X1 was changed meanwhile"));
+        assert!(!is_undone || objects["X0"] == json!({ "a": "X0" }), "{outcomes:?}, {objects:?}");
+        is_undone
+    };
+    assert!((1..30).any(is_undone));
 }
 
 #[test]

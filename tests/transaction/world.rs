@@ -17,8 +17,7 @@ use tenure::{
     request::{Answer, Refusal, RequestError},
     time::Instant,
     transaction::{
-        Change, ChangeType, Event, MARK, Outcome, Phase, Place, Request, Server, Settings, Target, Verb, apply, demote, forget,
-        promote, recover,
+        self, Change, ChangeType, Event, Kind, MARK, Outcome, Phase, Place, Request, Server, Settings, Target, Verb, drive,
     },
 };
 use tenure_world::{clock::S, engine::Engine};
@@ -432,14 +431,15 @@ fn start(world: &Shared, driver: usize) {
         (driver.job.clone(), Settings { began, ..driver.settings.clone() })
     };
     let running: Running = Box::pin(async move {
-        match job {
-            Job::Apply(changes) => apply(&server, settings, &changes).await,
-            Job::Recover => recover(&server, settings, false).await,
-            Job::Force => recover(&server, settings, true).await,
-            Job::Forget => forget(&server, settings).await,
-            Job::Promote(changes) => promote(&server, settings, &changes).await,
-            Job::Demote => demote(&server, settings).await,
-        }
+        let job = match &job {
+            Job::Apply(changes) => transaction::Job::Make(Kind::Transaction, changes),
+            Job::Recover => transaction::Job::Undo { kind: None, force: false },
+            Job::Force => transaction::Job::Undo { kind: None, force: true },
+            Job::Forget => transaction::Job::Forget,
+            Job::Promote(changes) => transaction::Job::Make(Kind::Promotion, changes),
+            Job::Demote => transaction::Job::Undo { kind: Some(Kind::Promotion), force: false },
+        };
+        drive(&server, settings, job).await
     });
     world.borrow_mut().drivers[driver].running = Some(running);
 }

@@ -12,7 +12,7 @@ use support::{
     procfs::{children, command_line},
 };
 
-use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, said, wanted};
+use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, journal_of, said, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -166,7 +166,7 @@ async fn a_signal_undoes_what_is_not_committed_and_comes_too_late_afterwards(sta
     let shop = Shop::open(&stage).await;
     let is_before = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
     let is_commit = |request: &Request| {
-        let text = request.body["stringData"]["journal"].as_str().unwrap_or_default();
+        let text = journal_of(&request.body);
         is_of_driver(request) && text.contains(r#""phase":"committed""#)
     };
     let (stopped, late) = ("stopped by a signal", "the signal came too late");

@@ -19,6 +19,7 @@ use std::{
     },
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases};
@@ -142,12 +143,9 @@ impl<'a> Shop<'a> {
     }
 
     async fn journal(&self, name: &str) -> Option<Value> {
-        use base64::Engine as _;
         let path = format!("/api/v1/namespaces/{}/secrets/txn-{name}-journal", self.stage.namespace);
         let (status, secret) = self.stage.api.call(Method::GET, &path, None).await;
-        let text = secret["data"]["journal"].as_str().filter(|_| status == 200)?;
-        let text = base64::prelude::BASE64_STANDARD.decode(text).expect("base64");
-        Some(serde_json::from_slice(&text).expect("JSON"))
+        (status == 200).then(|| serde_json::from_str(&journal_of(&secret)).expect("JSON"))
     }
 
     /// A file of this text.
@@ -192,6 +190,12 @@ impl<'a> Shop<'a> {
     fn exchanges(&self) -> Vec<Exchange> {
         self.desk.proxy.log.all().into_iter().filter(|exchange| is_of_driver(&exchange.request)).collect()
     }
+}
+
+/// The text of the journal in a Secret.
+fn journal_of(secret: &Value) -> String {
+    let text = BASE64_STANDARD.decode(secret["data"]["journal"].as_str().unwrap_or_default()).expect("base64");
+    String::from_utf8(text).expect("text")
 }
 
 /// A value that nothing may show.

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases, until};
 
-use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, said, wanted};
+use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, journal_of, said, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -62,7 +62,7 @@ async fn transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_sa
     let shop = Shop::open(&stage).await;
     let files = opposed(&shop);
     let is_prepared = |request: &Request| {
-        let text = request.body["stringData"]["journal"].as_str().unwrap_or_default();
+        let text = journal_of(&request.body);
         request.method == Method::PUT && text.contains(r#""phase":"prepared""#)
     };
     let by = |name: &'static str, object: &'static str| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::{
     api::{Place, Request},
@@ -15,15 +15,18 @@ const REFUSED: u8 = 1;
 
 /// The group versions that were asked for.
 #[derive(Default)]
-pub(super) struct Kinds(BTreeMap<String, Value>);
+pub(super) struct Kinds(BTreeMap<String, Vec<Resource>>);
 
 /// A kind as the server serves it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Resource {
     /// Its name in a path.
     pub(super) name: String,
     /// True if its objects are in namespaces.
     pub(super) namespaced: bool,
+    kind: String,
+    verbs: Vec<String>,
 }
 
 /// The exit code, and why a target cannot be one.
@@ -38,44 +41,38 @@ impl Kinds {
         let version = &target.api_version;
         if !self.0.contains_key(version) {
             let place = Place::discovery(version);
-            let path = place.object();
             let served = match access.send(&Request::get(&place)).await.object() {
-                Err(error) if error.status == Some(404) => Value::Null,
-                answer => answer.map_err(|error| (exit_code(&error), format!("GET {path}: {}", said(&error))))?,
+                Err(error) if error.status == Some(404) => Vec::new(),
+                Err(error) => return Err((exit_code(&error), format!("GET {}: {}", place.object(), said(&error)))),
+                Ok(list) => serde_json::from_value(list["resources"].clone()).unwrap_or_default(),
             };
             self.0.insert(version.clone(), served);
         }
-        let served = self.0.get(version).unwrap_or(&Value::Null);
-        let kind = &target.kind;
-        resource(served, kind).map_err(|lacks| match (lacks, nearest(served, kind)) {
-            (Some(verb), _) => (exit::INVALID, format!("the API server does not let anybody {verb} a {kind}")),
-            (None, Some(near)) => (exit::INVALID, format!("there is no {kind} in {version}: did you mean {near}?")),
-            (None, None) => {
-                let why = "apply its CustomResourceDefinition first";
-                (REFUSED, format!("the API server does not serve {kind} in {version}: {why}"))
-            }
-        })
+        find(self.0.get(version).map_or(&[], Vec::as_slice), version, &target.kind)
     }
 }
 
-/// Finds the kind in an APIResourceList. The error is the verb that it lacks; none if there is no such kind.
-fn resource(served: &Value, kind: &str) -> Result<Resource, Option<&'static str>> {
-    let text = |resource: &Value, key: &str| resource.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let resources = served.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let mut of_kind = resources.filter(|resource| text(resource, "kind") == kind && !text(resource, "name").contains('/'));
-    let found = of_kind.next().ok_or(None)?;
-    let has = |verb: &&str| found["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|has| has == verb));
-    match ["get", "patch"].into_iter().find(|verb| !has(verb)) {
-        Some(lacks) => Err(Some(lacks)),
-        None => Ok(Resource { name: text(found, "name"), namespaced: found["namespaced"] == true }),
+fn find(served: &[Resource], version: &str, kind: &str) -> Result<Resource, Refusal> {
+    let Some(found) = served.iter().find(|resource| resource.kind == kind && !resource.name.contains('/')) else {
+        return Err(match nearest(served, kind) {
+            Some(near) => (exit::INVALID, format!("there is no {kind} in {version}: did you mean {near}?")),
+            None => {
+                let why = "apply its CustomResourceDefinition first";
+                (REFUSED, format!("the API server does not serve {kind} in {version}: {why}"))
+            }
+        });
+    };
+    match ["get", "patch"].into_iter().find(|verb| !found.verbs.iter().any(|has| has == verb)) {
+        Some(verb) => Err((exit::INVALID, format!("the API server does not let anybody {verb} a {kind}"))),
+        None => Ok(found.clone()),
     }
 }
 
 /// Returns the kind whose name is nearest, if it may be meant.
-fn nearest<'a>(served: &'a Value, kind: &str) -> Option<&'a str> {
-    let kinds = served["resources"].as_array().into_iter().flatten().filter_map(|resource| resource["kind"].as_str());
-    let near = kinds.map(|known| (strsim::osa_distance(&known.to_lowercase(), &kind.to_lowercase()), known));
-    near.min().filter(|(distance, _)| *distance <= 2).map(|(_, known)| known)
+fn nearest<'a>(served: &'a [Resource], kind: &str) -> Option<&'a str> {
+    let distance = |known: &str| strsim::osa_distance(&known.to_lowercase(), &kind.to_lowercase());
+    let near = served.iter().map(|known| (distance(&known.kind), known.kind.as_str())).min();
+    near.filter(|(distance, _)| *distance <= 2).map(|(_, known)| known)
 }
 
 #[cfg(test)]
@@ -87,19 +84,25 @@ mod tests {
     #[test]
     fn a_kind_is_found_by_its_name_and_its_subresources_are_not() {
         let all = ["get", "patch"];
-        let served = json!({ "resources": [
+        let served = json!([
             { "name": "pods/eviction", "kind": "Eviction", "namespaced": true, "verbs": ["create"] },
             { "name": "deployments/scale", "kind": "Scale", "namespaced": true, "verbs": all },
             { "name": "deployments", "kind": "Deployment", "namespaced": true, "verbs": all },
             { "name": "namespaces", "kind": "Namespace", "namespaced": false, "verbs": all },
             { "name": "bindings", "kind": "Binding", "namespaced": true, "verbs": ["create"] },
-        ]});
+        ]);
+        let served: Vec<Resource> = serde_json::from_value(served).unwrap();
 
-        let found = |kind| resource(&served, kind).map(|found| (found.name, found.namespaced));
+        let resource = |kind| find(&served, "v1", kind).map(|found| (found.name, found.namespaced));
+        let refused = |kind| resource(kind).unwrap_err();
 
-        assert_eq!(found("Deployment"), Ok(("deployments".into(), true)));
-        assert_eq!(found("Namespace"), Ok(("namespaces".into(), false)));
-        assert_eq!([found("Scale"), found("Eviction"), found("Binding")], [Err(None), Err(None), Err(Some("get"))]);
-        assert_eq!(resource(&Value::Null, "Pod"), Err(None));
+        assert_eq!(resource("Deployment"), Ok(("deployments".into(), true)));
+        assert_eq!(resource("Namespace"), Ok(("namespaces".into(), false)));
+        assert_eq!(refused("Binding"), (78, "the API server does not let anybody get a Binding".into()));
+        assert_eq!(refused("Deploymnet"), (78, "there is no Deploymnet in v1: did you mean Deployment?".into()));
+        for kind in ["Gate", "Evict"] {
+            let why = format!("the API server does not serve {kind} in v1: apply its CustomResourceDefinition first");
+            assert_eq!(refused(kind), (1, why));
+        }
     }
 }

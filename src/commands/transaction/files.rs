@@ -10,15 +10,15 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{discovery::Resource, lock};
+use super::lock;
 use crate::{
     config::duration,
     environment::{FENCING_TOKEN, IDENTITY, SLOT, TERM},
-    loading::{AMBIGUOUS, Node, ambiguous},
-    transaction::{self, Change, ChangeType, MARK, Target},
+    loading::documents,
+    transaction::{Change, ChangeType, MARK, Target, holds_others},
 };
 
 /// More than any transaction needs; devices never end.
@@ -26,11 +26,10 @@ const LARGEST_FILE: u64 = 1 << 20;
 const MOST_CHANGES: usize = 32;
 /// With what it replaces, a change must fit into the journal.
 const LARGEST_TRANSACTION: usize = 512 << 10;
-/// As in serde_json, which reads the journal.
-const DEEPEST: usize = 100;
 
 /// The apiVersion of janus' Transactions.
 const JANUS: &str = "tx.janus.io/v1alpha1";
+
 /// The contents of all files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
@@ -42,12 +41,11 @@ pub(super) struct Files {
     pub(super) account: Option<String>,
     /// `spec.timeout`.
     pub(super) limit: Option<Duration>,
-    /// The changes in their order.
-    pub(super) changes: Vec<Written>,
+    /// The changes in their order, each with its place and its object for people. The resources of the targets are not known yet.
+    pub(super) changes: Vec<(String, Change)>,
     /// Warnings, one line each.
     pub(super) notes: Vec<String>,
     refused: Vec<String>,
-    has_transaction: bool,
     /// In a promotion.
     variable: Option<Lookup>,
 }
@@ -57,21 +55,6 @@ type Lookup = fn(&str) -> Option<String>;
 
 /// The variables that a promotion may name.
 const VARIABLES: [&str; 9] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID", "NODE_NAME", IDENTITY, TERM, FENCING_TOKEN, SLOT];
-
-/// A change as it was written.
-#[derive(Clone, Debug)]
-pub(super) struct Written {
-    /// File, document and change.
-    pub(super) place: String,
-    /// The object to change; its resource is not known yet.
-    pub(super) target: Target,
-    /// How it is changed.
-    pub(super) verb: ChangeType,
-    /// Its new parts; empty for a Delete.
-    pub(super) content: Map<String, Value>,
-    /// The parts that it must have before.
-    pub(super) require: Map<String, Value>,
-}
 
 /// An object by its names.
 #[derive(Deserialize)]
@@ -83,7 +66,7 @@ struct Named {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Spec {
     service_account_name: Option<String>,
@@ -106,9 +89,9 @@ impl Files {
     ///
     /// # Errors
     /// All reasons to refuse them, one line each.
-    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, Vec<String>> {
+    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, String> {
         if paths.iter().filter(|path| path.as_ref().as_os_str() == "-").count() > 1 {
-            return Err(vec!["standard input can be read only once: write -f - only once".to_owned()]);
+            return Err("standard input can be read only once: write -f - only once".to_owned());
         }
         let mut files = Self { variable, ..Self::default() };
         for path in paths {
@@ -120,233 +103,191 @@ impl Files {
             match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
                 Ok(documents) => {
                     for (at, document) in documents.into_iter().enumerate() {
-                        files.document(&format!("{shown}, document {}", at + 1), document);
+                        let place = format!("{shown}, document {}", at + 1);
+                        let read = files.document(&place, document);
+                        files.refused.extend(read.err().map(|why| format!("{place}: {why}")));
                     }
                 }
                 Err(why) => files.refused.push(format!("{shown}: {why}")),
             }
         }
         files.judge_whole();
-        if files.refused.is_empty() { Ok(files) } else { Err(files.refused) }
+        if files.refused.is_empty() { Ok(files) } else { Err(files.refused.join("\ntenure: ")) }
     }
 
-    fn document(&mut self, place: &str, document: Value) {
-        let Value::Object(document) = document else {
-            return self.refuse(place, "this is no object: write a Transaction");
-        };
-        let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let version = document.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if kind == "Transaction" && ["tenure.dev/v1", JANUS].contains(&&*version) {
-            return self.transaction(place, &version, document);
+    fn document(&mut self, place: &str, document: Value) -> Result<(), String> {
+        let Value::Object(mut document) = document else { return Err("this is no object: write a Transaction".into()) };
+        let take = |key| document.remove(key).unwrap_or_default();
+        let [version, kind, metadata, mut spec, status] = ["apiVersion", "kind", "metadata", "spec", "status"].map(take);
+        if kind != "Transaction" || version != "tenure.dev/v1" && version != JANUS {
+            let kind = kind.as_str().filter(|kind| !kind.is_empty()).unwrap_or("this");
+            let remedy = "for manifests use kubectl, Helm or GitOps; list here what changes together";
+            return Err(format!("{kind} is no Transaction: {remedy}"));
         }
-        let what = if kind.is_empty() { "this" } else { &kind };
-        self.refuse(
-            place,
-            &format!("{what} is no Transaction: for manifests use kubectl, Helm or GitOps; list here what changes together"),
-        );
-    }
-
-    fn transaction(&mut self, place: &str, version: &str, mut document: Map<String, Value>) {
-        if std::mem::replace(&mut self.has_transaction, true) {
-            return self.refuse(place, "this is a second Transaction: apply one after the other");
+        if !self.changes.is_empty() {
+            return Err("this is a second Transaction: apply one after the other".into());
         }
-        let text =
-            |place: &str| document.get("metadata").and_then(|metadata| metadata.pointer(place)?.as_str().map(String::from));
-        (self.name, self.namespace) = (text("/name"), text("/namespace"));
-        let unknown = document.keys().find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()));
-        if let Some(unknown) = unknown {
-            return self.refuse(place, &format!("a Transaction has no key {unknown}"));
+        if let Some(unknown) = document.keys().next() {
+            return Err(format!("a Transaction has no key {unknown}"));
         }
-        if document.contains_key("status") {
-            self.notes.push(format!("{place}: status is ignored"));
+        let text = |key: &str| metadata.get(key)?.as_str().map(String::from);
+        (self.name, self.namespace) = (text("name"), text("namespace"));
+        let mut ignored = Vec::from_iter((!status.is_null()).then_some("status"));
+        if let (true, Some(spec)) = (version == JANUS, spec.as_object_mut()) {
+            let keys = [("lockTimeout", "spec.lockTimeout"), ("sealed", "spec.sealed")];
+            ignored.extend(keys.into_iter().filter_map(|(key, shown)| spec.remove(key).map(|_| shown)));
         }
-        let mut spec = document.remove("spec").unwrap_or_else(|| Map::new().into());
-        if let (JANUS, Some(spec)) = (version, spec.as_object_mut()) {
-            for key in ["lockTimeout", "sealed"].into_iter().filter(|key| spec.remove(*key).is_some()) {
-                self.notes.push(format!("{place}: spec.{key} is ignored"));
-            }
-        }
-        let Spec { service_account_name, timeout, changes } = match serde_json::from_value(spec) {
-            Ok(spec) => spec,
-            Err(error) => return self.refuse(place, &format!("spec: {error}")),
-        };
+        self.notes.extend(ignored.iter().map(|key| format!("{place}: {key} is ignored")));
+        let spec: Option<Spec> = serde_json::from_value(spec).map_err(|error| format!("spec: {error}"))?;
+        let Spec { service_account_name, timeout, changes } = spec.unwrap_or_default();
         // As in a Pod, an empty name is none.
         self.account = service_account_name.filter(|name| !name.is_empty());
-        match timeout.as_deref().map(duration::parse).transpose() {
-            Ok(limit) => self.limit = limit,
-            Err(why) => self.refuse(place, &format!("spec.timeout: {why}")),
+        self.limit = timeout.as_deref().map(duration::parse).transpose().map_err(|why| format!("spec.timeout: {why}"))?;
+        let changes = changes.filter(|changes| !changes.is_empty());
+        let changes = changes.ok_or("spec.changes is missing: list what is to be changed")?;
+        for (at, change) in changes.into_iter().enumerate() {
+            let changed = self.change(&format!("{place}, change {}", at + 1), change);
+            self.refused.extend(changed.err());
         }
-        let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
-            return self.refuse(place, "spec.changes is missing: list what is to be changed");
-        };
-        for (at, mut change) in changes.into_iter().enumerate() {
-            let place = format!("{place}, change {}", at + 1);
-            if let Some(Err(why)) = self.variable.map(|variable| substitute(&mut change, variable)) {
-                self.refuse(&place, &why);
-                continue;
-            }
-            match serde_json::from_value(change) {
-                Ok(Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, require }) => {
-                    let (mut content, require) = (content.unwrap_or_default(), require.unwrap_or_default());
-                    let namespace = namespace.or_else(|| self.namespace.clone());
-                    let target = Target { api_version, kind, resource: String::new(), namespace, name };
-                    if verb == ChangeType::Delete && !content.is_empty() {
-                        self.notes.push(format!("{place}: the content of a Delete is ignored"));
-                        content.clear();
-                    }
-                    self.change(Written { place, target, verb, content, require });
-                }
-                Err(error) => self.refuse(&place, &error.to_string()),
-            }
-        }
+        Ok(())
     }
 
-    fn change(&mut self, mut change: Written) {
-        change.encode();
-        if let Err(why) = change.judge() {
-            self.refuse(&change.shown(), &why);
+    fn change(&mut self, place: &str, mut written: Value) -> Result<(), String> {
+        let unread = |why: String| format!("{place}: {why}");
+        if let Some(variable) = self.variable {
+            substitute(&mut written, variable).map_err(unread)?;
         }
-        if self.variable.is_some() && change.verb != ChangeType::Patch {
-            self.refuse(&change.shown(), "a promotion has changes of type Patch only");
+        let item = serde_json::from_value(written).map_err(|error| unread(error.to_string()))?;
+        let Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, require } = item;
+        let place = format!("{place} ({kind}/{name})");
+        let mut content = content.unwrap_or_default();
+        if verb == ChangeType::Delete && !content.is_empty() {
+            self.notes.push(format!("{place}: the content of a Delete is ignored"));
+            content.clear();
         }
-        self.changes.push(change);
+        if kind == "Secret" {
+            encode(&mut content);
+        }
+        let namespace = namespace.or_else(|| self.namespace.clone());
+        let target = Target { api_version, kind, resource: String::new(), namespace, name };
+        let require = require.filter(|require| !require.is_empty()).map(Value::Object);
+        let mut change = Change { target, verb, content: content.into(), require };
+        judge(&change, self.variable.is_some()).map_or(Ok(()), |why| Err(format!("{place}: {why}")))?;
+        // The names of the target are no fields that change.
+        if let Value::Object(content) = &mut change.content {
+            content.retain(|key, _| key != "apiVersion" && key != "kind");
+            if let Some(Value::Object(metadata)) = content.get_mut("metadata") {
+                metadata.retain(|key, _| key != "name" && key != "namespace");
+            }
+        }
+        self.changes.push((place, change));
+        Ok(())
     }
 
     /// Judges the changes together.
     fn judge_whole(&mut self) {
-        if self.changes.is_empty() && self.refused.is_empty() {
-            self.refused.push("the files hold no change".into());
-        }
-        if self.changes.len() > MOST_CHANGES {
-            self.refused.push(format!("{} changes are more than {MOST_CHANGES}: split the transaction", self.changes.len()));
-        }
-        for (at, change) in self.changes.iter().enumerate() {
-            if let Some(first) = self.changes.iter().take(at).find(|first| is_same(&first.target, &change.target)) {
-                self.refused.push(format!("{} is a target twice: also in {}", change.shown(), first.place));
+        let changes = &self.changes;
+        let size: usize = changes.iter().map(|(_, change)| change.content.to_string().len()).sum();
+        let refusals = [
+            (changes.is_empty() && self.refused.is_empty(), "the files hold no change".to_owned()),
+            (
+                changes.len() > MOST_CHANGES,
+                format!("{} changes are more than {MOST_CHANGES}: split the transaction", changes.len()),
+            ),
+            (
+                size > LARGEST_TRANSACTION,
+                format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"),
+            ),
+        ];
+        self.refused.extend(refusals.into_iter().filter_map(|(is_so, why)| is_so.then_some(why)));
+        for (at, (place, change)) in changes.iter().enumerate() {
+            if let Some((first, _)) = changes.iter().take(at).find(|(_, first)| is_same(&first.target, &change.target)) {
+                self.refused.push(format!("{place} is a target twice: also in {first}"));
             }
         }
-        let size: usize = self.changes.iter().map(|change| Value::from(change.content.clone()).to_string().len()).sum();
-        if size > LARGEST_TRANSACTION {
-            self.refused.push(format!("the contents have {size} bytes, more than {LARGEST_TRANSACTION}: split the transaction"));
+        let is_delete = |change: &Change| change.verb == ChangeType::Delete;
+        for (place, _) in changes.iter().filter(|(_, change)| is_delete(change) && change.target.kind == "PersistentVolumeClaim")
+        {
+            self.notes.push(format!("{place}: undoing this Delete does not bring the data of the volume back"));
         }
-        for delete in self.changes.iter().filter(|change| change.verb == ChangeType::Delete) {
-            if delete.target.kind == "PersistentVolumeClaim" {
-                let what = "undoing this Delete does not bring the data of the volume back";
-                self.notes.push(format!("{}: {what}", delete.shown()));
-            }
-        }
-        let mut deletes = self.changes.iter().skip_while(|change| change.verb != ChangeType::Delete);
-        if let Some(delete) = deletes.next()
-            && deletes.any(|after| after.verb != ChangeType::Delete)
+        let mut deletes = changes.iter().skip_while(|(_, change)| !is_delete(change));
+        if let Some((place, _)) = deletes.next()
+            && !deletes.all(|(_, change)| is_delete(change))
         {
             let what = "new uid, no status, nothing that was deleted with it; put it last";
-            self.notes.push(format!("{}: undoing a Delete makes a new object: {what}", delete.shown()));
+            self.notes.push(format!("{place}: undoing a Delete makes a new object: {what}"));
         }
-    }
-
-    fn refuse(&mut self, place: &str, why: &str) {
-        self.refused.push(format!("{place}: {why}"));
     }
 }
 
-impl Written {
-    /// Its place and its object, for people.
-    pub(super) fn shown(&self) -> String {
-        format!("{} ({}/{})", self.place, self.target.kind, self.target.name)
+/// Turns the stringData of a Secret into data, which is what the API server keeps.
+fn encode(content: &mut Map<String, Value>) {
+    let texts = content.get("stringData").filter(|texts| is_map_of_texts(texts)).cloned();
+    let Some(Value::Object(texts)) = texts else { return };
+    content.remove("stringData");
+    if let Value::Object(data) = content.entry("data").or_insert_with(|| Map::new().into()) {
+        data.extend(texts.into_iter().map(|(key, text)| (key, text.as_str().map(|text| BASE64_STANDARD.encode(text)).into())));
     }
+}
 
-    /// The change of an object of this resource. `namespace` is that of targets which name none.
-    pub(super) fn change(&self, resource: Resource, namespace: &str) -> Change {
-        let (mut target, mut content) = (self.target.clone(), self.content.clone());
-        content.retain(|key, _| key != "apiVersion" && key != "kind");
-        if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|key, _| key != "name" && key != "namespace");
-        }
-        target.namespace = resource.namespaced.then(|| target.namespace.unwrap_or_else(|| namespace.to_owned()));
-        target.resource = resource.name;
-        let require = Some(self.require.clone()).filter(|require| !require.is_empty()).map(Value::Object);
-        Change { target, verb: self.verb, content: content.into(), require }
+/// Returns the first of the reasons whose condition is met.
+macro_rules! refuse_if {
+    ($($is_met:expr => $why:literal;)+) => { $(if $is_met { return Some(format!($why)); })+ }
+}
+
+/// Returns why a change alone is refused.
+fn judge(change: &Change, is_promotion: bool) -> Option<String> {
+    let Change { target, verb, content, require } = change;
+    let Target { api_version, kind, namespace, name, .. } = target;
+    let is_segment = |text: &str| {
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
+    };
+    let is_kind = is_segment(kind) && api_version.split('/').all(is_segment) && api_version.split('/').count() <= 2;
+    let is_name = |text: &str| is_segment(text) && text != "." && text != "..";
+    let place = namespace.as_ref().unwrap_or(name);
+    let deletes = *verb == ChangeType::Delete;
+    let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
+    let is_secret = api_version == "v1" && kind == "Secret";
+    let is_base64 = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text).is_ok());
+    let data = content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
+    // The API server calls it an internal error of its own.
+    let bad = data.filter(|(_, value)| !is_base64(value)).map(|(key, _)| key.as_str()).next().unwrap_or_default();
+    let has_null = [Some(content), require.as_ref()].into_iter().flatten().any(holds_null_item);
+    let metadata = content.get("metadata").and_then(|metadata| judge_metadata(target, *verb, metadata).err());
+    refuse_if! {
+        !is_kind => "{api_version:?} and {kind:?} are no apiVersion and kind; a subresource cannot be a target";
+        !is_name(name) => "{name:?} is not the name of an object; a subresource cannot be a target";
+        !is_name(place) => "{place:?} is not the name of an object; a subresource cannot be a target";
+        kind == "Lease" && target.group() == "coordination.k8s.io" => "a Lease cannot be a target: locks rest on it";
+        deletes && holds_others(target) => "a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back";
+        is_promotion && *verb != ChangeType::Patch => "a promotion has changes of type Patch only";
+        !deletes && content.as_object().is_none_or(Map::is_empty) => "content is missing";
+        is_other("apiVersion", api_version) || is_other("kind", kind) => "content is of another apiVersion or kind than the target";
+        content.get("status").is_some() => "status cannot be changed: its controller owns it";
+        !bad.is_empty() => "data.{bad} is not base64: encode it, or write stringData";
+        has_null => "an item that is null has no meaning: only a key of a map can be removed";
     }
+    metadata
+}
 
-    /// Turns the stringData of a Secret into data, which is what the API server keeps.
-    fn encode(&mut self) {
-        let is_text = |texts: &Value| texts.is_object() && is_map_of_texts(texts);
-        if self.target.kind != "Secret" || !self.content.get("stringData").is_some_and(is_text) {
-            return;
-        }
-        let Some(Value::Object(texts)) = self.content.remove("stringData") else { return };
-        if let Value::Object(data) = self.content.entry("data").or_insert_with(|| Map::new().into()) {
-            let encoded = |text: &Value| text.as_str().map_or(Value::Null, |text| BASE64_STANDARD.encode(text).into());
-            data.extend(texts.iter().map(|(key, text)| (key.clone(), encoded(text))));
-        }
-    }
-
-    /// Why this change alone is refused.
-    fn judge(&self) -> Result<(), String> {
-        let Target { api_version, kind, namespace, name, .. } = &self.target;
-        let is_segment = |text: &str| {
-            !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
-        };
-        let is_version = api_version.split('/').all(is_segment) && api_version.split('/').count() <= 2;
-        if !is_version || !is_segment(kind) {
-            return Err(format!("{api_version:?} and {kind:?} are no apiVersion and kind; a subresource cannot be a target"));
-        }
-        let names = [Some(name), namespace.as_ref()];
-        if let Some(bad) = names.into_iter().flatten().find(|text| !is_segment(text) || [".", ".."].contains(&text.as_str())) {
-            return Err(format!("{bad:?} is not the name of an object; a subresource cannot be a target"));
-        }
-        if self.target.group() == "coordination.k8s.io" && kind == "Lease" {
-            return Err("a Lease cannot be a target: locks rest on it".into());
-        }
-        if self.verb == ChangeType::Delete && transaction::holds_others(api_version, kind) {
-            return Err(format!("a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back"));
-        }
-        if self.verb != ChangeType::Delete && self.content.is_empty() {
-            return Err("content is missing".into());
-        }
-        let is_other = |key, expected: &str| self.content.get(key).is_some_and(|value| value.as_str() != Some(expected));
-        if is_other("apiVersion", api_version) || is_other("kind", kind) {
-            return Err("content is of another apiVersion or kind than the target".into());
-        }
-        if self.content.contains_key("status") {
-            return Err("status cannot be changed: its controller owns it".into());
-        }
-        // The API server calls it an internal error of its own.
-        let is_secret = api_version == "v1" && kind == "Secret";
-        let data = self.content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
-        let is_bad = |value: &Value| !value.is_null() && value.as_str().is_none_or(|text| BASE64_STANDARD.decode(text).is_err());
-        if let Some((key, _)) = data.into_iter().find(|(_, value)| is_bad(value)) {
-            return Err(format!("data.{key} is not base64: encode it, or write stringData"));
-        }
-        self.judge_metadata()?;
-        let whole = [&self.content, &self.require];
-        if whole.into_iter().flat_map(Map::values).any(|value| holds_null_in_list(value, false)) {
-            return Err("an item that is null has no meaning: only a key of a map can be removed".into());
-        }
-        Ok(())
-    }
-
-    fn judge_metadata(&self) -> Result<(), String> {
-        let Some(metadata) = self.content.get("metadata") else { return Ok(()) };
-        let Some(metadata) = metadata.as_object() else { return Err("metadata is no map".into()) };
-        let creates = self.verb == ChangeType::Create;
-        for (key, value) in metadata {
-            match key.as_str() {
-                "name" if value.as_str() == Some(&self.target.name) => {}
-                "namespace" if value.as_str() == self.target.namespace.as_deref() => {}
-                "name" | "namespace" => return Err(format!("metadata.{key} in content is not the target's")),
-                "labels" | "annotations" if value.get(MARK).is_some() => {
-                    return Err(format!("metadata.{key}: {MARK} is how transactions mark what they change"));
-                }
-                "labels" | "annotations" if is_map_of_texts(value) => {}
-                "labels" | "annotations" => return Err(format!("metadata.{key} is no map of texts")),
-                "finalizers" | "ownerReferences" if creates => {}
-                "generateName" => return Err("metadata.generateName: a transaction needs the name of what it creates".into()),
-                _ => return Err(format!("metadata.{key} cannot be changed: remove it")),
+fn judge_metadata(target: &Target, verb: ChangeType, metadata: &Value) -> Result<(), String> {
+    for (key, value) in metadata.as_object().ok_or("metadata is no map")? {
+        let why = match key.as_str() {
+            "name" if value == &target.name => continue,
+            "namespace" if value.as_str() == target.namespace.as_deref() => continue,
+            "name" | "namespace" => " in content is not the target's",
+            "labels" | "annotations" if value.get(MARK).is_some() => {
+                ": tenure.dev/change is how transactions mark what they change"
             }
-        }
-        Ok(())
+            "labels" | "annotations" if is_map_of_texts(value) => continue,
+            "labels" | "annotations" => " is no map of texts",
+            "finalizers" | "ownerReferences" if verb == ChangeType::Create => continue,
+            "generateName" => ": a transaction needs the name of what it creates",
+            _ => " cannot be changed: remove it",
+        };
+        return Err(format!("metadata.{key}{why}"));
     }
+    Ok(())
 }
 
 /// Returns true if both name one object, whatever the versions of its API. A namespace that is not named is that of the transaction.
@@ -365,28 +306,6 @@ pub(super) fn limited(source: impl Read) -> io::Result<String> {
         return Err(io::Error::other("it is longer than 1 MiB: split it"));
     }
     Ok(text)
-}
-
-/// The documents of a file, as kubectl reads them: YAML with 0644 in octal.
-pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
-    let documents = read(text, true)?;
-    let (strict, lenient) = (read::<Node>(text, true)?, read(text, false)?);
-    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient)) {
-        Some(line) => Err(format!("line {line}: {AMBIGUOUS}")),
-        None => Ok(documents),
-    }
-}
-
-fn read<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Vec<T>, String> {
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        strict_booleans: strict_booleans,
-        legacy_octal_numbers: true,
-        budget: serde_saphyr::budget! { max_depth: DEEPEST },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
-    };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter))
 }
 
 /// Puts values in the place of `$(VAR)`; `$$(` stands for `$(`.
@@ -423,12 +342,11 @@ fn is_map_of_texts(value: &Value) -> bool {
 }
 
 /// Returns true if an item of a list is null. A null in a map removes a key, also in an item.
-fn holds_null_in_list(value: &Value, is_item: bool) -> bool {
+fn holds_null_item(value: &Value) -> bool {
     match value {
-        Value::Null => is_item,
-        Value::Array(items) => items.iter().any(|item| holds_null_in_list(item, true)),
-        Value::Object(map) => map.values().any(|value| holds_null_in_list(value, false)),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        Value::Array(items) => items.iter().any(|item| item.is_null() || holds_null_item(item)),
+        Value::Object(map) => map.values().any(holds_null_item),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

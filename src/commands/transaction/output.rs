@@ -9,59 +9,57 @@ use crate::{
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
-    transaction::{Change, Entry, EntryType, Event, Fate, Outcome, Place, Target},
+    transaction::{Entry, EntryType, Event, Job, Outcome, Place, State, Target},
     words::{bounded, squeezed},
 };
 
-const OBJECTS: [&str; 4] = ["OBJECT", "NAMESPACE", "CHANGE", "STATE"];
-const FIELDS: [&str; 7] = ["OBJECT", "NAMESPACE", "CHANGE", "FIELD", "FROM", "TO", "STATE"];
+const HEAD: [&str; 7] = ["OBJECT", "NAMESPACE", "CHANGE", "FIELD", "FROM", "TO", "STATE"];
 /// Something can be undone.
 const UNDOABLE: u8 = 1;
 
 /// Says an event as it happens.
 pub(super) fn tell(event: &Event) {
     let line = match event {
-        Event::Unfinished { by } => format!("what {by} has changed is undone first"),
-        Event::Waiting { target, why } => format!("waits for {target}: {why}"),
+        Event::Said(line) => line.clone(),
         Event::Retrying(why) => bounded(&format!("no success yet, and tries again: {why}")).into_owned(),
-        Event::Object { target, fate: Fate::Changed, .. } => format!("changed {target}"),
-        Event::Object { target, fate: Fate::Undone, .. } => format!("undid {target}"),
-        Event::Object { target, fate: Fate::Doubtful, .. } => {
+        Event::Object { target, state: State::Changed, .. } => format!("changed {target}"),
+        Event::Object { target, state: State::Undone, .. } => format!("undid {target}"),
+        Event::Object { target, state: State::Doubtful, .. } => {
             format!("undid {target}, but a late request may still create it: recover once more then")
         }
-        Event::Object { target, fate: Fate::Left(why), .. } => format!("left {target} as it is: {why}"),
-        Event::Warning { target, what } => format!("{target}: {what}"),
+        Event::Object { target, state: State::Left(why), .. } => format!("left {target} as it is: {why}"),
         // The outcome says why.
-        Event::Object { fate: Fate::Failed, .. } | Event::Prepared => return,
+        Event::Object { state: State::Failed | State::Planned, .. } | Event::Prepared => return,
     };
     complain(&bounded(&line));
 }
 
-/// Says how it ended: a table of the objects, and the outcome; returns the exit code.
-pub(super) fn ended(output: Output, outcome: &Outcome, lease: &Place, changes: &[Change], events: &[(Instant, Event)]) -> u8 {
+/// Says how it ended: a table of the objects, if there is to be one, and the outcome; returns the exit code.
+pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
+    let changes = if let Job::Make(_, changes) = job { changes } else { &[] };
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
     for (_, event) in events {
-        let Event::Object { target, fate, .. } = event else { continue };
-        let state = match fate {
-            Fate::Changed => "changed".to_owned(),
-            Fate::Failed => "not changed".to_owned(),
-            Fate::Undone => "as before".to_owned(),
-            Fate::Doubtful => "as before, but may still be created".to_owned(),
-            Fate::Left(why) => format!("left as it is: {why}"),
+        let Event::Object { target, state, .. } = event else { continue };
+        let state = match state {
+            State::Planned | State::Failed => "not changed".to_owned(),
+            State::Changed => "changed".to_owned(),
+            State::Undone => "as before".to_owned(),
+            State::Doubtful => "as before, but may still be created".to_owned(),
+            State::Left(why) => format!("left as it is: {why}"),
         };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
             Some(row) => row.2 = state,
             None => rows.push((target, "", state)),
         }
     }
-    let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, &state)).collect();
+    let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
     let code = concluded(outcome, lease);
-    answer(&shown(output, true, OBJECTS, &lines), code)
+    answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
-pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
+fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
         let name = &lease.name;
@@ -72,68 +70,54 @@ pub(super) fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
     outcome.code()
 }
 
-/// Shows what an application would change now; returns the exit code.
-pub(super) fn previewed(output: Output, lease: &Place, planned: Result<Vec<Entry>, Outcome>) -> u8 {
-    match planned {
-        Ok(entries) => answer(&plan(output, &entries, false), 0),
-        Err(outcome) => concluded(&outcome, lease),
+/// Shows what a job would change or undo now: a row for each field; returns the exit code.
+pub(super) fn planned(output: Option<Output>, lease: &Place, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
+    let undoes = !matches!(job, Job::Make(..));
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(outcome) => return concluded(&outcome, lease),
+    };
+    if undoes && entries.is_empty() {
+        complain("there is nothing to undo");
     }
-}
-
-/// Shows what a recovery would undo now; returns the exit code.
-pub(super) fn surveyed(output: Output, lease: &Place, entries: Result<Vec<Entry>, Outcome>) -> u8 {
-    match entries {
-        Ok(entries) => {
-            if entries.is_empty() {
-                complain("there is nothing to undo");
-            }
-            answer(&plan(output, &entries, true), if entries.is_empty() { 0 } else { UNDOABLE })
-        }
-        Err(outcome) => concluded(&outcome, lease),
-    }
-}
-
-/// What an undo does.
-const fn undo(change: EntryType) -> &'static str {
-    match change {
-        EntryType::Patch => "put back",
-        EntryType::Create => "delete",
-        EntryType::Delete => "create again",
-    }
-}
-
-/// The entries of a journal, a row for each field: what the changes or their undo make of it.
-fn plan(output: Output, entries: &[Entry], undoes: bool) -> String {
-    let rows = entries.iter().flat_map(|entry| {
-        let is_secret = entry.target.is_secret();
-        let value = |value: &Option<Value>| match value {
-            None => Value::Null,
-            Some(_) if is_secret => "(not shown)".into(),
-            Some(value) => value.clone(),
+    let mut rows = Vec::new();
+    for entry in &entries {
+        let change = match entry.kind {
+            kind if !undoes => kind.as_str(),
+            EntryType::Patch => "put back",
+            EntryType::Create => "delete",
+            EntryType::Delete => "create again",
         };
-        let change = if undoes { undo(entry.kind) } else { entry.kind.as_str() };
-        let whole = entry.fields.is_empty().then(|| row(entry, change, "", Value::Null, Value::Null));
-        let fields = entry.fields.iter().map(|field| {
-            let (before, after) = (value(&field.before), value(&field.after));
-            let (from, to) = if undoes { (after, before) } else { (before, after) };
-            row(entry, change, &field.name(), from, to)
-        });
-        whole.into_iter().chain(fields).collect::<Vec<_>>()
-    });
-    shown(output, true, FIELDS, &rows.collect::<Vec<_>>())
+        let state = match &entry.state {
+            State::Left(why) => format!("conflict: {why}"),
+            State::Doubtful => "doubt".into(),
+            State::Undone => "undone".into(),
+            State::Planned | State::Changed | State::Failed => String::new(),
+        };
+        let value = |value: &Option<Value>| match value {
+            Some(_) if entry.target.is_secret() => "(not shown)".into(),
+            value => json!(value),
+        };
+        let mut row =
+            |name: String, [from, to]: [Value; 2]| rows.push(line(&entry.target, change, state.clone(), Some((name, from, to))));
+        if entry.fields.is_empty() {
+            row(String::new(), [Value::Null, Value::Null]);
+        }
+        for field in &entry.fields {
+            let mut values = [value(&field.before), value(&field.after)];
+            if undoes {
+                values.reverse();
+            }
+            row(field.name(), values);
+        }
+    }
+    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if undoes && !entries.is_empty() { UNDOABLE } else { 0 })
 }
 
-fn row(entry: &Entry, change: &str, path: &str, from: Value, to: Value) -> Line<7> {
-    let ([object, namespace, ..], mut document) = line(&entry.target, change, &entry.state);
-    let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
-    let cells = [object, namespace, change.into(), path.into(), cell(&from), cell(&to), entry.state.clone()];
-    document.0.extend([("field", json!(path)), ("from", from), ("to", to)]);
-    (cells, document)
-}
-
-fn line(target: &Target, change: &str, state: &str) -> Line<4> {
+/// A row of an object, or of one of its fields with its values.
+fn line(target: &Target, change: &str, state: String, field: Option<(String, Value, Value)>) -> Line<7> {
     let Target { api_version, kind, resource: _, namespace, name } = target;
-    let document = [
+    let mut document = vec![
         ("apiVersion", json!(api_version)),
         ("kind", json!(kind)),
         ("namespace", json!(namespace)),
@@ -141,6 +125,13 @@ fn line(target: &Target, change: &str, state: &str) -> Line<4> {
         ("change", json!(change)),
         ("state", json!(state)),
     ];
-    let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), state.into()];
-    (cells, Document(document.into()))
+    let mut of_field = [const { String::new() }; 3];
+    if let Some((name, from, to)) = field {
+        let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+        of_field = [name.clone(), cell(&from), cell(&to)];
+        document.extend([("field", json!(name)), ("from", from), ("to", to)]);
+    }
+    let [field, from, to] = of_field;
+    let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), field, from, to, state];
+    (cells, Document(document))
 }

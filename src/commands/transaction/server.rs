@@ -1,18 +1,11 @@
 //! Turns the requests of a driver into requests to the API server.
 //!
-//! Owns the form of each: which parameters it has, and where a journal's text is. Sends each request once.
+//! Owns the form of each, with its parameters. Sends each request once.
 
-use std::{
-    cell::RefCell,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::task::JoinHandle;
 
 use super::{lock::Term, output};
 use crate::{
@@ -25,7 +18,7 @@ use crate::{
     console::complain,
     request::{Answer, Refusal, RequestError},
     time::Instant,
-    transaction::{self, Event, MANAGER, Request, Server, Target, exactly},
+    transaction::{self, Event, MANAGER, Request, Server, Target, deletion},
 };
 
 /// The API server, the term and the clock of one driver.
@@ -35,9 +28,10 @@ pub(super) struct ApiServer<'a> {
     term: Option<Term>,
     /// `lease.attemptTimeout`, which an answer may take before H.
     margin: Duration,
-    interrupted: Arc<AtomicBool>,
+    /// Ends with the first SIGTERM or SIGINT.
+    interruption: JoinHandle<()>,
     told: RefCell<Vec<(Instant, Event)>>,
-    warnings: RefCell<Vec<String>>,
+    warnings: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> ApiServer<'a> {
@@ -46,29 +40,14 @@ impl<'a> ApiServer<'a> {
     /// # Errors
     /// The signals cannot be caught.
     pub(super) fn new(access: &'a Access, term: Option<Term>, margin: Duration) -> std::io::Result<Self> {
-        let interrupted = Arc::<AtomicBool>::default();
-        let (mut interrupts, flag) = (Interrupts::catch()?, interrupted.clone());
-        drop(tokio::spawn(async move {
-            interrupts.next().await;
-            flag.store(true, Relaxed);
-        }));
-        Ok(Self { access, term, margin, interrupted, told: RefCell::default(), warnings: RefCell::default() })
+        let mut interrupts = Interrupts::catch()?;
+        let interruption = tokio::spawn(async move { interrupts.next().await });
+        Ok(Self { access, term, margin, interruption, told: RefCell::default(), warnings: RefCell::default() })
     }
 
     /// Returns true if SIGTERM or SIGINT has arrived.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Relaxed)
-    }
-
-    /// Shows what the API server warns of, each once.
-    fn warned(&self, warnings: Vec<String>) {
-        for warning in warnings {
-            let mut shown = self.warnings.borrow_mut();
-            if !shown.contains(&warning) {
-                complain(&format!("the API server warns: {warning}"));
-                shown.push(warning);
-            }
-        }
+        self.interruption.is_finished()
     }
 
     /// The events so far, each with its instant.
@@ -79,17 +58,15 @@ impl<'a> ApiServer<'a> {
 
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
-        let (is_review, is_journal) = (matches!(request, Request::Review(..)), matches!(request, Request::Journal(..)));
+        let is_review = matches!(request, Request::Review(..));
         let answered = self.access.send(&built(request).acting_as(acting_as)).await;
-        self.warned(answered.warnings);
-        let Answer::Object(mut object) = answered.answer else { return answered.answer };
-        if is_review {
-            return reviewed(&object);
+        for warning in answered.warnings {
+            // Once is enough.
+            if self.warnings.borrow_mut().insert(warning.clone()) {
+                complain(&format!("the API server warns: {warning}"));
+            }
         }
-        if is_journal {
-            decode(Arc::make_mut(&mut object));
-        }
-        Answer::Object(object)
+        if is_review && let Answer::Object(review) = &answered.answer { reviewed(review) } else { answered.answer }
     }
 
     async fn wait(&self, span: Duration) {
@@ -163,29 +140,16 @@ pub(crate) async fn discard(access: &Access, namespace: &str, lease: &str) {
     if !lease.contains("txn-") {
         return;
     }
-    let Ok(mut journal) = access.send(&Sent::get(&secret)).await.object() else { return };
-    decode(&mut journal);
+    let Ok(journal) = access.send(&Sent::get(&secret)).await.object() else { return };
     if transaction::is_settled(&journal) {
-        let _ = access.send(&Sent::of(secret, Verb::Delete(exactly(&journal).into()))).await;
-    }
-}
-
-/// Puts the journal's text where the room looks for it.
-fn decode(secret: &mut Value) {
-    let text = secret.pointer("/data/journal").and_then(Value::as_str);
-    // Bytes that are no text are no empty journal.
-    let text = text.map(|text| String::from_utf8_lossy(&BASE64_STANDARD.decode(text).unwrap_or_default()).into_owned());
-    if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
-        data.remove("journal");
-    }
-    if let (Some(text), Some(secret)) = (text.filter(|text| !text.is_empty()), secret.as_object_mut()) {
-        secret.insert("stringData".into(), json!({ "journal": text }));
+        let _ = access.send(&Sent::of(secret, deletion(&journal, false))).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
+    use serde_json::json;
 
     use super::*;
 
@@ -245,15 +209,5 @@ mod tests {
         assert!(!asked("create").contains(r#""name""#), "{}", asked("create"));
         let denied = reviewed(&json!({ "status": { "allowed": false } }));
         assert!(matches!(denied, Answer::Refused { message, .. } if message.is_forbidden()));
-    }
-
-    #[test]
-    fn the_text_of_a_journal_is_where_the_room_looks_for_it() {
-        let mut secret = json!({ "data": { "journal": "e30=" } });
-        decode(&mut secret);
-        assert_eq!(secret, json!({ "data": {}, "stringData": { "journal": "{}" } }));
-        let mut empty = json!({ "metadata": {} });
-        decode(&mut empty);
-        assert_eq!(empty, json!({ "metadata": {} }));
     }
 }
