@@ -356,19 +356,32 @@ mod tests {
 
     use super::*;
 
+    fn read(name: &str, line: &str, change: &str) -> Files {
+        let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
+        let path = env::temp_dir().join(format!("tenure-{name}-{}", process::id()));
+        fs::write(&path, text).unwrap();
+        let files = Files::read(&[&path], None);
+        fs::remove_file(&path).unwrap();
+        files.unwrap()
+    }
+
     #[test]
     fn an_empty_account_is_none() {
-        let account = |line: &str| {
-            let change = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Delete}";
-            let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
-            let path = env::temp_dir().join(format!("tenure-account-{}", process::id()));
-            fs::write(&path, text).unwrap();
-            let files = Files::read(&[&path], None);
-            fs::remove_file(&path).unwrap();
-            files.unwrap().account
-        };
+        let change = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Delete}";
+        let account = |line| read("account", line, change).account;
 
         assert_eq!(account("serviceAccountName: deploy"), Some("deploy".into()));
         assert_eq!(account("serviceAccountName: ''"), None);
+    }
+
+    /// The fingerprint of a file is compared with one that another version has stored.
+    #[test]
+    fn a_change_does_not_repeat_the_names_of_its_target() {
+        let target = "target: {apiVersion: v1, kind: ConfigMap, namespace: ns, name: a}, type: Create";
+        let content = "apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: a, labels: {x: y}}, data: {k: v}";
+        let files = read("names", "timeout: 5s", &format!("{{{target}, content: {{{content}}}}}"));
+
+        let expected = serde_json::json!({ "metadata": { "labels": { "x": "y" } }, "data": { "k": "v" } });
+        assert_eq!(files.changes.first().map(|(_, change)| &change.content), Some(&expected));
     }
 }
