@@ -5,15 +5,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
+use tenure::election::writes::HOLDER;
 
 use crate::engine::Who;
 
 /// How many terms of others a replica remembers.
 const SEEN: usize = 256;
 
-/// uid and acquireTime of the latest terms that each has seen, and the greatest version of that uid.
+/// uid and acquireTime of the latest terms that each has seen, and the greatest version of the last uid.
 #[derive(Debug, Default)]
-pub struct Sights(BTreeMap<Who, (VecDeque<[String; 2]>, u64)>);
+pub struct Sights(BTreeMap<Who, (VecDeque<[String; 2]>, (String, u64))>);
 
 impl Sights {
     /// An elector of `who` takes this version in.
@@ -24,11 +25,13 @@ impl Sights {
         let version = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or_default();
         let (seen, latest) = self.0.entry(who).or_default();
         // Of what a late watch shows within one uid an elector learns nothing (law 16).
-        if seen.back().is_some_and(|[known, _]| known == uid) && version < *latest {
+        if latest.0 == uid && version < latest.1 {
             return;
         }
-        *latest = version;
-        if seen.back().is_none_or(|term| term != &[uid, acquired]) {
+        *latest = (uid.into(), version);
+        // A record by hand that names a replica is no term of it, but lends it the acquireTime.
+        let is_term = lease["metadata"]["annotations"][HOLDER] == lease["spec"]["holderIdentity"];
+        if is_term && seen.back().is_none_or(|term| term != &[uid, acquired]) {
             seen.push_back([uid.into(), acquired.into()]);
             if seen.len() > SEEN {
                 seen.pop_front();
