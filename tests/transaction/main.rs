@@ -456,18 +456,24 @@ fn what_needed_no_change_must_still_need_none_at_the_commit() {
 
 #[test]
 fn a_mark_whose_lease_may_not_be_read_is_live_and_a_settled_one_is_written_over() {
-    let mark = |world: &mut World| {
-        world
-            .cluster
-            .edit("X0", "kubectl", |object| object["metadata"]["annotations"]["tenure.dev/change"] = json!("ns/J9 abc 1"));
-    };
     let first = || Drive(Job::Apply(every_kind("first")), None);
 
-    let (outcomes, ..) = relay(vec![Meanwhile(mark), Denied(&["lease"]), first(), Denied(&[]), first()]);
+    let (outcomes, ..) = relay(vec![Meanwhile(marked), Denied(&["lease"]), first(), Denied(&[]), first()]);
 
     let Some(outcome @ Outcome::Held { .. }) = &outcomes[2] else { panic!("{:?}", outcomes[2]) };
     assert!(outcome.to_string().contains("may not read Lease ns/J9: grant get"), "{outcome}");
     assert_eq!(outcomes[4], Some(Outcome::Committed(5)));
+}
+
+#[test]
+fn an_undo_leaves_an_object_with_the_live_mark_of_another_as_it_is() {
+    let first = Drive(Job::Apply(every_kind("first")), None);
+
+    let (outcomes, objects, _) = relay(vec![first, Meanwhile(marked), Meanwhile(announced), Drive(Job::Recover, None)]);
+
+    let Some(Outcome::Stuck(left)) = &outcomes[3] else { panic!("{:?}", outcomes[3]) };
+    assert_eq!(left.iter().map(|(target, _)| &*target.name).collect::<Vec<_>>(), ["X0"]);
+    assert_eq!((&objects["X0"], objects.contains_key("C0")), (&json!({ "a": "first", "new": "first" }), false));
 }
 
 #[test]
@@ -515,6 +521,19 @@ fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     }
+}
+
+/// The other transaction is under way.
+fn announced(world: &mut World) {
+    let mut lease = world.cluster.lease("J9");
+    lease["metadata"]["annotations"] = json!({ "tenure.dev/journal": "abc 1" });
+    world.cluster.leases.insert("J9".into(), lease);
+}
+
+/// Another transaction marks an object, whatever mark it bears.
+fn marked(world: &mut World) {
+    let mark = json!("ns/J9 abc 1");
+    world.cluster.edit("X0", "kubectl", |object| object["metadata"]["annotations"]["tenure.dev/change"] = mark);
 }
 
 /// A backup copies marks too.
