@@ -57,6 +57,8 @@ struct Elector {
     read: BTreeSet<usize>,
     /// The slot of a Lease that came after an absence in this turn, and what it remembered before that: it may have decided then.
     before: Option<(usize, Memory)>,
+    /// Its watch has told it of a time before the absence that it has read.
+    is_late: bool,
 }
 
 /// What was judged.
@@ -154,6 +156,7 @@ impl Lawful {
             is_busy: false,
             read: BTreeSet::new(),
             before: None,
+            is_late: false,
         });
     }
 
@@ -296,9 +299,12 @@ impl Lawful {
         }
         let decided = self.electors.get_mut(r).and_then(|elector| elector.before.take());
         let step = Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) };
+        let is_legal = self.laws[index].law.allows(&step).is_ok();
+        if what == What::Creates && !is_legal && self.electors.get(r).is_some_and(|elector| elector.is_late) {
+            self.ends("a late watch tells of a shorter hold");
+        }
         // Or it has decided since: there may have been another absence in this turn.
-        let decided =
-            decided.filter(|(slot, _)| what == What::Creates && *slot == index && self.laws[index].law.allows(&step).is_err());
+        let decided = decided.filter(|(slot, _)| what == What::Creates && *slot == index && !is_legal);
         let known = decided.map(|(_, memory)| self.laws[index].law.recalls(r, memory));
         self.steps(index, step);
         known.into_iter().for_each(|known| drop(self.laws[index].law.recalls(r, known)));

@@ -85,6 +85,8 @@ impl Lawful {
         let Some(r) = self.replica(who) else { return };
         let law = &self.laws[slot].law;
         let (latest, elector) = (law.latest(r), &mut self.electors[r]);
+        // A reply that there is no Lease has no version, so a late watch may still tell of the time before.
+        elector.is_late = k < latest && law.held(latest).0 == Kind::Absent || elector.is_late && k == latest;
         if law.has(k) && k >= latest && slot < elector.slots {
             if elector.is_busy && k > latest && law.held(latest).0 == Kind::Absent {
                 elector.before = Some((slot, law.memory(r).clone()));
