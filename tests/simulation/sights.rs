@@ -12,9 +12,18 @@ use crate::engine::Who;
 /// How many terms of others a replica remembers.
 const SEEN: usize = 256;
 
-/// uid and acquireTime of the latest terms that each has seen, and the greatest version of the last uid.
+/// What each replica has seen.
 #[derive(Debug, Default)]
-pub struct Sights(BTreeMap<Who, (VecDeque<[String; 2]>, (String, u64))>);
+pub struct Sights(BTreeMap<Who, Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// uid and acquireTime of the latest terms.
+    terms: VecDeque<[String; 2]>,
+    /// The last uid, and its greatest version.
+    uid: String,
+    version: u64,
+}
 
 impl Sights {
     /// An elector of `who` takes this version in.
@@ -23,24 +32,24 @@ impl Sights {
             return;
         };
         let version = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or_default();
-        let (seen, latest) = self.0.entry(who).or_default();
+        let seen = self.0.entry(who).or_default();
         // Of what a late watch shows within one uid an elector learns nothing (law 16).
-        if latest.0 == uid && version < latest.1 {
+        if seen.uid == uid && version < seen.version {
             return;
         }
-        *latest = (uid.into(), version);
+        (seen.uid, seen.version) = (uid.into(), version);
         // A record by hand that names a replica is no term of it, but lends it the acquireTime.
         let is_term = lease["metadata"]["annotations"][HOLDER] == lease["spec"]["holderIdentity"];
-        if is_term && seen.back().is_none_or(|term| term != &[uid, acquired]) {
-            seen.push_back([uid.into(), acquired.into()]);
-            if seen.len() > SEEN {
-                seen.pop_front();
+        if is_term && seen.terms.back().is_none_or(|term| term != &[uid, acquired]) {
+            seen.terms.push_back([uid.into(), acquired.into()]);
+            if seen.terms.len() > SEEN {
+                seen.terms.pop_front();
             }
         }
     }
 
     /// Returns whether `who` cannot know of the term with this uid and acquireTime.
     pub fn is_stranger(&self, who: Who, uid: &str, acquired: &str) -> bool {
-        self.0.get(&who).is_none_or(|(seen, _)| !seen.iter().any(|term| term == &[uid, acquired]))
+        self.0.get(&who).is_none_or(|seen| !seen.terms.iter().any(|term| term == &[uid, acquired]))
     }
 }
