@@ -40,6 +40,8 @@ pub(crate) struct Observation {
     was_named: bool,
     /// The version last observed, even if that Lease is gone: watch events must be later.
     version: Option<String>,
+    /// The greatest version ever observed. What it has shown of holders is unlearned by a later one only.
+    greatest: Option<String>,
     /// o, client-go's observedTime: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
     /// Since when the Lease has named this holder, in this term of its.
@@ -107,6 +109,7 @@ impl Observation {
             held,
             was_named: named,
             version: None,
+            greatest: None,
             since: Instant::BOOT,
             led_since: Instant::BOOT,
             changes: 0,
@@ -126,8 +129,8 @@ impl Observation {
     pub(crate) fn read(&mut self, record: LeaseRecord, clocks: Now) {
         let now = clocks.boot;
         self.note_time(&record);
-        // A reply that the watch has overtaken shows an earlier holder, and gives nothing back that was held since.
-        let is_past = self.is_past(&record);
+        // A reply that the watch has overtaken, and what a watch then shows again, give nothing back that was held since.
+        let is_past = self.greatest.as_ref().is_some_and(|greatest| later(greatest, record.resource_version()));
         let (before, has_changed) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
         let is_same_term = self.record().is_some_and(|seen| seen.is_of_the_term_of(&record));
@@ -163,7 +166,7 @@ impl Observation {
             None => self.was_named && state != LeaseState::Released,
         };
         self.was_named = is_named || self.was_named && is_past;
-        self.version = Some(record.resource_version().to_owned());
+        self.note_version(&record);
         // If a clock is set, a run that is not due yet moves. A run that was already due stays due, unless it is to be skipped.
         if has_changed || self.runs.is_skipped(clocks.wall) || self.due_at().is_none_or(|due| now < due) {
             self.runs.set_clocks(clocks);
@@ -205,10 +208,18 @@ impl Observation {
         let current = matches!(&self.observed, Observed::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
         if current {
-            self.version = Some(record.resource_version().to_owned());
+            self.note_version(record);
             self.absent(now);
         }
         current
+    }
+
+    fn note_version(&mut self, record: &LeaseRecord) {
+        let version = record.resource_version().to_owned();
+        if self.greatest.as_ref().is_none_or(|greatest| later(&version, greatest)) {
+            self.greatest = Some(version.clone());
+        }
+        self.version = Some(version);
     }
 
     /// Returns true if the Lease was not observed yet.

@@ -426,6 +426,33 @@ fn a_reply_that_the_watch_has_overtaken_does_not_give_back_what_is_held_since() 
 }
 
 #[test]
+fn what_a_watch_shows_again_after_a_late_reply_gives_nothing_back_either() {
+    let mut bench = Bench::with(held("y", 15));
+    bench.run(TICK);
+    bench.answers = false;
+    bench.run(seconds(4));
+    let (_, request) = bench.awaited.clone().expect("a read");
+    let late = bench.register.apply(&request);
+    bench.register.edit(|object| object["spec"] = mark());
+    let released = bench.register.object().unwrap();
+    bench.see(|object| {
+        object["spec"] = held("x", 15);
+        object["metadata"]["annotations"] = json!({ HOLDER: "x" });
+    });
+    bench.answer(late);
+    bench.watch(Watched::Changed(released.into()));
+    bench.pass(bench.now.boot + seconds(5));
+    bench.see(|object| {
+        object["spec"] = held("stranger", 9);
+        object["metadata"]["annotations"] = json!({});
+    });
+    bench.run_answered(TICK);
+    bench.sent.clear();
+
+    takes_exactly_after(&mut bench, plus(15) - TICK);
+}
+
+#[test]
 fn a_reply_about_an_earlier_lease_does_not_hide_who_held_the_one_that_came_after_it() {
     let mut bench = overtaken(mark(), "uid-1");
     bench.pass(bench.now.boot + seconds(5));
