@@ -23,7 +23,7 @@ use tokio::task::spawn_blocking;
 use super::bearer::bearer;
 use crate::{
     clock,
-    config::duration,
+    config::{Signal, duration},
     process::{
         Pid, kill,
         scan::{Scanner, Scope, Spare},
@@ -208,7 +208,7 @@ impl Plugin {
             && let Ok(found) = scanner.find(Scope::Descendants, own)
         {
             for process in found.targets {
-                let _ = kill::send(process.pid, kill::SIGKILL);
+                let _ = kill::send(process.pid, Signal::KILL);
             }
         }
         PluginError::Hung { program: self.program.clone(), limit }

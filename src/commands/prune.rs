@@ -20,13 +20,11 @@ use crate::{
     console::{answer, complain},
     election::{
         record::LeaseRecord,
-        writes::{KIND_LABEL, operator},
+        writes::{KIND_LABEL, MANAGED_BY, TENURE, operator},
     },
     exit,
 };
 
-/// The Leases that tenure made.
-const OURS: &str = "app.kubernetes.io/managed-by=tenure";
 const REFUSED: u8 = 1;
 
 pub(super) fn run(prune: &cli::Prune) -> u8 {
@@ -81,7 +79,11 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
 /// lack the right to create its Lease again.
 fn selector(asked: &str) -> String {
     let kind = if asked.contains(KIND_LABEL) { String::new() } else { format!("{KIND_LABEL}=lock") };
-    [OURS, &kind, asked].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",")
+    [format!("{MANAGED_BY}={TENURE}").as_str(), &kind, asked]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// A Lease that may be deleted as it was listed.

@@ -12,7 +12,7 @@ use crate::{
     config::duration,
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::{CANDIDATE, FIRE, KIND_LABEL, NEXT_FIRE, OBITUARY, STATUS, base_of},
+        writes::{CANDIDATE, FIRE, KIND_LABEL, MANAGED_BY, NEXT_FIRE, OBITUARY, STATUS, TENURE, base_of},
     },
     words::worded,
 };
@@ -188,7 +188,7 @@ impl Seen {
 pub(super) fn is_ours(lease: &Value) -> bool {
     let annotations = lease.pointer("/metadata/annotations").and_then(Value::as_object);
     let is_annotated = annotations.is_some_and(|all| all.keys().any(|name| name.starts_with("tenure.dev/")));
-    is_annotated || lease["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "tenure"
+    is_annotated || lease["metadata"]["labels"][MANAGED_BY] == TENURE
 }
 
 /// The annotations of candidates, without that of whoever leads.

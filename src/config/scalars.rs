@@ -27,6 +27,15 @@ impl Default for Drift {
 pub struct Signal(pub i32);
 
 impl Signal {
+    /// Sent with every stop signal, so that a stopped process receives that.
+    pub const CONT: Self = Self(libc::SIGCONT);
+    /// The end of every stop.
+    pub const KILL: Self = Self(libc::SIGKILL);
+    /// For what is to be frozen.
+    pub const STOP: Self = Self(libc::SIGSTOP);
+    /// The default of `workload.stop.signal`.
+    pub const TERM: Self = Self(libc::SIGTERM);
+
     /// SIGRTMIN and SIGRTMAX of glibc, which most programs use. SIGRTMIN of musl, which is in the static binary, is one higher.
     pub(crate) const REAL_TIME: RangeInclusive<i32> = 34..=64;
 

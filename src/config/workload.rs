@@ -176,7 +176,7 @@ pub struct Stop {
 impl Default for Stop {
     fn default() -> Self {
         Self {
-            signal: Signal(libc::SIGTERM),
+            signal: Signal::TERM,
             grace: Duration::from_secs(20),
             loss_grace: Duration::from_secs(4),
             kill_mode: KillMode::Mixed,

@@ -6,6 +6,21 @@
 //! and whenever it has drained the link.
 //!
 //! At most one request is in flight at a time. [`Answer`] tells what the edge must do after a failure.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `elector` | the machine: it takes an [`Input`], and gives it to the phase |
+//! | `following`, `leading`, `releasing` | the three phases |
+//! | `core`, `common`, `lease` | what the phases share: all of it, what is known of this replica, and of one Lease |
+//! | `reader`, `asked`, `pace` | the request in flight, the reads and the watch; what an answer says; the pauses between attempts |
+//! | `observation` | what a follower has seen of a Lease, and from when on it may be taken |
+//! | `task`, `wait_limit` | when a task's next run is due; when a wait for the Lease is given up |
+//! | `record`, `names`, `writes` | reading a Lease, its annotations, and the only room that writes one |
+//! | `turn` | the order of the elector's steps; the product, the simulation and the model run it |
+//! | `guard_deadline` | H, as the second guard knows it |
+//! | `obituary` | the witness's machine |
+//! | `publication` | what the EndpointSlice says |
+//! | `trace`, `random` | trace contexts; jitter and ids from one seed |
 
 use std::{
     hash::{Hash, Hasher},

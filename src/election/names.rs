@@ -5,6 +5,10 @@ use jiff::Timestamp;
 /// 9999-12-30 in microseconds, the latest time that is written: the API server cannot read a later one.
 pub(super) const LAST_TIME: i64 = 253_402_128_000_000_000;
 
+/// Label: `tenure`, unless somebody else has set it.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`] on the Leases that tenure made.
+pub const TENURE: &str = "tenure";
 /// Annotation: the full identity of the holder that is asked to step down. The next acquisition removes it (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
 /// Annotation: the full identity of the replica to which the others leave the Lease for as long as it needs.

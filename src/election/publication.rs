@@ -81,7 +81,7 @@ pub struct Publisher {
     /// The slice as last read or written.
     seen: Option<Value>,
     /// The slice is as wanted, or was written so.
-    settled: bool,
+    is_made: bool,
     /// Why the server refused this replica's endpoint. The slice is kept empty instead.
     refused: Option<String>,
     /// Why the slice has no endpoint although one is wanted.
@@ -100,7 +100,7 @@ impl Publisher {
     pub const fn new(endpoints: Endpoints, timing: Timing) -> Self {
         let (wanted, seen, refused, lacks, state) = (None, None, None, None, None);
         let due = Instant::BOOT;
-        Self { endpoints, timing, wanted, seen, settled: false, refused, lacks, conflicts: 0, due, state, is_new: false }
+        Self { endpoints, timing, wanted, seen, is_made: false, refused, lacks, conflicts: 0, due, state, is_new: false }
     }
 
     /// Returns the next thing to do at `now`, so that the slice becomes as wanted.
@@ -110,7 +110,7 @@ impl Publisher {
             self.seen = None;
         }
         if !before.is_some_and(|before| before.is_same_as(wanted)) {
-            (self.settled, self.due, self.refused) = (false, now, None);
+            (self.is_made, self.due, self.refused) = (false, now, None);
         }
         // The next renewal moves `until` on.
         if now >= wanted.until {
@@ -120,7 +120,7 @@ impl Publisher {
             return SliceAction::Wait(self.due);
         }
         // The slice is not watched, and may have been changed.
-        if mem::take(&mut self.settled) {
+        if mem::take(&mut self.is_made) {
             self.seen = None;
         }
         let Some(seen) = &self.seen else { return SliceAction::Get };
@@ -131,12 +131,12 @@ impl Publisher {
             self.refused.clone().unwrap_or(other)
         });
         match changed(seen, wanted, own, &self.endpoints.ports) {
-            // Counts as settled, so that a server which stores another form does not get the same write again at once.
+            // Counts as made, so that a server which stores another form does not get the same write again at once.
             Ok(Some(next)) => {
-                self.settled = true;
+                self.is_made = true;
                 return SliceAction::Replace(next);
             }
-            Ok(None) => self.settle(),
+            Ok(None) => self.made(),
             Err(why) => {
                 self.seen = None;
                 self.enter(SliceState::Failed(why));
@@ -148,14 +148,14 @@ impl Publisher {
 
     /// Takes in the outcome of the last request, if it failed with its Retry-After. That holds up no other wish.
     pub fn answered(&mut self, answer: Result<Value, (RequestError, Option<Duration>)>, now: Instant) {
-        let written = mem::take(&mut self.settled);
+        let written = mem::take(&mut self.is_made);
         self.seen = None;
         match answer {
             Ok(object) => {
                 self.seen = Some(object);
                 if written {
                     self.conflicts = 0;
-                    self.settle();
+                    self.made();
                     self.due = now + self.timing.duration;
                 }
             }
@@ -182,8 +182,8 @@ impl Publisher {
         mem::take(&mut self.is_new).then_some(state)
     }
 
-    fn settle(&mut self) {
-        self.settled = true;
+    fn made(&mut self) {
+        self.is_made = true;
         let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
         self.enter(match &self.lacks {
             _ if !serves => SliceState::Withdrawn,

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 pub mod operator;
 
 pub use super::names::{
-    API_VERSION, CANDIDATE, FIRE, HOLDER, JOURNAL, KIND, KIND_LABEL, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY, RESTS, SLOTS,
-    STATUS, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT,
+    API_VERSION, CANDIDATE, FIRE, HOLDER, JOURNAL, KIND, KIND_LABEL, MANAGED_BY, NEXT_FIRE, NOBODY, OBITUARY, PAUSED, PRIORITY,
+    RESTS, SLOTS, STATUS, STEP_DOWN, STEP_DOWN_TO, TENURE, TRACEPARENT,
 };
 pub(crate) use super::names::{base_of, display, micros, rests};
 use super::{
@@ -29,7 +29,6 @@ use crate::{
     slot::Slot,
 };
 
-const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
@@ -237,7 +236,7 @@ impl LeaseWriter {
     fn mark_held(&self, object: &mut Value, holder: &str) {
         let labels = map_of(metadata_of(object), "labels");
         // Another manager's label stays: two managers would overwrite each other without end.
-        labels.entry(MANAGED_BY.0).or_insert_with(|| MANAGED_BY.1.into());
+        labels.entry(MANAGED_BY).or_insert_with(|| TENURE.into());
         let added = |map: &BTreeMap<String, String>| map.clone().into_iter().map(|(name, value)| (name, value.into()));
         labels.extend(added(&self.config.lease.labels));
         let annotations = annotations_of(object);

@@ -20,7 +20,7 @@ use crate::config;
 ///
 /// # Errors
 /// A signal cannot be caught.
-pub(super) fn settle_in() -> io::Result<()> {
+pub(super) fn detach() -> io::Result<()> {
     for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
         catch(signal as i32)?;
     }

@@ -109,7 +109,7 @@ enum Failure {
 pub fn run() -> u8 {
     memory::close_to_others();
     let ended = adopt().and_then(|socket| {
-        detach::settle_in().map_err(Failure::Start)?;
+        detach::detach().map_err(Failure::Start)?;
         elect(socket)
     });
     let Err(failure) = ended else { return 0 };

@@ -5,7 +5,9 @@ use std::{thread, time::Duration};
 use nix::unistd::getppid;
 
 use crate::{
-    clock, environment,
+    clock,
+    config::Signal,
+    environment,
     link::{InitialState, ToElector},
     process::{
         PID1, Pid,
@@ -115,7 +117,7 @@ impl Init {
         }
         if let Some(group) = self.group {
             // The group comes first: the search for others reads files, and a process stuck in the kernel may block that.
-            let _ = kill::send_group(group, kill::SIGKILL);
+            let _ = kill::send_group(group, Signal::KILL);
         }
         let Ok(mut sweep) = KillSweep::open() else { return };
         // These come next, before the kernel continues a frozen process: it does that when the main process dies.

@@ -174,7 +174,7 @@ impl Container for EventLoop {
         };
         if is_stopped {
             // An error means that it is gone.
-            let _ = send(target, kill::SIGCONT);
+            let _ = send(target, Signal::CONT);
         }
     }
 

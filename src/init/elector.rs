@@ -7,6 +7,7 @@ use std::{error::Error, os::fd::AsFd, path::Path};
 use nix::poll::{PollFd, PollFlags};
 
 use crate::{
+    config::Signal,
     exit,
     link::{InitialState, ToElector, ToInit},
     process::{
@@ -133,8 +134,8 @@ impl Elector {
     /// Sends SIGKILL to the elector and its credential plugins.
     fn kill(&self) {
         // Both, because the session may not exist yet. Errors mean that the process is gone.
-        let _ = kill::send(self.pid, kill::SIGKILL);
-        let _ = kill::send_group(self.pid, kill::SIGKILL);
+        let _ = kill::send(self.pid, Signal::KILL);
+        let _ = kill::send_group(self.pid, Signal::KILL);
     }
 
     /// Receives the next message, if there is one. Errors (of sending, too) come after the last message.

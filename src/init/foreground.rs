@@ -118,5 +118,5 @@ impl Foreground {
 
 /// Continues the whole foreground job. An error means that it is gone.
 fn go_on(main: Pid) {
-    let _ = kill::send_group(main, Signal(libc::SIGCONT));
+    let _ = kill::send_group(main, Signal::CONT);
 }

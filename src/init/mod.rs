@@ -3,7 +3,7 @@
 //! Carries out the decisions of the [`Agent`](crate::supervision::Agent). One thread, and one poll(2) over signals, an absolute
 //! alarm, the link to the elector, NOTIFY_SOCKET, and the children that are about to execute. It never waits for
 //! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 10 ms to see
-//! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for all fuses together.
+//! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for a pass over all fuses.
 //!
 //! - [`event_loop`] is the loop, and [`Alarm`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
 //!   [`roles`] tells a running workload its role.

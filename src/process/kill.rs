@@ -15,13 +15,6 @@ use crate::{
     process::scan::{Process, ScanError, Scanner, Scope, Spare},
 };
 
-/// SIGKILL as the configuration writes it.
-pub const SIGKILL: Signal = Signal(libc::SIGKILL);
-/// SIGSTOP, for what is to be frozen.
-pub const SIGSTOP: Signal = Signal(libc::SIGSTOP);
-/// SIGCONT, sent with every stop signal so that a stopped process receives that.
-pub const SIGCONT: Signal = Signal(libc::SIGCONT);
-
 /// Signals one process. The caller knows that it has not been reaped.
 ///
 /// # Errors
@@ -51,13 +44,13 @@ pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
 }
 
-/// `kill(-1, SIGKILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
+/// `kill(-1, Signal::KILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
 ///
 /// # Errors
 /// EPERM unless called by PID 1: there it would kill the machine. ESRCH if nobody is left.
 pub fn kill_everything() -> io::Result<()> {
     require_pid1()?;
-    Ok(kill(-1, SIGKILL)?)
+    Ok(kill(-1, Signal::KILL)?)
 }
 
 /// The same by a child of PID 1: every process of the PID namespace that it may kill, but PID 1 and itself. The caller knows that
@@ -69,7 +62,7 @@ pub fn kill_everything_but_init() -> io::Result<()> {
     if Pid::parent().as_raw() != 1 {
         return Err(Errno::EPERM.into());
     }
-    Ok(kill(-1, SIGKILL)?)
+    Ok(kill(-1, Signal::KILL)?)
 }
 
 /// Returns true if init is alone in its PID namespace, without even a zombie. Asks the kernel in one call, not /proc.
@@ -135,7 +128,7 @@ impl KillSweep {
         if scope == Scope::Namespace {
             require_pid1()?;
         }
-        self.twice(scope, spare, SIGKILL)
+        self.twice(scope, spare, Signal::KILL)
     }
 
     /// The same as [`KillSweep::pass`], without killing anything.
@@ -163,7 +156,7 @@ impl KillSweep {
                 } else if !process.is_gone() {
                     is_clean = false;
                     // A process that may not be stopped never looks stopped.
-                    let _ = send_identified(found.scanner, process, SIGSTOP);
+                    let _ = send_identified(found.scanner, process, Signal::STOP);
                 }
             }
             if !is_clean {
@@ -177,7 +170,7 @@ impl KillSweep {
     pub fn kill_known(&self, known: &[Process]) {
         for process in known {
             // An error means that it is gone.
-            let _ = send_identified(&self.scanner, process, SIGKILL);
+            let _ = send_identified(&self.scanner, process, Signal::KILL);
         }
     }
 
@@ -272,7 +265,7 @@ mod tests {
         let before = Process { start: now.start - 1, ..now };
 
         let to_another = send_identified(&scanner, &before, Signal(libc::SIGUSR1));
-        let to_this_one = send_identified(&scanner, &now, SIGKILL);
+        let to_this_one = send_identified(&scanner, &now, Signal::KILL);
 
         assert_eq!((to_another, to_this_one), (Err(Errno::ESRCH), Ok(())));
         assert_eq!(child.wait().as_ref().ok().and_then(ExitStatus::signal), Some(libc::SIGKILL));

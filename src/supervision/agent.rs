@@ -7,8 +7,8 @@
 //! [`term_end`] ends the term and tells the elector, which answers with a StepDown: only then does [`events`] send the proof. [`told`]
 //! takes the elector's answers, and [`shutdown`] ends init.
 //!
-//! So does the way of a Lead: [`told`] takes it, and `settle`, after every input, gives the workload's machine
-//! what is wanted of it.
+//! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's
+//! machine what is wanted of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -186,7 +186,7 @@ impl Agent {
             Input::Scanned(scan) => self.workload.scanned(scan, now),
             Input::FuseFired { left } => self.burnt(left, now),
         }
-        self.settle(now);
+        self.follow_up(now);
     }
 
     /// The first message to an elector that starts now. It includes everything that has happened since the start was ordered.
@@ -273,13 +273,13 @@ impl Agent {
             None => {}
         }
         self.workload.handle_timeout(now);
-        self.settle(now);
+        self.follow_up(now);
     }
 }
 
 /// Consequences of the state, computed after every input.
 impl Agent {
-    fn settle(&mut self, now: Instant) {
+    fn follow_up(&mut self, now: Instant) {
         self.workload.check_health(now);
         self.flush(now);
         if self.shutdown.is_none() {
@@ -296,7 +296,7 @@ impl Agent {
         loop {
             while let Some(action) = self.workload.poll_action() {
                 // From H on the kill is due, and nothing that is stopped is continued.
-                let continues = matches!(action, Action::Signal { signal: Signal(libc::SIGCONT), .. });
+                let continues = matches!(action, Action::Signal { signal: Signal::CONT, .. });
                 if !(continues && self.hard().is_some_and(|hard| hard <= now)) {
                     self.actions.push_back(action);
                 }

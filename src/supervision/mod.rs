@@ -15,6 +15,18 @@
 //!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Sweep`],
 //!    [`Action::KillAll`].
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `turn` | the order of init's loop, over a `container`; `actions` carries out, `children` takes their ends in |
+//! | `interface` | what the agent is told, and what it orders |
+//! | `agent` | the machine that couples link and workload; the files below it have one kind of input each |
+//! | `term` | the term that init holds, and its deadlines |
+//! | `electors` | when an elector is started, and when one is given up |
+//! | `workload` | the machine of the process: `starting`, `roles` (promotion and demotion), `signals`, `stopping` |
+//! | `escalation` | the way of a stop, from the stop signal to the proof of death |
+//! | `restarts`, `policy` | when what ended is started again; the configuration of the workload's machine |
+//! | `health`, `hooks` | the checks of a running workload; one run of a hook |
 
 pub use crate::notification::Heard;
 

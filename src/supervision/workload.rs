@@ -372,7 +372,7 @@ impl Workload {
             && late.take_if(|at| *at <= now).is_some()
         {
             // The kill counts as a crash, so the start is tried again: the file system that hangs may answer by then.
-            self.actions.push_back(Action::Signal { target: Target::Main(pid), signal: Signal(libc::SIGKILL) });
+            self.actions.push_back(Action::Signal { target: Target::Main(pid), signal: Signal::KILL });
             said = Some("the workload was not executed within lease.duration and is killed");
         }
         if let State::Stopping { escalation, .. } = &mut self.state {

@@ -14,7 +14,7 @@ use tenure::{
     config::Signal,
     link::Exit,
     process::{
-        kill::{self, SIGCONT, SIGKILL},
+        kill,
         scan::Scanner,
         signals,
         spawn::{self, Command, Failure, Outcome, ProcessGroup, RoleSignal, Setup, Spawning, Step},
@@ -77,7 +77,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
             if is_ours && child.outcome().is_none() {
                 return (child, deadline);
             }
-            let _ = kill::send(child.pid, SIGKILL);
+            let _ = kill::send(child.pid, Signal::KILL);
             wait_until("its end", || world::reap_next().is_some());
             let _ = fs::remove_file(&file);
         }
@@ -85,7 +85,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
     };
     let resume = |(mut child, deadline): (Spawning, Instant)| {
         wait_until("the deadline", || clock::boot() > deadline);
-        kill::send(child.pid, SIGCONT).expect("it lives");
+        kill::send(child.pid, Signal::CONT).expect("it lives");
         let after = outcome(&mut child);
         wait_until("its end", || world::reap_next().is_some_and(|(pid, _)| pid == child.pid));
         (after, fs::remove_file(&file).is_ok())
@@ -160,13 +160,13 @@ test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
     let untaken = promote(child, usr1, Instant::NEVER, false).spawn().expect("a child");
     wait_until("what waits for nothing", || reaped(untaken.pid).is_some());
     let waits = reaped(demotion.pid);
-    kill::send(child, SIGCONT).expect("it is there");
+    kill::send(child, Signal::CONT).expect("it is there");
     wait_until("the end of the demotion", || reaped(demotion.pid).is_some());
 
     let ends = [reaped(promotion.pid), waits, reaped(demotion.pid), reaped(untaken.pid)];
     assert_eq!(ends, [Some(Exit::Code(1)), None, Some(Exit::Code(0)), Some(Exit::Code(0))]);
 
-    let orphan = demote(child, Signal(libc::SIGKILL)).spawn().expect("a child");
+    let orphan = demote(child, Signal::KILL).spawn().expect("a child");
     wait_until("the end of one whose process is gone", || reaped(orphan.pid).is_some());
     assert_eq!(reaped(orphan.pid), Some(Exit::Code(1)));
 });
@@ -266,7 +266,7 @@ fn the_terminal_is_handed_over_and_taken_back() {
 
     assert_eq!(foreground(), child);
     assert!(Terminal::of_stdin().is_none(), "in the background it is not ours");
-    kill::send_group(child, SIGKILL).expect("it lives");
+    kill::send_group(child, Signal::KILL).expect("it lives");
     wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(libc::SIGKILL))));
     terminal.take_back().expect("SIGTTOU is blocked");
     assert_eq!(foreground(), nix::unistd::getpgrp());

@@ -8,7 +8,7 @@ use tenure::{
     config::Signal,
     link::Exit,
     process::{
-        kill::{self, KillSweep, Left, SIGKILL, Verdict},
+        kill::{self, KillSweep, Left, Verdict},
         reap,
         scan::{Scanner, Scope, Spare},
         signals,
@@ -61,9 +61,9 @@ test_in!(Pid1, what_is_frozen_is_known_and_nobody_else_is_looked_at, {
     let stray = shell("exec sleep 1000");
 
     let beside_a_stray = sweep.scanner.stopped(&known);
-    kill::send(frozen, kill::SIGCONT).expect("it lives");
+    kill::send(frozen, Signal::CONT).expect("it lives");
     let continued = sweep.scanner.stopped(&known);
-    kill::send(frozen, SIGKILL).expect("it lives");
+    kill::send(frozen, Signal::KILL).expect("it lives");
     wait_until("its end", || reap_all() > 0);
     let gone = sweep.scanner.stopped(&known);
 
@@ -114,7 +114,7 @@ test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
 
     let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare).expect("a scan"));
     let lives = reap::peek() == Ok(None);
-    kill::send(child, SIGKILL).expect("it lives");
+    kill::send(child, Signal::KILL).expect("it lives");
     wait_until("its end", || reap_next().is_some());
     let after = sweep.look(Scope::Namespace, spare).expect("a scan");
 
@@ -270,7 +270,7 @@ test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
     for error in refused {
         assert_eq!(error.and_then(|error| error.raw_os_error()), Some(libc::EPERM));
     }
-    assert!(count(Scope::Descendants) == 0 && kill::send(getppid(), kill::SIGCONT).is_err());
+    assert!(count(Scope::Descendants) == 0 && kill::send(getppid(), Signal::CONT).is_err());
     for everything in [-1, 0, 1].map(Pid::from_raw) {
         for sent in [kill::send(everything, Signal(0)), kill::send_group(everything, Signal(0))] {
             assert_eq!(sent.err().and_then(|error| error.raw_os_error()), Some(libc::EINVAL), "{everything}");

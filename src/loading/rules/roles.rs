@@ -114,7 +114,7 @@ fn judge_telling(config: &Config, validation: &mut Validation) {
 pub(super) fn judge_rewrite(role: &str, rules: &Rules, roles: [Option<Signal>; 2], validation: &mut Validation) {
     for (from, to) in rules {
         let path = format!("signals.rewrite.{role}.{}", from.name());
-        let is_term = *from == Signal(libc::SIGTERM);
+        let is_term = *from == Signal::TERM;
         refuse! { validation;
             is_term => [&path] => "SIGTERM begins a stop and is not forwarded: set workload.stop.signal instead";
             !is_term && !from.is_forwardable() => [&path] =>

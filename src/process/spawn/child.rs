@@ -198,7 +198,7 @@ fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
             true => return Ok(Outcome::Late),
             false => {}
         }
-        kill::kill(pid.as_raw(), kill::SIGCONT).map_err(|errno| Failure { step: Step::Signal, errno })?;
+        kill::kill(pid.as_raw(), Signal::CONT).map_err(|errno| Failure { step: Step::Signal, errno })?;
         continued = true;
     }
     Ok(Outcome::Done)

@@ -10,11 +10,7 @@ use std::{
 use nix::unistd::Pid;
 
 use super::child;
-use crate::{
-    clock,
-    config::Signal,
-    process::{kill, scan::stat_fields},
-};
+use crate::{clock, config::Signal, process::scan::stat_fields};
 
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
@@ -151,7 +147,7 @@ fn blocking(status: &[u8], signal: Signal) -> Blocking {
 /// Returns true if the signal, or SIGKILL, is still pending.
 fn is_pending(status: &[u8], signal: Signal) -> bool {
     let sets: [&[u8]; 2] = [b"SigPnd:", b"ShdPnd:"];
-    sets.into_iter().any(|set| has(status, set, signal) || has(status, set, kill::SIGKILL))
+    sets.into_iter().any(|set| has(status, set, signal) || has(status, set, Signal::KILL))
 }
 
 /// Returns true if the process is stopped or dying, by the stat of its main thread. The flags are the sixth field after the

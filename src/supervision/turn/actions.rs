@@ -11,7 +11,7 @@ use crate::{
 
 use super::{
     Turn,
-    children::{Helper, SIGKILL, describe},
+    children::{Helper, describe},
     container::{Container, HelperKind, Order, Program},
 };
 
@@ -32,7 +32,7 @@ impl Turn {
             }
             Action::Continue { target } if self.is_main(target) => c.wake(target),
             Action::KillHook { pid } if self.helpers.iter().any(|helper| helper.pid == pid) => {
-                c.kill(Target::Group(pid), SIGKILL);
+                c.kill(Target::Group(pid), Signal::KILL);
             }
             // The process has ended, and its pid may name another one.
             Action::Signal { .. } | Action::Continue { .. } | Action::KillHook { .. } => {}
@@ -43,7 +43,7 @@ impl Turn {
             Action::KillTeller => {
                 if let Some(teller) = self.teller.take() {
                     // The answer does not matter any more.
-                    c.kill(Target::Main(teller), SIGKILL);
+                    c.kill(Target::Main(teller), Signal::KILL);
                 }
             }
             Action::Hook { hook, told, not_after } => self.start_hook(hook, told, not_after, c),
@@ -51,7 +51,7 @@ impl Turn {
             Action::KillProbe(kind) => {
                 for helper in self.helpers.iter().filter(|helper| helper.kind == HelperKind::Probe(kind)) {
                     // The pid cannot be reused while its group has a member.
-                    c.kill(Target::Group(helper.pid), SIGKILL);
+                    c.kill(Target::Group(helper.pid), Signal::KILL);
                 }
             }
             Action::MarkNotify => {
@@ -225,6 +225,6 @@ impl Turn {
 
 /// Kills a process and its group, which may not exist yet.
 fn kill_group(pid: i32, c: &mut impl Container) {
-    c.kill(Target::Group(pid), SIGKILL);
-    c.kill(Target::Main(pid), SIGKILL);
+    c.kill(Target::Group(pid), Signal::KILL);
+    c.kill(Target::Main(pid), Signal::KILL);
 }

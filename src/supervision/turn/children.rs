@@ -15,8 +15,6 @@ use super::{
     container::{Container, Dead, Ended, HelperKind, Started},
 };
 
-pub(super) const SIGKILL: Signal = Signal(libc::SIGKILL);
-
 /// A hook or a probe, until its whole process group is gone.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Helper {
@@ -50,7 +48,7 @@ impl Turn {
         let helper = self.helpers.iter().position(|helper| helper.pid == pid && helper.exit.is_none());
         if helper.is_some() {
             // While the pid still names the group. If others of the group may not be killed, the hook or probe does not end.
-            c.kill(Target::Group(pid), SIGKILL);
+            c.kill(Target::Group(pid), Signal::KILL);
         }
         let Some(ended) = c.reap(pid) else { return false };
         if self.elector == Some(pid) {

@@ -191,7 +191,7 @@ impl Workload {
         if let Some(change) = self.change() {
             change.step = if runs { Step::Hook } else { Step::Answer };
         }
-        self.settle(now);
+        self.complete(now);
     }
 
     /// Takes the outcome of telling the workload its role, and its answer.
@@ -219,7 +219,7 @@ impl Workload {
                 if let Some(change) = self.change() {
                     change.word |= is_told && role == change.to;
                 }
-                self.settle(now);
+                self.complete(now);
             }
         }
         if self.runs() {
@@ -243,7 +243,7 @@ impl Workload {
                 if let Some(change) = self.change() {
                     change.step = Step::Answer;
                 }
-                self.settle(now);
+                self.complete(now);
             }
         }
     }
@@ -288,12 +288,12 @@ impl Workload {
     /// Records that no probe of the term runs any more.
     pub(super) fn left_alone(&mut self, now: Instant) {
         if self.change().is_some_and(|change| !std::mem::replace(&mut change.alone, true)) {
-            self.settle(now);
+            self.complete(now);
         }
     }
 
     /// Completes the change, once every step of it is done.
-    fn settle(&mut self, now: Instant) {
+    fn complete(&mut self, now: Instant) {
         let Some(&mut Change { to, step: Step::Answer, word: true, alone: true, until, .. }) = self.change() else { return };
         match to {
             Role::Leader => {

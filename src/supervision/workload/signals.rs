@@ -45,7 +45,7 @@ impl Workload {
         let Some(target) = self.reachable().map(|pid| self.target(pid)) else { return };
         self.actions.push_back(match self.policy.plain {
             true => Action::Continue { target },
-            false => Action::Signal { target, signal: Signal(libc::SIGCONT) },
+            false => Action::Signal { target, signal: Signal::CONT },
         });
     }
 
