@@ -1,4 +1,4 @@
-//! Where the API server is, and who we are there.
+//! Where the API server is, and who we are there. Refuses a kubeconfig that asks for what tenure does not support, such as a proxy.
 
 use std::{
     env, fmt,

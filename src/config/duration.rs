@@ -1,4 +1,4 @@
-//! Reads and writes durations as people do: `15s`, `1m30s`.
+//! Reads and writes durations as people do: `15s`, `1m30s`. Owns their form in the schema too.
 
 use std::time::Duration;
 

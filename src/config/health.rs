@@ -1,4 +1,5 @@
-//! The keys that say how it is found out whether the workload is ready, and whether it is live.
+//! The keys that say how it is found out whether the workload is ready, whether it is live, and
+//! which of that a candidate needs.
 
 use std::{
     collections::BTreeMap,

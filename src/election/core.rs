@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::{
     common::Common,
-    lease::{Lease, WaitLimit},
+    lease::Lease,
     observation::{Eligibility, Observation},
     pace::doubled,
     reader::Reader,
     record::{LeaseRecord, metadata_of},
+    wait_limit::WaitLimit,
 };
 use crate::{
     law::RETRY_PAUSE,

@@ -9,9 +9,10 @@ use super::{
     pace::Paced,
     record::{LeaseRecord, later},
     trace::TraceContext,
+    wait_limit::WaitLimit,
     writes::STEP_DOWN_TO,
 };
-use crate::{config, link::LastSeen, slot::Slot, time::Instant};
+use crate::{link::LastSeen, slot::Slot, time::Instant};
 
 /// How many unanswered writes are remembered, so that no outage exhausts memory. A write that was forgotten and is still stored
 /// counts as a stranger's and is waited for, which is safe (law 13).
@@ -51,21 +52,6 @@ pub(crate) struct Campaign {
     /// The record that acquired the Lease after S had passed, or after a later version was seen. It begins no term, and is
     /// written again (law 12).
     pub(crate) outdated: Option<LeaseRecord>,
-}
-
-/// The limit of the wait for a live holder.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct WaitLimit {
-    pub(super) until: Instant,
-    pub(super) code: u8,
-    /// The limit has passed, and was acted on.
-    pub(super) is_over: bool,
-    /// The Lease is waited for no longer.
-    pub(super) has_given_up: bool,
-    /// The number of changes when the Lease looked abandoned. If it has changed since then, its holder is alive.
-    pub(super) watched: Option<u64>,
-    /// The number of changes at which the Lease could be taken but was not, and since when.
-    pub(super) in_vain: Option<(u64, Instant)>,
 }
 
 /// The acquisitions and renewals whose outcome is unknown (law 6).
@@ -126,18 +112,6 @@ impl Lease {
     /// Returns true if the last version may come from an unanswered write. A read will tell.
     pub(crate) fn may_show_own_write(&self) -> bool {
         self.observation.record().is_some_and(|record| self.unanswered.0.iter().any(|attempt| attempt.is(record)))
-    }
-}
-
-impl WaitLimit {
-    pub(crate) fn new(bound: config::WaitLimit, began: Instant) -> Self {
-        let (until, code) = (began + bound.limit, bound.code);
-        Self { until, code, is_over: false, has_given_up: false, watched: None, in_vain: None }
-    }
-
-    /// Returns when the limit passes, unless that was acted on.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        (!self.is_over).then_some(self.until)
     }
 }
 

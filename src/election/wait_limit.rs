@@ -8,20 +8,47 @@ use std::time::Duration;
 use super::{
     AcquireReason, Event,
     core::{Core, One},
-    lease::{Lease, WaitLimit},
+    lease::Lease,
     observation::Eligibility,
     record::{LeaseRecord, LeaseState},
 };
 use crate::{
-    config::duration,
+    config::{self, duration},
     exit,
     request::{Operation, RequestError},
     slot::Slot,
-    time::Now,
+    time::{Instant, Now},
 };
 
 /// The exit code, and why, on one line.
 pub(crate) type GivenUp = (u8, String);
+
+/// The limit of the wait for a live holder.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct WaitLimit {
+    until: Instant,
+    code: u8,
+    /// The limit has passed, and was acted on.
+    is_over: bool,
+    /// The Lease is waited for no longer.
+    pub(super) has_given_up: bool,
+    /// The number of changes when the Lease looked abandoned. If it has changed since then, its holder is alive.
+    watched: Option<u64>,
+    /// The number of changes at which the Lease could be taken but was not, and since when.
+    in_vain: Option<(u64, Instant)>,
+}
+
+impl WaitLimit {
+    pub(crate) fn new(bound: config::WaitLimit, began: Instant) -> Self {
+        let (until, code) = (began + bound.limit, bound.code);
+        Self { until, code, is_over: false, has_given_up: false, watched: None, in_vain: None }
+    }
+
+    /// Returns when the limit passes, unless that was acted on.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        (!self.is_over).then_some(self.until)
+    }
+}
 
 impl Core {
     /// Gives up if the limit has passed for every Lease, or for the one whose last write is not settled; returns why. Called only

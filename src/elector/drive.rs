@@ -1,4 +1,6 @@
 //! The elector's loop: its wake-ups, and the [`Process`] around its [`Turn`].
+//!
+//! What tasks bring (answers, events, probes) waits in the inbox. An event of a watch that was replaced is dropped.
 
 use std::{future::pending, io, time::Duration};
 

@@ -11,7 +11,7 @@
 //! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Nothing waits for either.
 //! - [`workload_probe`] asks the workload over the network, where init wants that.
 //! - [`witness`] hands init's pidfd to the witness of this replica, which gives the Lease back once all are dead.
-//! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
+//! - [`guard`] decides when the elector kills, at H, if init does not. [`remains`] kills, then and after the death of init.
 //!
 //! The process lives until its link ends. Init decides its end.
 

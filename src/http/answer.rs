@@ -1,4 +1,5 @@
-//! Decides the answer to a probe. No IO.
+//! Decides the answer to a probe: its status and its words. The server adds the headers, and has the board's words for `/leader`.
+//! No IO.
 
 use std::time::Duration;
 

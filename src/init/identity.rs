@@ -1,4 +1,6 @@
 //! The identity of this replica in the Lease: a name, and 128 random bits that no other init ever had (law 13).
+//!
+//! Others rely on its form: the witness on the name of the pod at its beginning, commands and log on the last underscore.
 
 use crate::{
     config::{Config, can_stand},

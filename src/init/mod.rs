@@ -11,7 +11,8 @@
 //!   their commands and environments, and [`foreground`] their terminal.
 //! - [`notifications`] reads NOTIFY_SOCKET, and [`hook_output`] logs the output of hooks. [`fuses`] lets the kernel kill at H if
 //!   neither init nor the elector runs.
-//! - [`proof`] kills, and scans for processes that are left. [`log`] writes init's lines, and [`identity`] names this replica.
+//! - [`proof`] kills by scans of the processes that are left, and [`container`] by kill(-1). [`log`] writes init's lines, and
+//!   [`identity`] names this replica.
 
 use std::{error::Error, fmt::Display};
 

@@ -1,4 +1,5 @@
-//! The programs that init runs. They are found before anything else is done. Builds the environment of each.
+//! The programs that init runs. They are found before anything else is done. Builds the environment of each: the
+//! variables of a term come from `link::TermInfo`, the others are written here.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,6 @@
 //! The facts of a term that init and elector share: its info, its last confirmed record, why and how it ended.
+//!
+//! Owns the one table of reasons: which of them is a loss, a failure, or asked for.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -4,8 +4,8 @@
 //! own machine.
 //!
 //! The way of a SIGTERM leads from file to file. [`requests`] takes it and asks the workload's machine, which asks, kills and proves.
-//! [`term_end`] ends the term and tells the elector, which answers with a StepDown: only then does [`events`] send the proof. [`told`]
-//! takes the elector's answers, and [`shutdown`] ends init.
+//! [`term_end`] ends the term and tells the elector, which answers with a StepDown. [`told`] hands that to [`requests`], which asks the
+//! workload's machine for a proof made from then on, and [`events`] sends the proof. [`shutdown`] ends init.
 //!
 //! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's
 //! machine what is wanted of it.

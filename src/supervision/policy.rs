@@ -1,4 +1,4 @@
-//! The part of the configuration that the workload's machine uses.
+//! The configuration as the workload's machine reads it, and the facts that follow from it.
 
 use std::time::Duration;
 

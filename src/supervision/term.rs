@@ -1,4 +1,5 @@
-//! The term that init holds, its deadlines, and the rules by which they change.
+//! The term that init holds, its deadlines, and the rules by which they change. It also makes what the next elector is told of
+//! it.
 
 use std::time::Duration;
 

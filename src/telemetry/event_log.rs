@@ -3,6 +3,8 @@
 //! Owns the wording: a sentence first, fields after it. Each transition has one line (with a `role`), and so has each new state
 //! that somebody may have to act on. The same state is not logged over and over. An end that nobody asked for is a warning. Texts
 //! of others (the API server, other holders of the Lease) are cut to one line of bounded length.
+//!
+//! Which ends are asked for is said by `link::Reason`. Init words its own warnings, in `supervision`: they are written as they come.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -25,8 +25,9 @@
 //! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. An
 //!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before, but
 //!    may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object is
-//!    deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come, for five
-//!    minutes. What is back is given back to its managers. Then the journal is stored as undone, with what is in conflict or doubt.
+//!    deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come: for five
+//!    minutes, by the wall clocks of both drivers. What is back is given back to its managers. Then the journal is stored as undone,
+//!    with what is in conflict or doubt.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!
@@ -116,7 +117,7 @@ pub struct Settings {
     pub acting_as: Option<String>,
     /// How long it may take to commit, and again to undo.
     pub limit: Duration,
-    /// The time of the start, RFC 3339, for people.
+    /// The wall clock at the start, RFC 3339. What of an earlier driver may still come is judged by it.
     pub began: String,
     /// Random, for the ids of journals and writes.
     pub seed: u64,

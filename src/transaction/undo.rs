@@ -1,4 +1,4 @@
-//! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7).
+//! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7). Owns for how long a POST may still come.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! `tenure status`: who holds a Lease, as it looks from here.
 //!
-//! Owns its exit codes, and which Leases are meant. `observe` asks no wall clock, `watch` goes on.
+//! Owns its exit codes, and which Leases are meant. `observe` asks no wall clock, `watch` goes on. Both sort by
+//! `Seen::rank`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The end of a term: its deadlines, and the stop that begins then (law 3, 7).
+//! The end of a term: its deadlines, and the stop that begins then (law 3, 7). The elector is told after the workload's signal.
 
 use super::Agent;
 use crate::{

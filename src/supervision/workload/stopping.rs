@@ -1,4 +1,4 @@
-//! The stop of a workload: asked, killed, proved dead (law 3, 7, 8).
+//! The stop of a workload: asked, then killed in the steps of the escalation, proved dead (law 3, 7, 8).
 
 use std::time::Duration;
 
