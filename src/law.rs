@@ -33,9 +33,9 @@
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
 //!
 //! `proof/law.py` proves the rules as a whole, by two solvers and for any number of replicas, requests and Leases: no two run at once,
-//! nothing is given back that runs, and fencing tokens rise. This rests on 1, 3, 6, 8, 11, 12, 14, 15, 16 and 20, and on T < D: an older
-//! answer could show an absence that is over. `tests/law` judges the same runs in Rust. Not proved: that the code keeps the rules, that
-//! anything runs, that the kernel kills by E, slots, rests, fires and `creationWait`.
+//! nothing is given back that runs, and fencing tokens rise. This rests on 1, 3, 6, 8, 11, 12, 14, 15, 16 and 20. `tests/law` judges the
+//! same runs in Rust. Not proved: that the code keeps the rules, that anything runs, that the kernel kills by E, slots, rests, fires and
+//! `creationWait`.
 //!
 //! The clock is the hardware's: CLOCK_MONOTONIC_RAW, and the time for which the machine was suspended (CLOCK_BOOTTIME less
 //! CLOCK_MONOTONIC). No time service slews it, and all processes of a kernel share it. rho covers crystals and hypervisors. Kernel
@@ -125,7 +125,8 @@
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute
-//!     where the Lease rested. Its older versions of one uid are dropped, a quorum read is always believed.
+//!     where the Lease rested. Its older versions of one uid are dropped, a quorum read is always believed, but an absence
+//!     that was asked for a D ago or longer.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
 //!     by the next acquisition; others leave a free Lease to the named candidate for R + T of theirs from their sight of the
 //!     release, once, and priorities count meanwhile. A ready standby may write such a request for itself where the holder's

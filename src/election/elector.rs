@@ -14,6 +14,9 @@ use crate::{
     time::{Instant, Now},
 };
 
+/// Of an absence that may be over.
+const STALE: &str = "the answer came later than lease.duration after its request";
+
 /// Follows, campaigns, leads and releases, as the law says: for one Lease, or for several of which it holds one at most (law 18).
 ///
 /// Deterministic: equal seeds and inputs give equal actions.
@@ -162,6 +165,9 @@ impl Elector {
         let Some(flight) = self.core.reader.answered(id) else { return };
         let (slot, asked) = (flight.slot, &flight.asked);
         let failed = self.core.common.expect_success(asked.operation);
+        // This process, or the machine, slept meanwhile: the Lease may be there again, and held (law 16).
+        let is_stale = answer == Answer::NotFound && asked.sent + self.core.common.timing.duration <= now.boot;
+        let answer = if is_stale { Answer::Unknown { message: STALE.into(), retry_after: None } } else { answer };
         let next = match (&mut self.phase, slot) {
             (Phase::Following(following), Some(slot)) => {
                 following.answered(&mut self.core, slot, asked, answer, now).map(Phase::Leading)

@@ -41,7 +41,7 @@ pub(crate) struct Observation {
     /// The version last observed, even if that Lease is gone: watch events must be later.
     version: Option<String>,
     /// The greatest version ever observed. What it has shown of holders is unlearned by a later one only.
-    greatest: Option<String>,
+    greatest: Option<LeaseRecord>,
     /// o, client-go's observedTime: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
     /// Since when the Lease has named this holder, in this term of its.
@@ -130,10 +130,13 @@ impl Observation {
         let now = clocks.boot;
         self.note_time(&record);
         // A reply that the watch has overtaken, and what a watch then shows again, give nothing back that was held since.
-        let is_past = self.greatest.as_ref().is_some_and(|greatest| later(greatest, record.resource_version()));
+        let is_past =
+            self.greatest.as_ref().is_some_and(|greatest| later(greatest.resource_version(), record.resource_version()));
         let (before, has_changed) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
         let is_same_term = self.record().is_some_and(|seen| seen.is_of_the_term_of(&record));
+        // After a late reply the last record seen is not the one that this one may continue.
+        let continues = is_same_term && self.greatest.as_ref().is_none_or(|greatest| greatest.is_of_the_term_of(&record));
         let state = self.state_of(&record);
         let recorded = record.duration().unwrap_or(self.last_duration);
         self.last_duration = match state {
@@ -145,7 +148,7 @@ impl Observation {
             LeaseState::Nobody | LeaseState::Free => true,
             LeaseState::Held => match record.annotation(HOLDER) {
                 Some(name) => !record.is_held_by(name),
-                None => self.was_named && !is_same_term,
+                None => self.was_named && !continues,
             },
             LeaseState::Resting | LeaseState::Released => false,
         };
@@ -155,14 +158,15 @@ impl Observation {
         if !is_same_term {
             self.led_since = now;
         }
-        if is_another || has_changed && was_displaced {
+        // Where versions have fallen (a restored store), each later read is of the past, and names no other holder.
+        if has_changed && (is_another || was_displaced) {
             self.remember(before.max(self.longest()), now);
         }
         if is_another && !is_past || record.holder().is_some() {
             self.held = record.holder().map(|_| record.uid().to_owned());
         }
         let is_named = match record.holder() {
-            Some(_) => record.annotation(HOLDER).is_some() || self.was_named && is_same_term,
+            Some(_) => record.annotation(HOLDER).is_some() || self.was_named && continues,
             None => self.was_named && state != LeaseState::Released,
         };
         self.was_named = is_named || self.was_named && is_past;
@@ -215,11 +219,11 @@ impl Observation {
     }
 
     fn note_version(&mut self, record: &LeaseRecord) {
-        let version = record.resource_version().to_owned();
-        if self.greatest.as_ref().is_none_or(|greatest| later(&version, greatest)) {
-            self.greatest = Some(version.clone());
+        let version = record.resource_version();
+        if self.greatest.as_ref().is_none_or(|greatest| later(version, greatest.resource_version())) {
+            self.greatest = Some(record.clone());
         }
-        self.version = Some(version);
+        self.version = Some(version.to_owned());
     }
 
     /// Returns true if the Lease was not observed yet.

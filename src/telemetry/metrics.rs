@@ -163,6 +163,8 @@ impl Edge for Metrics {
                 self.margin.record(Margin::until(*soft, change.at.boot).0.max(0.0), &[]);
             }
             Fact::Recorded(recorded) => self.recorded(recorded),
+            // It holds the Lease, and nobody does its work until somebody helps: as if nobody led.
+            Fact::Told(ToElector::Unproved { .. }) => self.leads(false),
             Fact::Told(ToElector::Restarting { exit, .. }) => {
                 self.workload_restarts.add(1, &[]);
                 self.exited(*exit);
@@ -354,6 +356,16 @@ mod tests {
         metrics.changed(&Change { before: &status, after: &status, fact: &fact, at: Now { boot: ms(3), wall: 0 } });
 
         assert_shows(&page, &["tenure_kills_total{why=\"fuse\"} 1", "tenure_kills_total{why=\"signal\"} 0"]);
+    }
+
+    #[test]
+    fn a_leader_that_cannot_be_killed_counts_as_none() {
+        let (mut metrics, page) = start(&InitialState { resume: Some(resume(true)), ..initial() });
+        let (status, fact) = (Status::new(&initial(), ms(0)), Fact::Told(ToElector::Unproved { term: Term(1) }));
+
+        metrics.changed(&Change { before: &status, after: &status, fact: &fact, at: Now { boot: ms(3), wall: 0 } });
+
+        assert_shows(&page, &["leader_election_master_status{name=\"billing\"} 0"]);
     }
 
     #[test]

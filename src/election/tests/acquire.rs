@@ -453,6 +453,55 @@ fn what_a_watch_shows_again_after_a_late_reply_gives_nothing_back_either() {
 }
 
 #[test]
+fn a_holder_that_a_late_reply_hides_is_not_forgotten_because_an_older_one_goes_on() {
+    let mut bench = overtaken(held("stranger", 9), "00000000-0000-4000-8000-000000000001");
+    bench.pass(bench.now.boot + seconds(5));
+    bench.see(|object| {
+        object["spec"] = held("stranger", 9);
+        object["spec"]["renewTime"] = "2027-01-15T08:00:09.000000Z".into();
+        object["metadata"]["annotations"] = json!({});
+    });
+    bench.run_answered(TICK);
+    bench.sent.clear();
+
+    takes_exactly_after(&mut bench, plus(15) - TICK);
+}
+
+#[test]
+fn a_lease_of_a_store_whose_versions_have_fallen_is_taken_after_one_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    for _ in 0..9 {
+        bench.see(|_| {});
+    }
+    bench.run_answered(TICK);
+    bench.register = Register::holding(mark());
+    bench.register.edit(|object| object["metadata"]["uid"] = "uid-restored".into());
+
+    bench.run(plus(15));
+    assert_eq!(bench.writes(), Vec::<&Request>::new(), "before the holder that was seen last must be dead");
+    bench.run(seconds(4));
+
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn an_absence_that_was_asked_for_long_ago_is_not_believed() {
+    for (late, is_believed) in [(seconds(15) - TICK, true), (seconds(15), false)] {
+        let mut bench = Bench::with(held("x", 15));
+        bench.run(TICK);
+        bench.answers = false;
+        bench.run(seconds(4));
+        let sent = bench.last_sent();
+        bench.pass(sent + late);
+
+        bench.answer(Answer::NotFound);
+
+        let is_absent = |event: &Event| matches!(event, Event::Observed { record: None, .. });
+        assert_eq!(bench.events.iter().any(is_absent), is_believed, "{late:?}");
+    }
+}
+
+#[test]
 fn a_reply_about_an_earlier_lease_does_not_hide_who_held_the_one_that_came_after_it() {
     let mut bench = overtaken(mark(), "uid-1");
     bench.pass(bench.now.boot + seconds(5));
