@@ -81,7 +81,7 @@ async fn init_killed(stage: Stage, prepared: Prepared) {
     let x = stage.start("x").await;
     let start = stage.witness.start("x", 0).await;
     let last = last_confirmed(&me, killed + Duration::from_secs(1));
-    assert!(start.at() >= last.answered_at() + wait(4.0));
+    assert!(start.at() >= last.request.at + wait(4.0));
     assert!(!me.proxy.log.all().iter().any(|e| e.request.is_release()));
     drop(x);
 }

@@ -333,7 +333,7 @@ async fn case_91_labels_of_others_do_not_lengthen_the_wait_for_nobody(stage: Sta
         start = stage.witness.start("me", 0) => start,
     };
 
-    assert!(start.at() >= vacated.answered_at() + wait(4.0));
+    assert!(start.at() >= vacated.request.at + wait(4.0));
     assert_eq!(me.proxy.log.count(|e| e.request.is_nobody()), 1);
 }
 

@@ -63,6 +63,9 @@ pub const VALIDATING: u32 = 30;
 /// The minor of Kubernetes that brought coordinated leader election.
 pub const COORDINATED: u32 = 31;
 
+/// The minor of Kubernetes that brought MutatingAdmissionPolicy v1.
+pub const MUTATING: u32 = 36;
+
 /// The minor of Kubernetes that `TENURE_KUBERNETES` asks a real server to be of; the latest of all without it.
 ///
 /// # Panics

@@ -6,13 +6,13 @@ use http::{Method, Request as Http};
 use kube::client::Body;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, Verbs, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Verbs, cases, server::MUTATING, until};
 
 use super::{Shop, is_change, said};
 use crate::beside::Desk;
 
 pub(super) fn all() -> Vec<Case> {
-    cases![
+    let mut cases = cases![
         fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back,
         what_was_created_and_is_used_by_others_stays_until_it_is_forced,
         a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
@@ -23,9 +23,11 @@ pub(super) fn all() -> Vec<Case> {
         a_value_that_cannot_be_decoded_is_refused_at_once,
         a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace,
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
-        a_policy_that_stamps_each_write_is_nobodys_conflict,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
-    ]
+    ];
+    let mutating = cases![a_policy_that_stamps_each_write_is_nobodys_conflict];
+    cases.extend(mutating.into_iter().map(|case| case.since(MUTATING)));
+    cases
 }
 
 fn transaction(changes: &[String]) -> String {
