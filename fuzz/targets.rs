@@ -37,13 +37,13 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: [(&str, Target); 9] = [
     ("annotation", annotation),
     ("config", config),
-    ("credential", api::fuzz_credential),
+    ("credential", api::fuzz::credential),
     ("datagram", datagram),
     ("lease", lease),
     ("link", link),
     ("notify", notify),
-    ("reply", api::fuzz_reply),
-    ("watch", api::fuzz_watch),
+    ("reply", api::fuzz::reply),
+    ("watch", api::fuzz::watch),
 ];
 
 /// Runs the target of this name on `bytes`.
@@ -70,7 +70,7 @@ pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, variables) = text.split_once('\0').unwrap_or((text, ""));
     let variables: Vec<_> = variables.lines().filter_map(|line| line.split_once('=')).collect();
-    match loading::load_text(file, &variables) {
+    match loading::fuzz::load_text(file, &variables) {
         Ok(loaded) => {
             let sent = encode(&loaded.config).expect("it encodes");
             assert_eq!(decode::<Config>(&sent).expect("it decodes"), loaded.config);

@@ -127,23 +127,6 @@ fn open(why: String) -> Answered {
     }
 }
 
-/// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is about the Lease.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
-    let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
-    let reply = Reply { status, retry_after: None, warnings: Vec::new(), body: body.to_vec().into() };
-    let is_absence = reply.is_absence_of("leases", "lease");
-    match classify(&Request::get(&super::Place::lease("default", "lease")), Ok(reply)).answer {
-        Answer::Object(object) => assert!(status.is_success() && object.is_object()),
-        Answer::NotFound => assert!(is_absence),
-        Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
-        Answer::Refused { .. } => assert!(status.is_client_error()),
-        Answer::Unknown { .. } => {}
-        Answer::Deleted | Answer::Listed { .. } => panic!("that was not asked for"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -124,11 +124,6 @@ impl Client {
         Ok(connection.insert(dialer.client()).clone())
     }
 
-    #[cfg(test)]
-    pub(crate) const fn access(&self) -> &Access {
-        &self.access
-    }
-
     /// Begins a watch, on a connection of its own.
     ///
     /// # Errors

@@ -182,13 +182,6 @@ impl Cluster {
         Self::new(pod::config()?, Source::Pod, Namespace::of_pod())
     }
 
-    /// The server at `url`, without credentials.
-    #[cfg(test)]
-    pub(crate) fn without_credentials(url: &str) -> Self {
-        let config = kube::Config::new(url.parse().unwrap());
-        Self::new(config, Source::Kubeconfig { files: vec!["of a test".into()], context: "test".into() }, None).unwrap()
-    }
-
     fn new(mut config: kube::Config, source: Source, namespace: Option<Namespace>) -> Result<Self, AccessError> {
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(AccessError::Unusable(format!("the certificate authority of {source} holds no PEM certificate")));
@@ -272,12 +265,6 @@ impl Cluster {
         };
         let built = spawn_blocking(move || Dialer::new(config, asked, &place, connect_timeout)).await;
         built.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-    }
-
-    /// The same where there is no plugin.
-    #[cfg(test)]
-    pub(crate) fn dialer_now(&self, connect_timeout: Duration) -> Dialer {
-        Dialer::new(self.config.clone(), None, "of a test", connect_timeout).unwrap()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections to the API server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Request;
@@ -113,12 +113,6 @@ impl Dialer {
         &self.server
     }
 
-    /// Returns true if this is a clone of `other`.
-    #[cfg(test)]
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.make, &other.make)
-    }
-
     /// A client with no connection yet; the next request opens one. Dropping all its clones closes its idle connections.
     ///
     /// # Panics
@@ -126,12 +120,6 @@ impl Dialer {
     #[must_use]
     pub fn client(&self) -> kube::Client {
         (self.make)()
-    }
-}
-
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").finish_non_exhaustive()
     }
 }
 
@@ -161,6 +149,13 @@ mod tests {
 
     const PLUGIN: &str =
         r#"echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"open-sesame"}}'"#;
+
+    impl Dialer {
+        /// Returns true if this is a clone of `other`.
+        pub(crate) fn is(&self, other: &Self) -> bool {
+            Arc::ptr_eq(&self.make, &other.make)
+        }
+    }
 
     /// A user in a kubeconfig, and a file beside it.
     struct User {
@@ -249,7 +244,7 @@ mod tests {
             let mut exec = plugin(script);
             exec["env"] = json!([{ "name": "SECRET", "value": "a-variable" }]);
 
-            let error = user.dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.unwrap_err();
+            let error = user.dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.err().unwrap();
 
             let said = format!("{} {error:?}", one_line(&error));
             assert!(said.contains("/bin/sh") && said.contains(shown), "{said}");
@@ -265,7 +260,7 @@ mod tests {
         let mut exec = plugin("");
         (exec["command"], exec["installHint"]) = ("/nonexistent/plugin".into(), "brew install\nplugin".into());
 
-        let error = User::new("hint").dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.unwrap_err();
+        let error = User::new("hint").dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.err().unwrap();
 
         let said = one_line(&error);
         assert!(said.contains("the credential plugin /nonexistent/plugin cannot be run (brew install plugin): "), "{said}");
@@ -351,7 +346,7 @@ mod tests {
             (json!({ "tokenFile": user.file }), 78),
             (json!({ "tokenFile": empty.file }), 78),
         ] {
-            let error = user.dialer("https://127.0.0.1:1", &credentials).await.unwrap_err();
+            let error = user.dialer("https://127.0.0.1:1", &credentials).await.err().unwrap();
             assert_eq!(error.exit_code(), code, "{error:?}");
             assert!(!format!("{error:?} {}", one_line(&error)).contains("sesame"), "{error:?}");
         }
@@ -370,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_impersonation_that_no_header_can_carry_is_refused_by_its_name() {
-        let error = User::new("impersonation").dialer("http://127.0.0.1:1", &json!({ "as": "bob\n" })).await.unwrap_err();
+        let error = User::new("impersonation").dialer("http://127.0.0.1:1", &json!({ "as": "bob\n" })).await.err().unwrap();
 
         assert!(one_line(&error).contains("the impersonation (as, as-uid, as-groups, as-user-extra) for "), "{error}");
         assert_eq!(error.exit_code(), 78);
@@ -383,7 +378,7 @@ mod tests {
         let certificate = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n");
         let credentials = json!({ "client-certificate-data": certificate, "client-key-data": key });
 
-        let error = user.dialer("https://127.0.0.1:1", &credentials).await.unwrap_err();
+        let error = user.dialer("https://127.0.0.1:1", &credentials).await.err().unwrap();
 
         let said = format!("{error:?} {}", one_line(&error));
         assert!(said.contains("the client certificate or the key for "), "{said}");

@@ -24,8 +24,6 @@ pub(crate) use self::{
     request::{Request, Verb},
     watch::{Watch, Watching},
 };
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::{classify::fuzz as fuzz_reply, plugin::fuzz as fuzz_credential, watch::fuzz as fuzz_watch};
 
 mod access;
 mod bearer;
@@ -35,6 +33,8 @@ mod cluster;
 mod credentials;
 mod dial;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod kubeconfig;
 mod namespace;
 mod place;

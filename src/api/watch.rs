@@ -119,7 +119,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> RequestError {
 }
 
 /// Reads an event. None if it is about none of these places.
-fn read(line: &[u8], places: &[LeasePlace]) -> Result<Option<Watched>, RequestError> {
+pub(super) fn read(line: &[u8], places: &[LeasePlace]) -> Result<Option<Watched>, RequestError> {
     let mut event: Value = serde_json::from_slice(line).map_err(|error| failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -140,14 +140,14 @@ fn read(line: &[u8], places: &[LeasePlace]) -> Result<Option<Watched>, RequestEr
 
 /// Cuts a stream into lines of at most [`MAX_BODY`] bytes.
 #[derive(Default)]
-struct Lines {
+pub(super) struct Lines {
     bytes: BytesMut,
     /// No line ends before this.
     searched: usize,
 }
 
 impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -155,7 +155,7 @@ impl Lines {
         self.bytes.is_empty()
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
         loop {
             let rest = self.bytes.get(self.searched..).unwrap_or_default();
             let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -170,28 +170,6 @@ impl Lines {
             }
         }
     }
-}
-
-/// A stream cut into pieces as long as its first byte says: however it is cut, it yields the same events.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let Some((length, stream)) = bytes.split_first() else { return };
-    let places = [super::Place::lease("default", "lease")];
-    let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let (mut lines, mut seen) = (Lines::default(), Vec::new());
-        for piece in pieces {
-            lines.push(piece);
-            while let Ok(Some(line)) = lines.next() {
-                match read(&line, &places) {
-                    Ok(event) => seen.extend(event),
-                    Err(end) => return (seen, Some(end)),
-                }
-            }
-        }
-        (seen, None)
-    };
-    let cut = watched(&mut stream.chunks(usize::from(*length).max(1)));
-    assert_eq!(watched(&mut std::iter::once(stream)), cut);
 }
 
 #[cfg(test)]

@@ -135,15 +135,19 @@ mod tests {
         Keys::of(&LeaseConfig { namespace: "billing".into(), name: "writer".into(), ..LeaseConfig::default() })
     }
 
-    fn lease(stub: &Stub, timeout: Duration) -> (Lease, Arc<AtomicUsize>) {
+    fn access(stub: &Stub, timeout: Duration) -> (Access, Arc<AtomicUsize>) {
         let (cluster, discovered) = (stub.cluster(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&discovered);
         let discover = move || {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(cluster.clone())
         };
-        let key = keys();
-        (Lease::new(Access::new(Arc::new(discover), timeout), key, timeout), discovered)
+        (Access::new(Arc::new(discover), timeout), discovered)
+    }
+
+    fn lease(stub: &Stub, timeout: Duration) -> (Lease, Arc<AtomicUsize>) {
+        let (access, discovered) = access(stub, timeout);
+        (Lease::new(access, keys(), timeout), discovered)
     }
 
     async fn line_and_body(request: Request) -> (String, String) {
@@ -216,12 +220,14 @@ mod tests {
     #[tokio::test]
     async fn an_end_of_the_watch_leaves_the_connection_alone() {
         let mut stub = Stub::answering(|_| json(200, LEASE)).await;
-        let (lease, discovered) = lease(&stub, Duration::from_secs(20));
+        let timeout = Duration::from_secs(20);
+        let (access, discovered) = access(&stub, timeout);
+        let lease = Lease::new(access.clone(), keys(), timeout);
         lease.send(Slot::default(), &Request::Get).await;
 
         // As a watch does whose server is gone, more than the pause after the last time.
-        lease.client.access().refused();
-        lease.client.access().dial(false).await.unwrap();
+        access.refused();
+        access.dial(false).await.unwrap();
         while discovered.load(Ordering::Relaxed) < 2 {
             tokio::task::yield_now().await;
         }

@@ -66,15 +66,7 @@ pub(crate) fn load_elsewhere(
     merge(layers, flags, Purpose::Run, variables)
 }
 
-/// Does the same with a file of this text, for fuzzing.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
-    let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let layers = [sources::text_of("fuzz".into(), text), sources::environment(&variables), Layer::default()];
-    merge(layers, &ConfigFlags::default(), Purpose::Inspect, &variables)
-}
-
-fn merge(
+pub(super) fn merge(
     mut layers: [Layer; 3],
     flags: &ConfigFlags,
     purpose: Purpose,

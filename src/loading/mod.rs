@@ -12,6 +12,8 @@
 
 mod document;
 mod effective;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod keys;
 mod load;
 mod preset;
@@ -24,8 +26,6 @@ mod tests;
 
 pub(crate) use document::documents;
 pub(crate) use load::load_elsewhere;
-#[cfg(any(test, fuzzing))]
-pub(crate) use load::load_text;
 pub use load::{Loaded, load};
 pub use problem::{Invalid, Origin, Problem};
 pub use rules::Purpose;

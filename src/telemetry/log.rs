@@ -65,21 +65,23 @@ impl io::Write for StderrLog {
     }
 }
 
-/// Returns the lines that `log` makes the log write.
 #[cfg(test)]
-pub(crate) fn captured(config: &Log, log: impl FnOnce()) -> String {
-    let (mut written, writer) = io::pipe().unwrap();
-    tracing::subscriber::with_default(subscriber(config, std::sync::Arc::new(writer)), log);
-    let mut lines = String::new();
-    io::Read::read_to_string(&mut written, &mut lines).unwrap();
-    lines
-}
+pub(crate) use tests::captured;
 
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    /// Returns the lines that `log` makes the log write.
+    pub(crate) fn captured(config: &Log, log: impl FnOnce()) -> String {
+        let (mut written, writer) = io::pipe().unwrap();
+        tracing::subscriber::with_default(subscriber(config, std::sync::Arc::new(writer)), log);
+        let mut lines = String::new();
+        io::Read::read_to_string(&mut written, &mut lines).unwrap();
+        lines
+    }
 
     fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce()) -> String {
         captured(&Log { level, format }, log)

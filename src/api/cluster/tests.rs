@@ -3,6 +3,19 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use super::*;
 use crate::{api::PLUGIN_PATIENCE as PATIENCE, words::one_line};
 
+impl Cluster {
+    /// The server at `url`, without credentials.
+    pub(crate) fn without_credentials(url: &str) -> Self {
+        let config = kube::Config::new(url.parse().unwrap());
+        Self::new(config, Source::Kubeconfig { files: vec!["of a test".into()], context: "test".into() }, None).unwrap()
+    }
+
+    /// Does what [`Self::dialer`] does where there is no plugin.
+    pub(crate) fn dialer_now(&self, connect_timeout: Duration) -> Dialer {
+        Dialer::new(self.config.clone(), None, "of a test", connect_timeout).unwrap()
+    }
+}
+
 /// A file of this test process, removed at the end.
 struct File(PathBuf);
 
@@ -34,7 +47,7 @@ async fn refused(file: &File) -> AccessError {
         Ok(cluster) => cluster,
         Err(error) => return error,
     };
-    cluster.dialer(Duration::from_secs(1), PATIENCE).await.unwrap_err()
+    cluster.dialer(Duration::from_secs(1), PATIENCE).await.err().unwrap()
 }
 
 #[test]
