@@ -62,19 +62,13 @@ impl Place {
 
     /// Returns true if `object` is the one of this place, or any of this kind where the place is that of all.
     pub(crate) fn has(&self, object: &Value) -> bool {
-        if self.name.is_empty() { self.may_have(object) } else { self.names(object) }
-    }
-
-    fn names(&self, object: &Value) -> bool {
-        object.pointer("/metadata/name").and_then(Value::as_str) == Some(&self.name) && self.may_have(object)
-    }
-
-    /// An object may lack kind, version and namespace, as those in a list do.
-    fn may_have(&self, object: &Value) -> bool {
-        let may_be = |place, expected: &str| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
-        let is_of_kind = may_be("/kind", &self.kind) && may_be("/apiVersion", &self.api_version);
+        let text = |place| object.pointer(place).and_then(Value::as_str);
+        // It may lack kind, version and namespace, as those in a list do.
+        let may_be = |place, expected: &str| text(place).is_none_or(|text| text == expected);
+        let is_named = self.name.is_empty() || text("/metadata/name") == Some(&self.name);
         let is_there = self.namespace.as_deref().is_none_or(|namespace| may_be("/metadata/namespace", namespace));
-        object.is_object() && is_there && (self.kind.is_empty() || is_of_kind)
+        let is_of_kind = self.kind.is_empty() || may_be("/kind", &self.kind) && may_be("/apiVersion", &self.api_version);
+        object.is_object() && is_named && is_there && is_of_kind
     }
 }
 
@@ -129,12 +123,12 @@ mod tests {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": "writer", "namespace": "billing" },
         });
-        assert!(here().names(&whole) && here().names(&json!({ "metadata": { "name": "writer" } })));
+        assert!(here().has(&whole) && here().has(&json!({ "metadata": { "name": "writer" } })));
         for path in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"] {
             let mut other = whole.clone();
             *other.pointer_mut(path).unwrap() = "other".into();
-            assert!(!here().names(&other), "{path}");
+            assert!(!here().has(&other), "{path}");
         }
-        assert!(!here().names(&json!([])) && !here().names(&Value::Null));
+        assert!(!here().has(&json!([])) && !here().has(&Value::Null));
     }
 }

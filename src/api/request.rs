@@ -38,23 +38,19 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(super) const fn new(place: Place, verb: Verb) -> Self {
-        Self { place, verb, query: String::new(), acting_as: None }
-    }
-
     /// Reads an object.
     pub(crate) fn get(place: &Place) -> Self {
-        Self::new(place.clone(), Verb::Get)
+        Self::of(place.clone(), Verb::Get)
     }
 
     /// Reads all objects.
     pub(crate) fn list(place: &Place) -> Self {
-        Self::new(place.clone(), Verb::List)
+        Self::of(place.clone(), Verb::List)
     }
 
     /// Does anything with an object that is no Lease.
     pub(crate) const fn of(place: Place, verb: Verb) -> Self {
-        Self::new(place, verb)
+        Self { place, verb, query: String::new(), acting_as: None }
     }
 
     /// Writes a Lease.
@@ -66,7 +62,7 @@ impl Request {
             Asked::Replace(object) => Verb::Replace(Arc::clone(object)),
             Asked::Delete { uid, resource_version } => Verb::Delete(delete_options(uid, resource_version).into()),
         };
-        Self::new((**place).clone(), verb)
+        Self::of((**place).clone(), verb)
     }
 
     /// The same with these parameters.
