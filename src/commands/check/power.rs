@@ -165,12 +165,12 @@ impl Power {
     }
 
     fn reach(&self) -> Finding {
-        let text = if self.pid1 {
-            "PID 1: SIGKILL reaches every process of the container at once, and none outlives tenure"
-        } else {
-            "not PID 1: only descendants are found and killed, one by one; make tenure the ENTRYPOINT, without a shared PID namespace"
-        };
-        Finding { strong: self.pid1, text: text.into() }
+        if self.pid1 {
+            return strong("PID 1: SIGKILL reaches every process of the container at once, and none outlives tenure");
+        }
+        weak(
+            "not PID 1: only descendants are found and killed, one by one; make tenure the ENTRYPOINT, without a shared PID namespace",
+        )
     }
 
     fn sight(&self) -> Finding {
