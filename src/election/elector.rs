@@ -36,7 +36,7 @@ enum Phase {
 }
 
 /// The state of an election, for probes and telemetry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// A first read succeeded.
     pub ready: bool,

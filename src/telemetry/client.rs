@@ -24,7 +24,7 @@ use hyper_util::{
 use opentelemetry_http::{HttpClient, HttpError};
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem, pem::PemObject as _},
+    pki_types::{CertificateDer, pem::PemObject as _},
 };
 use tokio::{runtime::Handle, time::timeout};
 use tracing::{info, warn};
@@ -37,24 +37,6 @@ use crate::{api::few_heads, config::duration, words::one_line};
 
 /// How much of a collector's answer is read, in bytes.
 const ANSWER: usize = 64 * 1024;
-
-/// There are no certificate authorities to trust.
-#[derive(Debug, thiserror::Error)]
-enum TlsError {
-    #[error("{variable}: {path} cannot be read")]
-    Unreadable {
-        variable: String,
-        path: PathBuf,
-        #[source]
-        source: pem::Error,
-    },
-    #[error("{variable}: {path} holds no PEM certificate that can be used")]
-    NoCertificate { variable: String, path: PathBuf },
-    #[error("no certificate authority is known here: set OTEL_EXPORTER_OTLP_CERTIFICATE to a PEM file")]
-    NoRoots,
-    #[error("TLS cannot be set up")]
-    Setup(#[source] rustls::Error),
-}
 
 /// The client of one collector.
 #[derive(Debug)]
@@ -82,8 +64,7 @@ impl CollectorClient {
 
     async fn send(&self, request: Request<Bytes>) -> Result<(Response<Bytes>, Option<String>), HttpError> {
         // Certificates may be on a mount that hangs, which holds up the processor's thread alone.
-        let connections = self.connections.get_or_init(|| Connections::new(&self.config).map_err(|error| one_line(&error)));
-        let connections = connections.clone()?;
+        let connections = self.connections.get_or_init(|| Connections::new(&self.config)).clone()?;
         let limit = connections.timeout;
         // A timeout is made on the runtime's thread, which this is not.
         let exchange = self.runtime.spawn(async move { timeout(limit, connections.exchange(request)).await });
@@ -123,7 +104,8 @@ impl HttpClient for CollectorClient {
 }
 
 impl Connections {
-    fn new(config: &OtlpConfig) -> Result<Self, TlsError> {
+    /// Err: why there are none.
+    fn new(config: &OtlpConfig) -> Result<Self, String> {
         let OtlpConfig { signal, protocol, timeout, .. } = *config;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -131,7 +113,8 @@ impl Connections {
         let roots = if config.is_https { roots(config.certificate.clone())? } else { RootCertStore::empty() };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let mut tls = builder.map_err(TlsError::Setup)?.with_root_certificates(roots).with_no_client_auth();
+        let builder = builder.map_err(|error| format!("TLS cannot be set up: {}", one_line(&error)))?;
+        let mut tls = builder.with_root_certificates(roots).with_no_client_auth();
         let mut client = Client::builder(TokioExecutor::new());
         match protocol {
             Protocol::HttpProtobuf => tls.alpn_protocols = vec![b"http/1.1".to_vec()],
@@ -166,18 +149,23 @@ impl Connections {
     }
 }
 
-fn roots(certificate: Option<(String, PathBuf)>) -> Result<RootCertStore, TlsError> {
+/// The certificate authorities to trust. Err: why there are none.
+fn roots(certificate: Option<(String, PathBuf)>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let Some((variable, path)) = certificate else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) };
+        if roots.is_empty() {
+            return Err("no certificate authority is known here: set OTEL_EXPORTER_OTLP_CERTIFICATE to a PEM file".into());
+        }
+        return Ok(roots);
     };
     let read = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(certificates) => roots.add_parsable_certificates(certificates),
-        Err(source) => return Err(TlsError::Unreadable { variable, path, source }),
-    };
-    if roots.is_empty() { Err(TlsError::NoCertificate { variable, path }) } else { Ok(roots) }
+    let path = path.display();
+    roots.add_parsable_certificates(read.map_err(|error| format!("{variable}: {path} cannot be read: {}", one_line(&error)))?);
+    if roots.is_empty() {
+        return Err(format!("{variable}: {path} holds no PEM certificate that can be used"));
+    }
+    Ok(roots)
 }
 
 #[cfg(test)]

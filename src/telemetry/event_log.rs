@@ -39,7 +39,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_secs(1);
 
 /// Writes log lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EventLog {
     lease: String,
     /// The full one, which people need for a handover to this replica.
@@ -66,19 +66,7 @@ impl EventLog {
     pub(super) fn new(initial: &InitialState) -> Self {
         let InitialState { config, identity, preset, .. } = initial;
         let (lease, identity, zone) = (config.lease.name.clone(), identity.clone(), config.task.time_zone.clone());
-        Self {
-            holders: BTreeMap::new(),
-            zone,
-            lease,
-            identity,
-            nouns: Nouns::of(preset),
-            failures: Failures::default(),
-            confirmed: None,
-            waits: false,
-            ends: false,
-            never_led: false,
-            recovers: false,
-        }
+        Self { zone, lease, identity, nouns: Nouns::of(preset), ..Self::default() }
     }
 
     /// An elector continues the term of the one before it.

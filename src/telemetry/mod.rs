@@ -69,14 +69,9 @@ impl Telemetry {
         let lease = &initial.config.lease;
         let config = OtlpConfig::read(Signal::Traces, &variable);
         let export = config.and_then(|config| config.map(|config| Export::start(config, &initial.identity)).transpose());
-        let export = export.unwrap_or_else(|error| {
-            warn!("traces are not exported: {error}");
-            None
-        });
-        let otlp = OtlpConfig::read(Signal::Metrics, &variable).unwrap_or_else(|error| {
-            warn!("metrics are not exported: {error}");
-            None
-        });
+        let export = export.inspect_err(|error| warn!("traces are not exported: {error}")).unwrap_or_default();
+        let otlp = OtlpConfig::read(Signal::Metrics, &variable);
+        let otlp = otlp.inspect_err(|error| warn!("metrics are not exported: {error}")).unwrap_or_default();
         let metrics = Metrics::start(page, otlp, initial, status);
         let mut log = EventLog::new(initial);
         if let Some(resume) = &initial.resume {

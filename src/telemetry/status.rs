@@ -141,14 +141,7 @@ impl Status {
         });
         let leads = resume.as_ref().and_then(|resume| resume.main).map(|_| Role::Leader);
         Self {
-            election: View {
-                ready: false,
-                leading: None,
-                backoff: backoff.unwrap_or_default(),
-                next_fire: None,
-                renewed: None,
-                free: None,
-            },
+            election: View { backoff: backoff.unwrap_or_default(), ..View::default() },
             term,
             role: leads.or_else(|| standby(config.workload.runs)),
             unready: config.workload.readiness.handler().map(|_| String::new()),

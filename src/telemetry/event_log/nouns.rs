@@ -3,7 +3,7 @@
 use crate::{config::Preset, link::Reason};
 
 /// The words for the workload and its Lease.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Nouns {
     pub(super) program: &'static str,
     pub(super) lease: &'static str,
