@@ -9,8 +9,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::not_run;
-use tenure::config::Signal;
+use support::{Scratch, not_run};
+use tenure::{apiserver::Server, config::Signal};
 
 /// Reserved for glibc's threads: no shell can trap them.
 const THREADS: [i32; 2] = [32, 33];
@@ -109,6 +109,21 @@ fn the_first_real_time_signal_stays_blocked_and_ignored() {
 
     assert_eq!(direct.lines().count(), 2, "{direct}");
     assert_eq!(ours, direct);
+}
+
+#[test]
+fn a_leader_starts_and_is_stopped_by_the_first_real_time_signal_too() {
+    let image = Image::unpack("tenure");
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
+    let script = "trap 'exit 7' RTMIN; kill $PPID; for try in {1..500}; do sleep 0.01; done";
+
+    let mut command = Command::new(image.root.join("tenure"));
+    command.env("KUBECONFIG", kubeconfig).args(["--lease", "first", "--set", "lease.creationWait=0s"]);
+    let output = command.args(["--set", "workload.stop.signal=SIGRTMIN", "--", "bash", "-c", script]).output().unwrap();
+
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
 }
 
 /// An image, unpacked as long as this lives.

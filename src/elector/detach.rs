@@ -14,7 +14,7 @@ use nix::{
     unistd::setsid,
 };
 
-use crate::config;
+use crate::{config, process::disposition::Disposition};
 
 /// Detaches from the terminal, and catches all signals.
 ///
@@ -24,9 +24,10 @@ pub(super) fn detach() -> io::Result<()> {
     for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
         catch(signal as i32)?;
     }
+    // What was just done to SIGTERM: a C library would refuse the signals that it uses itself.
+    let caught = Disposition::of(Signal::SIGTERM as i32)?;
     for signal in config::Signal::REAL_TIME {
-        // The C library refuses the signals that it uses itself.
-        let _ = catch(signal);
+        caught.set(signal)?;
     }
     SigSet::empty().thread_set_mask()?;
     // ps and top would show `exe`, because init starts it through /proc/self/exe.

@@ -77,7 +77,8 @@ impl Mask {
     }
 }
 
-const SIZE: usize = size_of::<u64>();
+/// Bytes of a set of signals, as its system calls ask for them.
+pub(super) const SIZE: usize = size_of::<u64>();
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::mask::Mask;
+use super::{disposition::Disposition, mask::Mask};
 use crate::config::Signal;
 
 /// The signal state, other than handlers, and the limit that a program inherits: the workload gets what tenure got.
@@ -173,19 +173,12 @@ extern "C" fn remember() {
 
 /// While SIGCHLD is ignored, which execve preserves, the kernel reaps children silently: their exit statuses are lost, and their
 /// pids are free before init knows.
-#[expect(unsafe_code, reason = "a disposition is set")]
 fn mind_children() {
-    // SAFETY: no handler is installed. It does not fail for SIGCHLD.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    // It does not fail for SIGCHLD.
+    let _ = Disposition::DEFAULT.set(libc::SIGCHLD);
 }
 
 /// Returns true if this process ignores the signal.
-#[expect(unsafe_code, reason = "nix cannot read a disposition without setting one")]
 pub fn is_ignored(signal: i32) -> bool {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: with a null new action the call only fills the old one, which is ours and zeroed.
-    unsafe {
-        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
-            && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
-    }
+    Disposition::of(signal).is_ok_and(Disposition::ignores)
 }

@@ -22,6 +22,7 @@ use crate::{
     law::is_over,
     link,
     process::{
+        disposition::Disposition,
         fuse, kill,
         signals::Inherited,
         sockets::{self, Entry},
@@ -150,7 +151,6 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
 }
 
 /// The state that tenure was started with.
-#[expect(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
 fn give_back(inherited: Inherited) -> nix::Result<()> {
     if let Some(soft) = inherited.descriptors {
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
@@ -160,10 +160,8 @@ fn give_back(inherited: Inherited) -> nix::Result<()> {
     for (signal, ignored) in
         [(libc::SIGPIPE, inherited.ignores_pipe), (libc::SIGCHLD, inherited.ignores_child)].into_iter().chain(sent)
     {
-        // SAFETY: no handler is installed.
-        if unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) } == libc::SIG_ERR {
-            return Err(Errno::last());
-        }
+        let disposition = if ignored { Disposition::IGNORED } else { Disposition::DEFAULT };
+        disposition.set(signal)?;
     }
     inherited.mask.lacking(inherited.sent).set().map(drop)
 }
