@@ -181,6 +181,7 @@ impl Agent {
             Input::Role(input) => self.workload.role(input, now),
             Input::Notified(said) => self.notified(said, now),
             Input::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure, now),
+            Input::ProbeNotForked { kind, began } => self.workload.health.not_asked(kind, began),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),

@@ -231,6 +231,13 @@ impl HealthChecks {
         self.started();
     }
 
+    /// Forgets a probe that was not started. It is ordered again when it is due.
+    pub(crate) fn not_asked(&mut self, kind: ProbeKind, began: Instant) {
+        for check in self.checks().into_iter().filter(|check| check.kind == kind) {
+            check.attempt.take_if(|attempt| attempt.began == began);
+        }
+    }
+
     /// Forgets the probes of the last elector. They are ordered again when they are due.
     pub(crate) fn change_elector(&mut self) {
         for check in self.checks().into_iter().filter(|check| !check.asks_by_process()) {

@@ -36,7 +36,7 @@ pub enum Input {
     Role(RoleInput),
     /// A notification from a process of the workload; a role comes as [`RoleInput::Notified`].
     Notified(Notification),
-    /// The end of [`Action::Probe`]: its whole process group is gone, or it did not fork.
+    /// The end of [`Action::Probe`]: its whole process group is gone, or its command cannot be run.
     Probed {
         /// The probe.
         kind: ProbeKind,
@@ -44,6 +44,13 @@ pub enum Input {
         began: Instant,
         /// The reason of a failure; none after a success.
         failure: Option<String>,
+    },
+    /// [`Action::Probe`] did not fork: the system has no process, descriptor or memory left, which says nothing about the workload.
+    ProbeNotForked {
+        /// The probe.
+        kind: ProbeKind,
+        /// The time of the action.
+        began: Instant,
     },
     /// A child other than the elector was reaped. If it was a hook, its whole process group is gone.
     Reaped {

@@ -106,6 +106,8 @@ pub struct Turn {
     main: Option<i32>,
     /// That the workload may not be signalled.
     refused: Once,
+    /// That the system has no room for a probe.
+    unforked: Once,
     helpers: Vec<Helper>,
     /// The child that tells the workload its role, until it is reaped.
     teller: Option<i32>,
@@ -139,6 +141,7 @@ impl Turn {
             complaint: String::new(),
             main: None,
             refused: Once::NEW,
+            unforked: Once::NEW,
             helpers: Vec::new(),
             teller: None,
             marks,

@@ -217,8 +217,19 @@ impl Turn {
         let told = ProgramEnv { info: launch.and_then(|launch| launch.info), ..ProgramEnv::default() };
         let kind = HelperKind::Probe(probe);
         match c.fork(Program::Helper { kind, role, told, not_after, fused }) {
-            Ok(pid) => self.helpers.push(Helper { kind, began, pid, exit: None }),
-            Err(why) => self.handle(Input::Probed { kind: probe, began, failure: Some(describe(why)) }, c),
+            Ok(pid) => {
+                self.unforked.forget();
+                self.helpers.push(Helper { kind, began, pid, exit: None });
+            }
+            Err(NotSpawned::Unavailable { message }) => {
+                if self.unforked.say() {
+                    c.say(format!("workload.{}.exec cannot be run now, which does not count: {message}", probe.as_str()));
+                }
+                self.handle(Input::ProbeNotForked { kind: probe, began }, c);
+            }
+            Err(why @ (NotSpawned::Late | NotSpawned::Failed { .. })) => {
+                self.handle(Input::Probed { kind: probe, began, failure: Some(describe(why)) }, c);
+            }
         }
     }
 }

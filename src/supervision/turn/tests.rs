@@ -3,7 +3,7 @@ use super::{
     *,
 };
 use crate::{
-    config::{Config, Preset, Signal, WorkloadConfig},
+    config::{Config, ExecProbe, Preset, Probe, Runs, Signal, WorkloadConfig},
     link::{Exit, InitialState, ToElector, ToInit},
     supervision::interface::{NotSpawned, Scan, Target, TermStatus},
 };
@@ -17,13 +17,17 @@ struct World {
     meanwhile: VecDeque<Result<ToInit, LinkBroken>>,
     signals: VecDeque<i32>,
     dead: VecDeque<i32>,
+    started: Option<Started>,
+    /// No process is left for another child.
+    is_full: bool,
     done: Vec<String>,
 }
 
 impl World {
     fn new(takes: Duration) -> Self {
         let (messages, meanwhile, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { now: Instant::from_nanos(1_000_000_000), takes, messages, meanwhile, signals, dead, done: Vec::new() }
+        let (now, started, is_full, done) = (Instant::from_nanos(1_000_000_000), None, false, Vec::new());
+        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, done }
     }
 
     fn does(&mut self, what: impl Into<String>) {
@@ -61,7 +65,7 @@ impl Container for World {
         Some(Ended { exit: Exit::Code(0), started: None })
     }
     fn started(&mut self) -> Option<Started> {
-        None
+        self.started.take()
     }
     fn is_group_gone(&mut self, _: i32) -> bool {
         true
@@ -81,6 +85,9 @@ impl Container for World {
     }
     fn send(&mut self, _: ToElector) {}
     fn fork(&mut self, _: Program) -> Result<i32, NotSpawned> {
+        if self.is_full {
+            return Err(NotSpawned::Unavailable { message: "no process".into() });
+        }
         self.does("forks");
         Ok(3)
     }
@@ -101,20 +108,26 @@ impl Container for World {
     fn kill_all(&mut self) {}
     fn follow_hard(&mut self, _: Option<Instant>) {}
     fn publish(&mut self, _: TermStatus) {}
-    fn say(&mut self, _: String) {}
+    fn say(&mut self, line: String) {
+        self.does(line);
+    }
     fn last_words(&mut self, _: &str, _: u8) {}
     fn die(&mut self) {}
 }
 
 /// Init in its second turn: an elector runs, nothing else.
 fn turn(world: &mut World) -> Turn {
-    let workload = WorkloadConfig { command: vec!["work".into()], ..WorkloadConfig::default() };
+    let turn = turn_of(WorkloadConfig { command: vec!["work".into()], ..WorkloadConfig::default() }, world);
+    assert_eq!(std::mem::take(&mut world.done), ["starts an elector"]);
+    turn
+}
+
+fn turn_of(workload: WorkloadConfig, world: &mut World) -> Turn {
     let (config, identity) = (Config { workload, ..Config::default() }, "me".into());
     let (preset, began) = (Preset::Run, Instant::BOOT);
     let mut turn =
         Turn::new(AgentConfig { config: config.into(), preset, began, identity, context: None, pid1: true, terminal: false }, 0);
     turn.run(world);
-    assert_eq!(std::mem::take(&mut world.done), ["starts an elector"]);
     turn
 }
 
@@ -172,4 +185,30 @@ fn what_waits_on_the_link_is_read_before_an_end_of_the_workload_is_judged() {
     }
 
     assert_eq!(world.done, ["a message"]);
+}
+
+#[test]
+fn a_probe_that_the_system_has_no_process_for_is_said_once_and_does_not_count() {
+    let mut world = World::new(Duration::ZERO);
+    let exec = Probe { exec: ExecProbe { command: vec!["ask".into()] }, failure_threshold: 1, ..Probe::default() };
+    let (command, runs) = (vec!["work".into()], Runs::Always);
+    let mut turn = turn_of(WorkloadConfig { command, runs, liveness: exec, ..WorkloadConfig::default() }, &mut world);
+    let live = |turn: &mut Turn, world: &mut World, seconds: u64| {
+        for _ in 0..seconds {
+            world.messages.push_back(Ok(ToInit::Heartbeat));
+            world.now += Duration::from_secs(1);
+            turn.run(world);
+        }
+        std::mem::take(&mut world.done).into_iter().filter(|done| done != "a message").collect::<Vec<_>>()
+    };
+    assert_eq!(live(&mut turn, &mut world, 0), ["starts an elector", "forks"]);
+    world.messages.push_back(Ok(ToInit::Hello));
+    (world.started, world.is_full) = (Some(Ok(())), true);
+
+    let full = live(&mut turn, &mut world, 60);
+    world.is_full = false;
+    let free = live(&mut turn, &mut world, 10);
+
+    assert_eq!(full, ["workload.liveness.exec cannot be run now, which does not count: no process"]);
+    assert_eq!(free.first().map(String::as_str), Some("forks"), "{free:?}");
 }

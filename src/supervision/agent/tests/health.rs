@@ -194,6 +194,24 @@ fn a_program_that_hangs_is_killed_at_its_timeout_and_fails_again_each_period_tha
 }
 
 #[test]
+fn a_program_that_could_not_be_started_has_not_failed_and_is_asked_again_each_period() {
+    let mut world = World::leading(live(exec));
+    for at in [3, 13, 23, 33] {
+        world.live_until(ms(at * 1000));
+        let [(kind, began)] = world.asks()[..] else { panic!("{at}: {:?}", world.actions) };
+        world.feed(Input::ProbeNotForked { kind, began });
+        assert_eq!(world.stops(), None, "{at}");
+    }
+
+    for at in [43, 53, 63] {
+        assert_eq!(world.stops(), None, "{at}");
+        world.live_until(ms(at * 1000));
+        world.answers(Some("exit code 1"));
+    }
+    assert_eq!(world.stops(), Some(Reason::NotLive), "only what the program answers counts");
+}
+
+#[test]
 fn what_is_killed_at_its_timeout_has_failed_once_however_it_ends() {
     let mut world = World::leading(live(exec));
     for at in [3, 13] {
