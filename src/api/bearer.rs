@@ -27,7 +27,10 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::plugin::{PATIENCE, Plugin, PluginError};
+use super::{
+    access::AccessError,
+    plugin::{PATIENCE, Plugin},
+};
 use crate::{clock, once::Once, time::Instant, words::one_line};
 
 /// As in client-go: one minute, less ten seconds.
@@ -40,14 +43,9 @@ const LONGEST: u64 = 1024 * 1024;
 /// A header, and how long it is used without a search for another.
 pub(super) type Found = (HeaderValue, Duration);
 
-/// Why there are no credentials.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BearerError {
-    #[error("cannot read the token file {1}")]
-    Unreadable(#[source] io::Error, String),
-    #[error("the token is empty, or has a line break or another control character in it, so that no HTTP header can carry it")]
-    Unsendable,
-}
+/// No HTTP header can carry the token.
+const UNSENDABLE: &str =
+    "the token is empty, or has a line break or another control character in it, so that no HTTP header can carry it";
 
 /// Where a header comes from.
 enum Source {
@@ -81,7 +79,7 @@ impl Bearer {
     ///
     /// # Errors
     /// The token cannot be read or sent.
-    pub(super) fn of(auth: &AuthInfo, asked: Option<(Plugin, Found)>, now: Instant) -> Result<Option<Self>, BearerError> {
+    pub(super) fn of(auth: &AuthInfo, asked: Option<(Plugin, Found)>, now: Instant) -> Result<Option<Self>, AccessError> {
         let inline = auth.token.as_ref().map(|token| token.expose_secret());
         let fixed = if let Some(provider) = &auth.auth_provider {
             provider.config.get("id-token").and_then(|token| bearer(token))
@@ -95,16 +93,18 @@ impl Bearer {
         } else {
             return Ok(asked.map(|(plugin, found)| Self::new(Source::Plugin(Box::new(plugin)), found, now)));
         };
-        let header = fixed.ok_or(BearerError::Unsendable)?;
+        let header = fixed.ok_or_else(|| AccessError::unusable(UNSENDABLE))?;
         Ok(Some(Self::new(Source::Config, (header, Duration::MAX), now)))
     }
 
     /// Reads the file at `now`. While it has no token, `inline`, which is older, takes its place, as in client-go.
-    fn of_file(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Self, BearerError> {
+    fn of_file(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Self, AccessError> {
         let header = match (read(&path), inline.and_then(bearer)) {
             (Ok(Some(header)), _) | (Ok(None) | Err(_), Some(header)) => header,
-            (Ok(None), None) => return Err(BearerError::Unsendable),
-            (Err(error), None) => return Err(BearerError::Unreadable(error, path.display().to_string())),
+            (Ok(None), None) => return Err(AccessError::unusable(UNSENDABLE)),
+            (Err(error), None) => {
+                return Err(AccessError::caused(format!("cannot read the token file {}", path.display()), error));
+            }
         };
         Ok(Self::new(Source::File(path), (header, FILE_IS_GOOD), now))
     }
@@ -144,7 +144,7 @@ impl Bearer {
         (last.header.clone(), now < last.until)
     }
 
-    fn found(&self, found: Result<Option<Found>, PluginError>, now: Instant) {
+    fn found(&self, found: Result<Option<Found>, AccessError>, now: Instant) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
             Ok(Some((header, good))) => *last = Last { header, until: now + good, told: Once::NEW },
@@ -161,7 +161,7 @@ impl Bearer {
 
 impl Source {
     /// `None` if nothing is found that could be sent.
-    async fn find(&self) -> Result<Option<Found>, PluginError> {
+    async fn find(&self) -> Result<Option<Found>, AccessError> {
         match self {
             Self::Config => Ok(None),
             Self::File(path) => {
@@ -314,14 +314,14 @@ mod tests {
             file.write(content);
             for inline in [None, Some(""), Some("a\nb")] {
                 let error = Bearer::of_file(file.0.clone(), inline, START).unwrap_err();
-                assert!(matches!(error, BearerError::Unsendable), "{content:?} {inline:?}");
+                assert_eq!(error.to_string(), UNSENDABLE, "{content:?} {inline:?}");
             }
         }
         file.remove();
 
         let error = Bearer::of_file(file.0.clone(), None, START).unwrap_err();
 
-        assert!(matches!(&error, BearerError::Unreadable(_, path) if file.0.to_str() == Some(path)), "{error:?}");
+        assert_eq!(error.to_string(), format!("cannot read the token file {}", file.0.display()));
     }
 
     #[tokio::test]

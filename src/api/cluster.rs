@@ -73,7 +73,7 @@ impl Cluster {
             Some(path) => format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
             None => "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
         };
-        Err(AccessError::Unusable(format!(
+        Err(AccessError::unusable(format!(
             "no cluster to talk to: {missing}, and {kubeconfig}. `tenure demo` shows tenure at work without a cluster"
         )))
     }
@@ -109,7 +109,7 @@ impl Cluster {
     /// `wanted`: none is their current context. `began`: what that context was before.
     fn of_context(paths: &[PathBuf], wanted: Option<&str>, began: Option<&KubeContext>) -> Result<Self, AccessError> {
         let names = shown(paths);
-        let broken = |error: KubeconfigError| AccessError::Caused(format!("cannot use the kubeconfig {names}"), error.into());
+        let broken = |error: KubeconfigError| AccessError::caused(format!("cannot use the kubeconfig {names}"), error);
         let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
         let files = if present.is_empty() { paths.iter().collect() } else { present };
         let mut kubeconfig = files.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
@@ -118,13 +118,13 @@ impl Cluster {
                 // Its contents are not shown: they may be secret.
                 if let KubeconfigError::Parse(error) = &error {
                     let place = error.location().map_or_else(|| "it".into(), |at| format!("line {}", at.line()));
-                    return AccessError::Unusable(format!(
+                    return AccessError::unusable(format!(
                         "cannot use the kubeconfig {path}: {place} cannot be parsed; `kubectl config view` shows why"
                     ));
                 }
                 let KubeconfigError::ReadConfig(source, _) = error else { return broken(error) };
                 let said = format!("cannot use the kubeconfig {path} (set KUBECONFIG to name another): it cannot be read");
-                AccessError::Caused(said, source.into())
+                AccessError::caused(said, source)
             })?;
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
@@ -133,14 +133,14 @@ impl Cluster {
         let source = Source::Kubeconfig { files: paths.into(), context };
         if let Some(cluster) = kubeconfig::cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
-                return Err(AccessError::Unusable(format!(
+                return Err(AccessError::unusable(format!(
                     "the cluster of {source} sets proxy-url, which tenure does not support: remove it if the API server can be \
                      reached directly"
                 )));
             }
             let has_authority = cluster.certificate_authority.is_some() || cluster.certificate_authority_data.is_some();
             if has_authority && cluster.insecure_skip_tls_verify == Some(true) {
-                return Err(AccessError::Unusable(format!(
+                return Err(AccessError::unusable(format!(
                     "the cluster of {source} has a certificate authority and insecure-skip-tls-verify: remove one of them"
                 )));
             }
@@ -149,13 +149,13 @@ impl Cluster {
             // kube parses them although no proxy is used.
             let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
             let said = "HTTPS_PROXY or https_proxy is not a URL: unset it, tenure speaks to the API server directly";
-            AccessError::Caused(said.into(), source.into())
+            AccessError::caused(said, source)
         })?;
         // Replicas use their pod's namespace, even with a kubeconfig that people use too.
         let namespace = Namespace::of_pod().unwrap_or_else(|| Namespace::of_context(&config.default_namespace, &source));
         // oidc yields a token. For any other provider kube would run a program, and show its output if that fails.
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the user of {source} authenticates by the auth-provider {}, which kubectl has given up too: use a \
                  credential plugin (exec)",
                 provider.name
@@ -169,7 +169,7 @@ impl Cluster {
                 true => "another certificate authority or another way to verify the server".into(),
                 false => format!("another server ({} in place of {})", now.server, began.server),
             };
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the context {} of the kubeconfig {names} names {what} than when this replica started, and the Lease of this \
                  replica may not be there: correct it, or restart",
                 now.name
@@ -184,17 +184,17 @@ impl Cluster {
 
     fn new(mut config: kube::Config, source: Source, namespace: Option<Namespace>) -> Result<Self, AccessError> {
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-            return Err(AccessError::Unusable(format!("the certificate authority of {source} holds no PEM certificate")));
+            return Err(AccessError::unusable(format!("the certificate authority of {source} holds no PEM certificate")));
         }
         let url = &config.cluster_url;
         // If it is not a URL, the user may be anywhere in it. It is not shown: a password may follow it.
         if url.authority().map_or_else(|| url.path(), Authority::as_str).contains('@') {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the server of {source} names a user: write username and password under the user, not into the URL"
             )));
         }
         if !url::names_a_server(url) {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the server of {source} is {:?}, which is not a URL: write https://HOST:PORT, with a port from 1 to 65535 or none",
                 url.to_string()
             )));
@@ -210,7 +210,7 @@ impl Cluster {
     /// The namespace is not valid, or the pod does not tell it.
     pub fn namespace(&self) -> Result<&str, AccessError> {
         let Some(namespace) = &self.namespace else {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "no namespace is configured, and the pod does not tell its own ({}): name one with --namespace",
                 namespace::FILE
             )));
@@ -255,10 +255,10 @@ impl Cluster {
     /// The plugin gives none, or what the files say cannot be used.
     pub async fn dialer(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
         let (mut config, place) = (self.config.clone(), self.source.to_string());
-        let of_plugin = |source| AccessError::of_plugin(&self.source.to_string(), source);
-        let asked = match Plugin::of(&mut config.auth_info).map_err(of_plugin)? {
+        let refused = |source| AccessError::no_credentials(&self.source.to_string(), source);
+        let asked = match Plugin::of(&mut config.auth_info).map_err(refused)? {
             Some(plugin) => {
-                let given = plugin.ask(patience).await.map_err(of_plugin)?;
+                let given = plugin.ask(patience).await.map_err(refused)?;
                 Some((plugin, given))
             }
             None => None,

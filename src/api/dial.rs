@@ -60,19 +60,19 @@ impl Dialer {
             }
         }
         let bearer = Bearer::of(&config.auth_info, token, clock::boot())
-            .map_err(|error| AccessError::Caused(format!("cannot get credentials for {place}"), error.into()))?
+            .map_err(|error| AccessError::no_credentials(place, error))?
             .map(Arc::new);
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls::config(config.clone(), place)?).https_or_http();
         let connector = match config.tls_server_name.clone().map(ServerName::try_from).transpose() {
             Ok(Some(name)) => connector.with_server_name_resolver(FixedServerNameResolver::new(name)),
             Ok(None) => connector,
             Err(error) => {
-                return Err(AccessError::Caused(format!("cannot set up TLS for {place}: tls-server-name"), error.into()));
+                return Err(AccessError::caused(format!("cannot set up TLS for {place}: tls-server-name"), error));
             }
         };
         let connector = connector.enable_http1().wrap_connector(tcp(connect_timeout));
         let headers = config.extra_headers_layer().map_err(|_| {
-            AccessError::Unusable(format!(
+            AccessError::unusable(format!(
                 "the impersonation (as, as-uid, as-groups, as-user-extra) for {place} has a character that no HTTP header can \
                  carry"
             ))

@@ -28,26 +28,26 @@ pub(super) fn choose(
     let is_known = |name: &&String| kubeconfig.contexts.iter().any(|context| context.name == **name);
     let Some(name) = chosen.as_ref().filter(is_known) else {
         if let Some(context) = wanted.filter(|_| is_again) {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the kubeconfig {files} no longer has the context {context}, where the Lease of this replica is: restore it, \
                  or restart"
             )));
         }
         if kubeconfig.contexts.is_empty() {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "cannot use the kubeconfig {files}: it has no contexts, so it names no cluster"
             )));
         }
         let choice = chosen.map_or_else(|| "no context is chosen".into(), |name| format!("there is no context {name}"));
         let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(AccessError::Unusable(format!(
+        return Err(AccessError::unusable(format!(
             "cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` or --context chooses one of {contexts}"
         )));
     };
     kubeconfig.current_context = Some(name.clone());
     let Some(Context { cluster, user, .. }) = current(kubeconfig) else { return Ok(name.clone()) };
     let dangling = |kind, missing: &str| {
-        AccessError::Unusable(format!(
+        AccessError::unusable(format!(
             "cannot use the kubeconfig: the context {name} names the {kind} {missing}, which is not in {files}: correct the \
              name, or add it"
         ))

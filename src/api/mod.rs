@@ -13,7 +13,7 @@ pub use self::{
     cluster::Cluster,
     dial::Dialer,
     exchange::{ExchangeError, MAX_BODY, Reply, exchange},
-    plugin::{PATIENCE as PLUGIN_PATIENCE, PluginError},
+    plugin::PATIENCE as PLUGIN_PATIENCE,
 };
 pub(crate) use self::{
     classify::Answered,

@@ -34,7 +34,7 @@ impl Namespace {
     /// The namespace is not valid.
     pub(super) fn name(&self) -> Result<&str, AccessError> {
         if !is_valid(&self.name) {
-            return Err(AccessError::Unusable(format!(
+            return Err(AccessError::unusable(format!(
                 "the namespace of {} is {:?}, which is not a valid namespace: name one with --namespace",
                 self.place, self.name
             )));

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::bearer::bearer;
+use super::{access::AccessError, bearer::bearer};
 use crate::{
     clock,
     config::{Signal, duration},
@@ -39,70 +39,6 @@ const AHEAD: Duration = Duration::from_secs(60);
 pub(super) const LEAST: Duration = Duration::from_secs(5);
 /// Bytes that are read of its output. More would take memory from the workload.
 const LONGEST: u64 = 1024 * 1024;
-
-/// Why a plugin gave no credentials.
-#[derive(Debug, thiserror::Error)]
-pub enum PluginError {
-    /// The kubeconfig names no program.
-    #[error("its credential plugin (exec) has no command")]
-    NoCommand,
-    /// The plugin must prompt its user, and there is no terminal.
-    #[error("the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none")]
-    Terminal {
-        /// The program that the kubeconfig names.
-        program: String,
-    },
-    /// The plugin cannot be started.
-    #[error("the credential plugin {program} cannot be run{hint}")]
-    Start {
-        /// The program that the kubeconfig names.
-        program: String,
-        /// The kubeconfig's installHint, or empty.
-        hint: String,
-        /// The error of the system.
-        #[source]
-        source: io::Error,
-    },
-    /// The plugin ran and failed.
-    #[error("the credential plugin {program} failed ({status}){complaint}")]
-    Failed {
-        /// The program that the kubeconfig names.
-        program: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// The last line of its standard error, or empty.
-        complaint: String,
-    },
-    /// The plugin hung, and was killed.
-    #[error("the credential plugin {program} did not end within {}, and was killed", duration::format(*limit))]
-    Hung {
-        /// The program that the kubeconfig names.
-        program: String,
-        /// How long it had.
-        limit: Duration,
-    },
-    /// Its output holds no credentials.
-    #[error(
-        "what the credential plugin {program} printed is not an ExecCredential with a status, a token that a header can carry or a \
-         certificate and its key, and an expiry that is a time or none"
-    )]
-    Unusable {
-        /// The program that the kubeconfig names.
-        program: String,
-    },
-}
-
-impl PluginError {
-    /// Returns true if another attempt may succeed: it ran, or there was no process for it. All else is configuration.
-    pub(super) fn may_pass(&self) -> bool {
-        match self {
-            Self::NoCommand | Self::Terminal { .. } => false,
-            // The container has as many processes as it may, or no memory for one.
-            Self::Start { source, .. } => matches!(source.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory),
-            Self::Failed { .. } | Self::Hung { .. } | Self::Unusable { .. } => true,
-        }
-    }
-}
 
 /// A plugin that is to be run.
 #[derive(Clone)]
@@ -137,21 +73,23 @@ struct Status {
 
 impl Plugin {
     /// The plugin of `auth`; `None` if there is none, or it has credentials of its own, which take precedence.
-    pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, PluginError> {
+    pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, AccessError> {
         let password = auth.username.is_some() && auth.password.is_some();
         let Some(exec) = auth.exec.take() else { return Ok(None) };
         if password || auth.token.is_some() || auth.token_file.is_some() || auth.auth_provider.is_some() {
             return Ok(None);
         }
-        let program = exec.command.clone().ok_or(PluginError::NoCommand)?;
+        let program = exec.command.clone().ok_or_else(|| AccessError::unusable("its credential plugin (exec) has no command"))?;
         match may_ask(&exec, io::stdin().is_terminal()) {
             Some(interactive) => Ok(Some(Self { program, exec, interactive })),
-            None => Err(PluginError::Terminal { program }),
+            None => Err(AccessError::unusable(format!(
+                "the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none"
+            ))),
         }
     }
 
     /// Runs it. One that prompts nobody counts as hung after `patience`.
-    pub(super) async fn ask(&self, patience: Duration) -> Result<Given, PluginError> {
+    pub(super) async fn ask(&self, patience: Duration) -> Result<Given, AccessError> {
         let this = self.clone();
         let asked = spawn_blocking(move || this.run());
         let limit = if self.interactive { Duration::MAX } else { patience };
@@ -161,16 +99,22 @@ impl Plugin {
         }
     }
 
-    fn run(&self) -> Result<Given, PluginError> {
-        let program = self.program.clone();
+    fn run(&self) -> Result<Given, AccessError> {
+        let program = &self.program;
         let (status, printed, complaints) = self.outcome().map_err(|source| {
             let hint = self.exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint)));
-            PluginError::Start { program: program.clone(), hint: hint.unwrap_or_default(), source }
+            AccessError::of_start(format!("the credential plugin {program} cannot be run{}", hint.unwrap_or_default()), source)
         })?;
         if !status.success() {
-            return Err(PluginError::Failed { program, status, complaint: complaint(&complaints) });
+            let complaint = complaint(&complaints);
+            return Err(AccessError::of_run(format!("the credential plugin {program} failed ({status}){complaint}")));
         }
-        read(&printed, clock::timestamp()).ok_or(PluginError::Unusable { program })
+        read(&printed, clock::timestamp()).ok_or_else(|| {
+            AccessError::of_run(format!(
+                "what the credential plugin {program} printed is not an ExecCredential with a status, a token that a header can \
+                 carry or a certificate and its key, and an expiry that is a time or none"
+            ))
+        })
     }
 
     /// How it ended, and the beginning of what it wrote to standard output and to standard error.
@@ -201,7 +145,7 @@ impl Plugin {
     }
 
     /// Kills a plugin that did not end within `limit`, with its descendants, which would otherwise pile up.
-    fn hung(&self, limit: Duration) -> PluginError {
+    fn hung(&self, limit: Duration) -> AccessError {
         // This process starts nothing but plugins.
         let own = Spare { init: Pid::this(), electors: &[] };
         if let Ok(mut scanner) = Scanner::open()
@@ -211,7 +155,8 @@ impl Plugin {
                 let _ = kill::send(process.pid, Signal::KILL);
             }
         }
-        PluginError::Hung { program: self.program.clone(), limit }
+        let (program, limit) = (&self.program, duration::format(limit));
+        AccessError::of_run(format!("the credential plugin {program} did not end within {limit}, and was killed"))
     }
 }
 
@@ -298,14 +243,20 @@ mod tests {
         ] {
             assert_eq!((asks(mode.clone(), true), asks(mode, false)), (with, without));
         }
-        assert!(!PluginError::Terminal { program: "aws".into() }.may_pass());
+        if !io::stdin().is_terminal() {
+            let exec = ExecConfig {
+                command: Some("aws".into()),
+                interactive_mode: Some(ExecInteractiveMode::Always),
+                ..ExecConfig::default()
+            };
+            let refused = Plugin::of(&mut AuthInfo { exec: Some(exec), ..AuthInfo::default() }).err().unwrap();
+            assert!(!refused.may_pass(), "{refused}");
+        }
     }
 
     #[test]
     fn that_there_is_no_process_for_a_plugin_may_pass_and_that_there_is_no_such_file_does_not() {
-        let may_pass = |kind: io::ErrorKind| {
-            PluginError::Start { program: "aws".into(), hint: String::new(), source: kind.into() }.may_pass()
-        };
+        let may_pass = |kind: io::ErrorKind| AccessError::of_start("it cannot be run", kind.into()).may_pass();
         assert!(may_pass(io::ErrorKind::WouldBlock) && may_pass(io::ErrorKind::OutOfMemory));
         assert!(!may_pass(io::ErrorKind::NotFound) && !may_pass(io::ErrorKind::PermissionDenied));
     }

@@ -48,5 +48,5 @@ fn server() -> Result<Uri, AccessError> {
 }
 
 fn unusable(what: String) -> AccessError {
-    AccessError::Unusable(format!("cannot use the pod's service account: {what}"))
+    AccessError::unusable(format!("cannot use the pod's service account: {what}"))
 }

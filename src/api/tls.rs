@@ -38,7 +38,7 @@ const REMEDY: &str = "which tenure does not support: use P-256, P-384, Ed25519, 
 
 /// What the kubeconfig, or the pod, says about TLS. Reads files.
 pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConfig, AccessError> {
-    let caused = |source: BoxError| AccessError::Caused(format!("cannot set up TLS for {place}"), source);
+    let caused = |source: BoxError| AccessError::caused(format!("cannot set up TLS for {place}"), source);
     let identity = identity(std::mem::take(&mut config.auth_info), place)?;
     // Without roots kube asks the system's; those of a pod it reads again.
     let roots = config.root_cert.clone().filter(|roots| !roots.is_empty() && config.root_cert_file.is_none());
@@ -64,38 +64,36 @@ fn identity(user: AuthInfo, place: &str) -> Result<Option<CertifiedKey>, AccessE
         (Some(certificate), Some(key)) => (certificate, key),
         (certificate, _) => {
             let missing = if certificate.is_some() { "client-key" } else { "client-certificate" };
-            return Err(AccessError::Unusable(format!("the user of {place} lacks a {missing}: it has the other half")));
+            return Err(AccessError::unusable(format!("the user of {place} lacks a {missing}: it has the other half")));
         }
     };
-    let no_pem = |_| AccessError::Unusable(format!("the client certificate or the key for {place} is not PEM"));
+    let no_pem = |_| AccessError::unusable(format!("the client certificate or the key for {place} is not PEM"));
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&certificate).collect::<Result<_, _>>().map_err(no_pem)?;
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(no_pem)?;
     if certificates.is_empty() {
-        return Err(AccessError::Unusable(format!("the client certificate for {place} holds no PEM certificate")));
+        return Err(AccessError::unusable(format!("the client certificate for {place} holds no PEM certificate")));
     }
     let is_short_rsa = matches!(key, PrivateKeyDer::Pkcs1(_)) && key.secret_der().len() < RSA_2048_PRIVATE;
     let unsupported = unsupported(key.secret_der(), RSA_2048_PRIVATE).or_else(|| is_short_rsa.then_some(SHORT_RSA));
     let signing = ring::default_provider().key_provider.load_private_key(key).map_err(|error| match unsupported {
-        Some(kind) => AccessError::Unusable(format!("the client key for {place} is {kind}, {REMEDY}")),
-        None => AccessError::Caused(format!("cannot use the client key for {place}"), error.into()),
+        Some(kind) => AccessError::unusable(format!("the client key for {place} is {kind}, {REMEDY}")),
+        None => AccessError::caused(format!("cannot use the client key for {place}"), error),
     })?;
     let identity = CertifiedKey::new(certificates, signing);
     match identity.keys_match() {
         // rustls reads X.509 v3 only, but only the server has to read this one.
         Ok(()) | Err(Error::InvalidCertificate(CertificateError::Other(_))) => Ok(Some(identity)),
-        Err(error) => Err(AccessError::Caused(format!("cannot use the client certificate for {place}"), error.into())),
+        Err(error) => Err(AccessError::caused(format!("cannot use the client certificate for {place}"), error)),
     }
 }
 
 fn load(what: &str, data: Option<&str>, path: Option<String>, place: &str) -> Result<Option<Vec<u8>>, AccessError> {
     if let Some(data) = data {
         let decoded = BASE64_STANDARD.decode(data);
-        return decoded.map(Some).map_err(|_| AccessError::Unusable(format!("the {what}-data of {place} is not base64")));
+        return decoded.map(Some).map_err(|_| AccessError::unusable(format!("the {what}-data of {place} is not base64")));
     }
     let path = path.filter(|path| !path.is_empty());
-    path.map(fs::read)
-        .transpose()
-        .map_err(|error| AccessError::Caused(format!("the {what} of {place} cannot be read"), error.into()))
+    path.map(fs::read).transpose().map_err(|error| AccessError::caused(format!("the {what} of {place} cannot be read"), error))
 }
 
 /// What kind of key this DER holds, if it is one that the provider cannot use.
