@@ -42,90 +42,52 @@ impl Metric {
     }
 }
 
-pub(super) const LEADS: Metric =
-    Metric::gauge("leader_election_master_status", &["name"], "1 if this replica leads, else 0; client-go has the same name");
-pub(super) const TERMS: Metric =
-    Metric::counter("tenure.terms", &["to", "reason"], "Terms that began (to leader) and that ended (to standby), by reason");
-pub(super) const TRANSITION: Metric =
-    Metric::seconds("tenure.transition", Kind::Histogram, &["to", "phase"], "Seconds that each part of a transition took");
-pub(super) const RENEWAL_MARGIN: Metric = Metric::seconds(
-    "tenure.renewal.margin",
-    Kind::Histogram,
-    &[],
-    "Seconds left before the stop deadline (S) when a renewal was confirmed",
-);
-pub(super) const MARGIN: Metric =
-    Metric::seconds("tenure.margin", Kind::Gauge, &[], "Seconds left before the stop deadline (S) now; 0 on a standby");
-pub(super) const REQUEST: Metric = Metric::seconds(
-    "tenure.request",
-    Kind::Histogram,
-    &["operation", "outcome"],
-    "Seconds that each request for the Lease took; of a watch, until its answer began",
-);
-pub(super) const WATCH_RESTARTS: Metric = Metric::counter("tenure.watch.restarts", &[], "Watches that replaced an ended watch");
-pub(super) const WORKLOAD_RESTARTS: Metric =
-    Metric::counter("tenure.workload.restarts", &[], "Restarts of the workload within a term");
-pub(super) const WORKLOAD_EXITS: Metric =
-    Metric::counter("tenure.workload.exits", &["how"], "Ends of the leader's main process, by exit code or signal");
-pub(super) const KILLS: Metric = Metric::counter(
-    "tenure.kills",
-    &["why"],
-    "Terms that SIGKILL ended, by the reason of the end; fuse: the kernel's fuse did, also where nobody ran to notice",
-);
-pub(super) const ELECTOR_RESTARTS: Metric =
-    Metric::counter("tenure.elector.restarts", &[], "Electors that init started after the first");
-pub(super) const DROPPED: Metric = Metric::counter(
-    "tenure.dropped",
-    &["what"],
-    "Log lines (log) and spans (span) that were dropped because nobody took them in time",
-);
-pub(super) const BACKOFF: Metric = Metric::seconds(
-    "tenure.backoff",
-    Kind::Gauge,
-    &[],
-    "Seconds for which this replica still leaves the Lease to the others, because its terms failed; else 0",
-);
-pub(super) const WITNESSED: Metric = Metric::gauge(
-    "tenure.witnessed",
-    &[],
-    "1 while a witness would give back the Lease of this replica; only with lease.witness",
-);
-pub(super) const BUILD_INFO: Metric = Metric::gauge("tenure.build_info", &["version"], "1, with the version of this replica");
+/// Defines metrics and a list of them.
+macro_rules! metrics {
+    ($(#[$of:meta])* $all:ident: $($name:ident = $make:ident($($part:expr),+);)+) => {
+        $(pub(super) const $name: Metric = Metric::$make($($part),+);)+
+        $(#[$of])*
+        pub const $all: &[Metric] = &[$($name),+];
+    };
+}
 
-pub(super) const TRANSACTIONS: Metric =
-    Metric::counter("tenure.transactions", &["outcome"], "Commands of transactions that ended, by outcome");
-pub(super) const TRANSACTION: Metric = Metric::seconds(
-    "tenure.transaction",
-    Kind::Histogram,
-    &["outcome"],
-    "Seconds that each of these commands took, without the wait for its Lease",
-);
-pub(super) const TRANSACTIONS_ACTIVE: Metric =
-    Metric::gauge("tenure.transactions.active", &[], "1 while such a command runs, else 0");
-pub(super) const CHANGES: Metric =
-    Metric::counter("tenure.changes", &["type", "outcome"], "Changes of objects, by patch, create or delete, and by outcome");
+metrics! {
+    /// Those of the elector.
+    METRICS:
+        LEADS = gauge("leader_election_master_status", &["name"], "1 if this replica leads, else 0; client-go has the same name");
+        TERMS = counter("tenure.terms", &["to", "reason"], "Terms that began (to leader) and that ended (to standby), by reason");
+        TRANSITION = seconds("tenure.transition", Kind::Histogram, &["to", "phase"],
+            "Seconds that each part of a transition took");
+        RENEWAL_MARGIN = seconds("tenure.renewal.margin", Kind::Histogram, &[],
+            "Seconds left before the stop deadline (S) when a renewal was confirmed");
+        MARGIN = seconds("tenure.margin", Kind::Gauge, &[], "Seconds left before the stop deadline (S) now; 0 on a standby");
+        BACKOFF = seconds("tenure.backoff", Kind::Gauge, &[],
+            "Seconds for which this replica still leaves the Lease to the others, because its terms failed; else 0");
+        REQUEST = seconds("tenure.request", Kind::Histogram, &["operation", "outcome"],
+            "Seconds that each request for the Lease took; of a watch, until its answer began");
+        WATCH_RESTARTS = counter("tenure.watch.restarts", &[], "Watches that replaced an ended watch");
+        WORKLOAD_RESTARTS = counter("tenure.workload.restarts", &[], "Restarts of the workload within a term");
+        WORKLOAD_EXITS = counter("tenure.workload.exits", &["how"], "Ends of the leader's main process, by exit code or signal");
+        KILLS = counter("tenure.kills", &["why"],
+            "Terms that SIGKILL ended, by the reason of the end; fuse: the kernel's fuse did, also where nobody ran to notice");
+        ELECTOR_RESTARTS = counter("tenure.elector.restarts", &[], "Electors that init started after the first");
+        DROPPED = counter("tenure.dropped", &["what"],
+            "Log lines (log) and spans (span) that were dropped because nobody took them in time");
+        WITNESSED = gauge("tenure.witnessed", &[],
+            "1 while a witness would give back the Lease of this replica; only with lease.witness");
+        BUILD_INFO = gauge("tenure.build_info", &["version"], "1, with the version of this replica");
+}
 
-/// Those of `apply`, `recover`, `promote` and `demote`. They are sent by OTLP only.
-pub const OF_TRANSACTIONS: [Metric; 4] = [TRANSACTIONS, TRANSACTION, TRANSACTIONS_ACTIVE, CHANGES];
-
-/// All of a replica.
-pub const METRICS: [Metric; 15] = [
-    LEADS,
-    TERMS,
-    TRANSITION,
-    RENEWAL_MARGIN,
-    MARGIN,
-    BACKOFF,
-    REQUEST,
-    WATCH_RESTARTS,
-    WORKLOAD_RESTARTS,
-    WORKLOAD_EXITS,
-    KILLS,
-    ELECTOR_RESTARTS,
-    DROPPED,
-    WITNESSED,
-    BUILD_INFO,
-];
+metrics! {
+    /// Those of transactions.
+    OF_TRANSACTIONS:
+        TRANSACTIONS = counter("tenure.transactions", &["outcome"], "Commands of transactions that ended, by outcome");
+        TRANSACTION = seconds("tenure.transaction", Kind::Histogram, &["outcome"],
+            "Seconds that each of these commands took, without the wait for its Lease");
+        TRANSACTIONS_ACTIVE = gauge("tenure.transactions.active", &[], "1 while such a command runs, else 0");
+        CHANGES = counter("tenure.changes", &["type", "outcome"],
+            "Changes of objects, by patch, create or delete, and by outcome");
+}
 
 // Of spans.
 
