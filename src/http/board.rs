@@ -29,7 +29,7 @@ pub(super) struct Board {
     /// As far as this replica saw them, the latest first.
     terms: VecDeque<Seen>,
     /// The latest first.
-    transitions: VecDeque<Past>,
+    transitions: VecDeque<Value>,
 }
 
 /// A term of whomever.
@@ -50,21 +50,6 @@ impl Seen {
     fn end(&mut self, at: String) {
         self.until = Some(at.max(self.since.clone()));
     }
-}
-
-/// A transition that is over.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Past {
-    time: String,
-    to: &'static str,
-    reason: &'static str,
-    slot: u8,
-    term: i32,
-    fencing_token: String,
-    seconds: f64,
-    lease_left_seconds: Option<f64>,
-    exit: Option<String>,
 }
 
 impl Board {
@@ -191,19 +176,20 @@ impl Board {
     }
 }
 
-fn past(transition: &Transition) -> Past {
+/// A transition that is over, as `/status` shows it.
+fn past(transition: &Transition) -> Value {
     let Transition { to, reason, slot, term, token, from, until, anchor, margin, exit, .. } = transition;
-    Past {
-        time: wall(micros(*anchor, *until)),
-        to: to.as_str(),
-        reason: reason.as_str(),
-        slot: slot.0,
-        term: *term,
-        fencing_token: token.clone(),
-        seconds: until.since(*from).as_secs_f64(),
-        lease_left_seconds: margin.map(|margin| margin.0),
-        exit: exit.map(|exit| exit.to_string()),
-    }
+    json!({
+        "time": wall(micros(*anchor, *until)),
+        "to": to.as_str(),
+        "reason": reason.as_str(),
+        "slot": slot.0,
+        "term": term,
+        "fencingToken": token,
+        "seconds": until.since(*from).as_secs_f64(),
+        "leaseLeftSeconds": margin.map(|margin| margin.0),
+        "exit": exit.map(|exit| exit.to_string()),
+    })
 }
 
 fn micros(anchor: Anchor, at: Instant) -> i64 {

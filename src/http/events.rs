@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::channel::{Channel, Sender};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::health::Health;
 use crate::clock;
@@ -24,17 +24,23 @@ pub(super) fn stream(health: Health) -> Channel<Bytes> {
 }
 
 async fn tell(health: Health, mut sender: Sender<Bytes>) {
-    let (mut changes, end) = (health.changes(), Instant::now() + STREAM);
+    let (mut status, mut board, end) = (health.follow(), health.follow_board(), Instant::now() + STREAM);
     let mut said = Arc::from("");
     while Instant::now() < end {
-        let status: Arc<str> = health.board().status(&health.status(), clock::boot()).to_string().into();
-        let text = if status == said { ":\n\n".to_owned() } else { format!("data: {status}\n\n") };
-        said = status;
+        let page: Arc<str> = health.board().status(&health.status(), clock::boot()).to_string().into();
+        let text = if page == said { ":\n\n".to_owned() } else { format!("data: {page}\n\n") };
+        said = page;
         if sender.send_data(Bytes::from(text)).await.is_err() {
             return;
         }
         sleep(PAUSE).await;
         // Silence is no change.
-        let _ = timeout(SILENCE, changes.next()).await;
+        tokio::select! {
+            _ = status.changed() => {}
+            _ = board.changed() => {}
+            () = sleep(SILENCE) => {}
+        }
+        status.mark_unchanged();
+        board.mark_unchanged();
     }
 }

@@ -72,26 +72,8 @@ impl Health {
         self.board.borrow()
     }
 
-    /// Tells of changes from now on.
-    pub(super) fn changes(&self) -> Changes {
-        Changes { status: self.follow(), board: self.board.subscribe() }
-    }
-}
-
-/// Waits for what follows.
-pub(super) struct Changes {
-    status: watch::Receiver<Status>,
-    board: watch::Receiver<Board>,
-}
-
-impl Changes {
-    /// The next one; at once if it came since the last.
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.status.changed() => {}
-            _ = self.board.changed() => {}
-        }
-        self.status.mark_unchanged();
-        self.board.mark_unchanged();
+    /// Follows the board.
+    pub(super) fn follow_board(&self) -> watch::Receiver<Board> {
+        self.board.subscribe()
     }
 }

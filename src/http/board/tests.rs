@@ -282,6 +282,6 @@ fn only_so_many_terms_and_transitions_are_remembered_and_the_latest_come_first()
     events.extend((0..40).map(|term| held(Some("b_2"), term, 0, None)));
     events.push(transition(Role::Standby, TransitionReason::Ended(Reason::Signal), None));
     let board = board(&events);
-    assert_eq!((board.transitions.len(), board.transitions[0].to), (REMEMBERED, "standby"));
+    assert_eq!((board.transitions.len(), &board.transitions[0]["to"]), (REMEMBERED, &json!("standby")));
     assert_eq!((board.terms.len(), board.terms[0].term), (REMEMBERED, Some(39)));
 }
