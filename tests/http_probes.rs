@@ -119,7 +119,10 @@ async fn init_that_is_silent_for_the_duration_makes_it_unhealthy() {
 async fn a_query_changes_nothing_and_other_pages_do_not_exist() {
     let address = served(&standby());
     assert!(get(address, "/readyz?verbose").await.starts_with("HTTP/1.1 200 "));
-    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 404 "));
+    for other in ["GET /healthz", "GET /livez/", "POST /nothing"] {
+        let answer = exchange(address, &format!("{other} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{other}: {answer}");
+    }
 }
 
 #[tokio::test]

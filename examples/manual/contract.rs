@@ -41,7 +41,7 @@ pub(crate) fn of_the_code(reference: &str, values: &str) -> Contract {
     variables.for_each(|name| add("variable", &name));
     add("variable", "TENURE_CONFIG");
     texts(between(include_str!("../../src/http/board.rs"), "json!({\n", "\n        })")).for_each(|name| add("/status", name));
-    let paths = between(include_str!("../../src/http/answer.rs"), "there are /", "\"").split([',', ' ']);
+    let paths = between(include_str!("../../src/http/server.rs"), "there are /", "\"").split([',', ' ']);
     ["/"].into_iter().chain(paths.filter(|word| word.starts_with('/'))).for_each(|path| add("HTTP", path));
     let fields = between(include_str!("../../src/telemetry/event_log.rs"), "$level!(", "$($words)*").split(',');
     let fields = fields.filter_map(|field| field.split('=').next()).map(str::trim).filter(|field| !field.is_empty());

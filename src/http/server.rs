@@ -25,7 +25,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{answer::answer, events, health::Health};
+use super::{
+    answer::{self, Reply},
+    events,
+    health::Health,
+};
 use crate::{clock, words::one_line};
 
 /// For people.
@@ -33,6 +37,7 @@ const PAGE: &str = include_str!("page.html");
 /// The page may read `events` and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
+const PAGES: [&str; 7] = ["/", "/livez", "/readyz", "/leader", "/status", EVENTS, "/metrics"];
 /// The only page without an end: there is no HEAD of it.
 const EVENTS: &str = "/events";
 
@@ -122,45 +127,45 @@ async fn exchange(stream: TcpStream, health: Health) {
 }
 
 fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
-    let page = match (request.method(), request.uri().path()) {
-        // hyper leaves its body out.
-        (&Method::GET, path) => path,
-        (&Method::HEAD, path) if path != EVENTS => path,
-        _ => return probe(request, health),
-    };
-    match page {
+    let (method, path, now) = (request.method(), request.uri().path(), clock::boot());
+    // hyper leaves the body of the answer to a HEAD out.
+    let is_read = method == Method::GET || method == Method::HEAD && path != EVENTS;
+    if PAGES.contains(&path) && !is_read {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "it can only be read".into());
+        let allowed = if path == EVENTS { "GET" } else { "GET, HEAD" };
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+        return response;
+    }
+    let said = |(status, why): Reply| text(status, why);
+    match path {
         "/" => {
             let mut response = ok("text/html; charset=utf-8", PAGE.into());
             response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
             response
         }
-        "/status" => {
-            let status = health.board().status(&health.status(), clock::boot());
-            ok("application/json", format!("{status}\n").into())
+        "/livez" => said(answer::livez(&health.status(), now)),
+        "/readyz" => said(answer::readyz(&health.status())),
+        "/leader" => {
+            let leads = answer::is_leader(&health.status(), now);
+            let status = if leads { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            response(status, "application/json", format!("{}\n", health.board().leader()).into())
         }
+        "/status" => ok("application/json", format!("{}\n", health.board().status(&health.status(), now)).into()),
         "/metrics" => match TextEncoder::new().encode_to_string(&health.metrics().gather()) {
             Ok(text) => ok("text/plain; version=0.0.4; charset=utf-8", text.into()),
             Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", one_line(&error).into()),
         },
-        EVENTS => {
-            let streamed = ok("text/event-stream", Bytes::new());
-            streamed.map(|_| Either::Right(events::stream(health.clone())))
-        }
-        _ => probe(request, health),
+        EVENTS => ok("text/event-stream", Bytes::new()).map(|_| Either::Right(events::stream(health.clone()))),
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "no such page: there are /, /livez, /readyz, /leader, /status, /events and /metrics".into(),
+        ),
     }
 }
 
-fn probe(request: &Request<Incoming>, health: &Health) -> Response<Body> {
-    let reply = answer(request.method(), request.uri().path(), &health.status(), clock::boot());
-    let mut response = match request.uri().path() {
-        "/leader" => response(reply.status, "application/json", format!("{}\n", health.board().leader()).into()),
-        _ => response(reply.status, "text/plain; charset=utf-8", (reply.text + "\n").into()),
-    };
-    if reply.status == StatusCode::METHOD_NOT_ALLOWED {
-        let allowed = if request.uri().path() == EVENTS { "GET" } else { "GET, HEAD" };
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
-    }
-    response
+/// One line for people.
+fn text(status: StatusCode, line: String) -> Response<Body> {
+    response(status, "text/plain; charset=utf-8", (line + "\n").into())
 }
 
 fn ok(kind: &'static str, body: Bytes) -> Response<Body> {
