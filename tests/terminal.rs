@@ -137,6 +137,12 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
 }
 
 #[test]
+fn a_shell_suspends_init_and_a_workload_that_stops_itself_and_continues_both() {
+    let script = format!("trap 'kill -STOP \\$\\$' TSTP; {}", TICKING.replace('$', "\\$"));
+    suspends_and_continues_what_is_in_the_foreground(&format!("tenure --leader-election=off -- bash -c \"{script}\""));
+}
+
+#[test]
 fn ctrl_z_suspends_the_rest_of_the_job_too() {
     // The script around it shares its process group.
     let line = "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'";
@@ -228,19 +234,22 @@ fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
 }
 
 #[test]
-fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
+fn a_guard_is_not_suspended_with_a_workload_under_a_lease_which_may_stop_itself() {
     let (_server, mut terminal) = with_leases();
-    terminal.run(&format!(
-        "tenure --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
-        TICKING.replace('$', "\\$"),
-    ));
-    let workload = terminal.pid();
-    let init = parent(workload).unwrap();
-    terminal.press(CTRL_Z);
-    assert_eq!(terminal.line(), "continued");
-    assert_ne!(state(init), Some('T'));
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.line(), "code 130");
+    for stop in ["", "trap 'kill -STOP \\$\\$' TSTP; "] {
+        terminal.run(&format!(
+            "tenure --lease keys --log-level=error --set lease.creationWait=0s -- \
+             bash -c \"{stop}trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
+            TICKING.replace('$', "\\$"),
+        ));
+        let workload = terminal.pid();
+        let init = parent(workload).unwrap();
+        terminal.press(CTRL_Z);
+        assert_eq!(terminal.line(), "continued", "{stop}");
+        assert_ne!(state(init), Some('T'));
+        terminal.press(CTRL_C);
+        assert_eq!(terminal.line(), "code 130");
+    }
 }
 
 #[test]

@@ -64,6 +64,8 @@ impl Foreground {
         }
         let (in_foreground, by_terminal) = match reap::stopped_by(main)? {
             Signal(libc::SIGTSTP) if self.terminal.is_some() => (true, true),
+            // Some programs, such as top, handle Ctrl-Z and then stop themselves by SIGSTOP.
+            Signal(libc::SIGSTOP) if self.has(main) => (true, true),
             stop @ Signal(libc::SIGTSTP) => {
                 let told = self.told_to_stop.take().filter(|told| told.signal == stop)?;
                 (told.from_kernel, told.from_kernel)
@@ -87,6 +89,11 @@ impl Foreground {
             go_on(main);
         }
         (!self.suspends).then_some(if in_foreground { UNSUSPENDED } else { WAITING })
+    }
+
+    /// Returns true if the workload has the terminal.
+    fn has(&self, main: Pid) -> bool {
+        self.terminal.is_some_and(|terminal| terminal.foreground() == Some(main))
     }
 
     /// Gives the workload the session's terminal, although standard input is another file (as in a pipeline).
