@@ -100,13 +100,12 @@ fn a_new_window_size_reaches_the_workload() {
 fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, foreground: Pid) {
     terminal.press(CTRL_Z);
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
-    let shell = terminal.child.pid();
-    terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
-    terminal.run("fg >/dev/null; echo code $?");
+    terminal.until_shell();
+    terminal.run("fg >/dev/null");
     terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
     terminal.until("it is in the foreground again", |terminal| terminal.foreground() == foreground);
     terminal.press(CTRL_C);
-    assert_eq!(terminal.line(), "code 130");
+    assert_eq!(terminal.code(), "code 130");
 }
 
 /// The same of what this line starts, a workload in the foreground that prints its pid.
@@ -143,6 +142,33 @@ fn a_shell_suspends_init_and_a_workload_that_stops_itself_and_continues_both() {
 }
 
 #[test]
+fn ctrl_c_ends_a_loop_around_init_too_of_the_shell_or_of_a_script() {
+    let (_server, mut terminal) = with_leases();
+    let lock = "tenure lock keys --log-level=error --set lease.creationWait=0s --";
+    let each = |command: &str| format!("for each in 1 2; do {command}; done");
+    let runs = each(&format!("{lock} sh -c 'echo $$; exec sleep 600'"));
+    let reads_nothing = each(&format!("{lock} sh -c 'echo $$; exec sleep 600' </dev/null"));
+    for (line, gets_it) in [(&runs, true), (&reads_nothing, false)] {
+        for script in [line.clone(), format!("bash -c {}; true", quoted(line))] {
+            terminal.run(&script);
+            let workload = terminal.pid();
+            terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
+            assert!(!gets_it || terminal.foreground() == workload);
+            terminal.press(CTRL_C);
+            assert_eq!(terminal.code(), "code 130", "{script}");
+        }
+    }
+    terminal.run(&format!("{lock} sh -c 'echo $$; exec sleep 600' &"));
+    let holder = parent(terminal.pid()).unwrap();
+    terminal.run(&each(&format!("echo waits; {lock} echo runs")));
+    assert_eq!(terminal.line(), "waits");
+    terminal.until("it waits", |terminal| name(terminal.foreground()).as_deref() == Some("tenure"));
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.code(), "code 130", "the wait of a lock ends the loop as well");
+    kill(holder, Signal::SIGTERM).unwrap();
+}
+
+#[test]
 fn ctrl_z_suspends_the_rest_of_the_job_too() {
     // The script around it shares its process group.
     let line = "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'";
@@ -176,11 +202,11 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
-    terminal.run("fg >/dev/null; echo code $?");
+    terminal.run("fg >/dev/null");
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
     assert_ne!(state(init), Some('T'));
     terminal.press(CTRL_C);
-    assert_eq!(terminal.line(), "code 130");
+    assert_eq!(terminal.code(), "code 130");
 }
 
 #[test]
@@ -191,10 +217,10 @@ fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() 
     let init = terminal.pid();
     let workload = wait_for("the workload", || children(init).first().copied());
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
-    terminal.run("fg >/dev/null; echo code $?");
+    terminal.run("fg >/dev/null");
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.press(CTRL_C);
-    assert_eq!(terminal.line(), "code 130");
+    assert_eq!(terminal.code(), "code 130");
 }
 
 #[test]
@@ -472,6 +498,24 @@ impl Terminal {
         Pid::from_raw(line.parse().unwrap_or_else(|_| panic!("not a number: {line:?}")))
     }
 
+    /// The next line with something on it: a shell may begin a new one after a key.
+    fn words(&mut self) -> String {
+        std::iter::repeat_with(|| self.line()).find(|line| !line.is_empty()).expect("endless")
+    }
+
+    /// The exit code of the last command, which a key ends. A shell runs nothing more of the line that it was on.
+    fn code(&mut self) -> String {
+        self.until_shell();
+        self.run("echo code $?");
+        self.words()
+    }
+
+    /// What is typed before that may be read by another.
+    fn until_shell(&mut self) {
+        let shell = self.child.pid();
+        self.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
+    }
+
     fn foreground(&self) -> Pid {
         tcgetpgrp(&self.screen.source).unwrap()
     }
@@ -504,6 +548,11 @@ impl Drop for Terminal {
             let _ = kill(pid, Signal::SIGKILL);
         }
     }
+}
+
+/// As one word of a shell.
+fn quoted(script: &str) -> String {
+    format!("'{}'", script.replace('\'', "'\\''"))
 }
 
 fn name(pid: Pid) -> Option<String> {

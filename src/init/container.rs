@@ -80,7 +80,7 @@ impl Container for EventLoop {
         let pid = Pid::from_raw(pid);
         let exit = reap::take(pid)?;
         if self.processes.main() == Some(pid) {
-            self.foreground.take_back();
+            self.foreground.ended(pid, exit);
         }
         let started = self.electors.reaped(pid).or_else(|| self.processes.reaped(pid));
         if self.processes.teller.take_if(|teller| *teller == pid).is_some() && started == Some(Ok(())) {

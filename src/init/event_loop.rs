@@ -77,6 +77,7 @@ impl EventLoop {
                 if let Some(line) = turn.agent().describe_end(code) {
                     self.log.info(&line);
                 }
+                self.foreground.end(code);
                 return code;
             }
             self.wait(&turn);

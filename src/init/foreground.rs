@@ -2,8 +2,9 @@
 
 use crate::{
     config::Signal,
+    link::Exit,
     process::{
-        Pid, kill, reap,
+        PID1, Pid, kill, reap,
         signals::{self, Received},
         spawn::ProcessGroup,
         terminal::Terminal,
@@ -22,11 +23,20 @@ pub(super) struct Foreground {
     changed: bool,
     /// Init got this SIGTSTP, SIGTTIN or SIGTTOU and passed it on.
     told_to_stop: Option<Received>,
+    /// SIGINT or SIGQUIT of a key that init got, or that has ended the workload.
+    key: Option<Key>,
+}
+
+/// A key that ends programs.
+struct Key {
+    signal: i32,
+    /// Only the workload's process group got it.
+    is_workloads: bool,
 }
 
 impl Foreground {
     pub(super) const fn new(terminal: Option<Terminal>, suspends: bool) -> Self {
-        Self { terminal, suspends, changed: false, told_to_stop: None }
+        Self { terminal, suspends, changed: false, told_to_stop: None, key: None }
     }
 
     /// The process group of a workload that starts.
@@ -43,6 +53,9 @@ impl Foreground {
             // Ctrl-Z in a terminal that was not handed over.
             libc::SIGTSTP if received.from_kernel && !self.suspends => return Err(UNSUSPENDED),
             libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.told_to_stop = self.suspends.then_some(received),
+            libc::SIGINT | libc::SIGQUIT if received.from_kernel => {
+                self.key = Some(Key { signal: received.signal.0, is_workloads: false });
+            }
             libc::SIGCONT => {
                 self.told_to_stop = None;
                 self.hand_over(main);
@@ -113,6 +126,28 @@ impl Foreground {
         };
         self.terminal = Some(terminal);
         terminal.hand_to(main).is_ok()
+    }
+
+    /// Takes the terminal back from a workload that has ended.
+    pub(super) fn ended(&mut self, main: Pid, exit: Exit) {
+        let (key, had_it) = (self.key.take(), self.has(main));
+        self.key = match exit {
+            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if had_it => Some(Key { signal, is_workloads: true }),
+            Exit::Signal(signal) => key.filter(|key| key.signal == signal),
+            // It has handled the key.
+            Exit::Code(_) => None,
+        };
+        self.take_back();
+    }
+
+    /// Ends init by the signal of a key, if that is what its exit code says: a script or a loop around it goes on otherwise.
+    pub(super) fn end(&self, code: u8) {
+        if let Some(key) = &self.key
+            && Exit::Signal(key.signal).code() == code
+            && Pid::this() != PID1
+        {
+            signals::end_by(Signal(key.signal), key.is_workloads);
+        }
     }
 
     pub(super) fn take_back(&self) {

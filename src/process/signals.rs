@@ -1,6 +1,6 @@
 //! The signal state that tenure was started with and its children get back, and the signals that it receives.
 //!
-//! Owns the signal mask and the signalfd. Never sends one.
+//! Owns the signal mask and the signalfd. Sends signals to this process and its own group only.
 
 use std::{
     io,
@@ -13,14 +13,15 @@ use std::{
 
 use nix::{
     sys::{
+        prctl,
         resource::{Resource, getrlimit, setrlimit},
-        signal::{SIGTSTP, SigSet, SigmaskHow, kill, raise, sigprocmask},
+        signal::{SIGTSTP, SigSet, SigmaskHow, raise, sigprocmask},
         signalfd::SignalFd,
     },
     unistd::Pid,
 };
 
-use super::{disposition::Disposition, mask::Mask};
+use super::{disposition::Disposition, kill, mask::Mask};
 use crate::config::Signal;
 
 /// The signal state, other than handlers, and the limit that a program inherits: the workload gets what tenure got.
@@ -94,9 +95,19 @@ pub fn suspend(job: bool) {
     let mut stop = SigSet::empty();
     stop.add(SIGTSTP);
     // None of it fails for a valid signal.
-    let _ = if job { kill(Pid::from_raw(0), SIGTSTP) } else { raise(SIGTSTP) };
+    let _ = if job { kill::kill(0, Signal(libc::SIGTSTP)) } else { raise(SIGTSTP) };
     let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&stop), None);
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
+}
+
+/// Ends this process as a key of the terminal does, by this signal, with the rest of its process group if the `job` is to get it.
+/// Returns if nothing comes of it.
+pub fn end_by(signal: Signal, job: bool) {
+    // A core would show tenure, which did nothing wrong.
+    let _ = prctl::set_dumpable(false);
+    let _ = Disposition::DEFAULT.set(signal.0);
+    let _ = kill::kill(if job { 0 } else { Pid::this().as_raw() }, signal);
+    let _ = Mask::ALL.without(signal.0).set();
 }
 
 /// A signal that arrived.
