@@ -356,6 +356,21 @@ fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_fil
 }
 
 #[test]
+fn a_pager_behind_the_workload_gets_the_terminal_and_the_workload_if_it_asks_for_it() {
+    let mut terminal = Terminal::of_shell();
+    let pager = "{ read go; read word </dev/tty; echo pager got $word; }";
+    terminal.run(&format!("tenure --leader-election=off -- sh -c 'echo go; exec sleep 600' | {pager}"));
+    terminal.press(b"yes\n");
+    assert_eq!(terminal.line(), "pager got yes");
+    terminal.press(CTRL_C);
+    terminal.until_shell();
+    terminal.run("tenure --leader-election=off -- sh -c 'read word; echo got $word' | cat; echo code $?");
+    terminal.press(b"yes\n");
+    assert_eq!(terminal.words(), "got yes");
+    assert_eq!(terminal.line(), "code 0");
+}
+
+#[test]
 fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_continue_init() {
     let script = format!("trap 'echo continued' CONT; trap 'exit 4' TERM; {TICKING}");
     let command = ["setsid", "--ctty", "sh", "-c", "exec \"$@\" </dev/null", "sh", TENURE, "--leader-election=off", "--"];

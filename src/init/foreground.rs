@@ -109,7 +109,7 @@ impl Foreground {
         self.terminal.is_some_and(|terminal| terminal.foreground() == Some(main))
     }
 
-    /// Gives the workload the session's terminal, although standard input is another file (as in a pipeline).
+    /// Gives the workload the session's terminal, although standard input or output is another file (as in a pipeline).
     fn lend(&mut self, main: Pid) -> bool {
         self.hand_over(Some(main)) || {
             self.terminal = Terminal::of_session();
@@ -120,7 +120,7 @@ impl Foreground {
     /// Gives the workload the terminal, if init has it (perhaps only since a shell's `fg`). After a `bg` the shell has it.
     pub(super) fn hand_over(&mut self, main: Option<Pid>) -> bool {
         let Some(main) = main else { return false };
-        let Some(terminal) = Terminal::of_stdin().or_else(|| self.terminal?.if_ours()) else {
+        let Some(terminal) = Terminal::of_streams().or_else(|| self.terminal?.if_ours()) else {
             self.terminal = self.terminal.filter(|terminal| terminal.foreground() == Some(main));
             return false;
         };

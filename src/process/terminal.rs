@@ -26,16 +26,18 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal, if it is ours to hand over: standard input is one, it is our controlling terminal, and our process group is
-    /// in its foreground (not so in a shell's background job).
+    /// The terminal, if it is ours to hand over: it is standard input and output, it is our controlling terminal, and our process
+    /// group is in its foreground (not so in a shell's background job). If the output goes into a pipe, a pager at the other end may
+    /// need the terminal.
     #[must_use]
-    pub fn of_stdin() -> Option<Self> {
-        let fd = stdin();
-        let is_controlling = isatty(fd).ok()? && tcgetsid(fd).ok()? == getsid(None).ok()?;
-        is_controlling.then(|| Self { fd, ours: getpgrp() })?.if_ours()
+    pub fn of_streams() -> Option<Self> {
+        let session = getsid(None).ok()?;
+        let is_controlling = |fd| isatty(fd) == Ok(true) && tcgetsid(fd) == Ok(session);
+        let (input, output) = streams();
+        (is_controlling(input) && is_controlling(output)).then(|| Self { fd: input, ours: getpgrp() })?.if_ours()
     }
 
-    /// The same, whatever standard input is. Once opened it stays so.
+    /// The same, whatever standard input and output are. Once opened it stays so.
     #[must_use]
     pub fn of_session() -> Option<Self> {
         Self { fd: session()?, ours: getpgrp() }.if_ours()
@@ -44,7 +46,7 @@ impl Terminal {
     /// Returns true if this process has a terminal at all. A shell's `fg` may put it into the foreground at any time.
     #[must_use]
     pub fn is_there() -> bool {
-        Self::of_stdin().is_some() || session().is_some()
+        Self::of_streams().is_some() || session().is_some()
     }
 
     /// Returns the terminal, if this process is in its foreground.
@@ -88,8 +90,9 @@ fn session() -> Option<BorrowedFd<'static>> {
     Some(OPENED.get_or_init(open).as_ref()?.as_fd())
 }
 
-#[expect(unsafe_code, reason = "standard input as a descriptor that outlives every borrow")]
-const fn stdin() -> BorrowedFd<'static> {
-    // SAFETY: nothing in tenure closes descriptor 0; std opens /dev/null there if it was closed at the start.
-    unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
+/// Standard input and output.
+#[expect(unsafe_code, reason = "descriptors that outlive every borrow")]
+const fn streams() -> (BorrowedFd<'static>, BorrowedFd<'static>) {
+    // SAFETY: nothing in tenure closes descriptors 0 and 1; std opens /dev/null there if they were closed at the start.
+    unsafe { (BorrowedFd::borrow_raw(libc::STDIN_FILENO), BorrowedFd::borrow_raw(libc::STDOUT_FILENO)) }
 }

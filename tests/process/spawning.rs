@@ -257,7 +257,7 @@ fn the_terminal_is_handed_over_and_taken_back() {
     }
     let inherited = signals::block().expect("signals");
     let foreground = || nix::unistd::tcgetpgrp(std::io::stdin()).expect("a terminal");
-    let terminal = Terminal::of_stdin().expect("a terminal of ours");
+    let terminal = Terminal::of_streams().expect("a terminal of ours");
 
     let child = shell_with(
         "exec sleep 1000",
@@ -265,7 +265,7 @@ fn the_terminal_is_handed_over_and_taken_back() {
     );
 
     assert_eq!(foreground(), child);
-    assert!(Terminal::of_stdin().is_none(), "in the background it is not ours");
+    assert!(Terminal::of_streams().is_none(), "in the background it is not ours");
     kill::send_group(child, Signal::KILL).expect("it lives");
     wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(libc::SIGKILL))));
     terminal.take_back().expect("SIGTTOU is blocked");
