@@ -32,11 +32,14 @@ pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
 pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
     match outcome {
         Ok(()) => code,
-        Err(error) => {
-            complain(&format!("standard output: {error}"));
-            exit::INTERNAL
-        }
+        Err(error) => refuse(exit::INTERNAL, &format!("standard output: {error}")),
     }
+}
+
+/// Prints why a command ends, and returns its exit code.
+pub(crate) fn refuse(code: u8, why: &str) -> u8 {
+    complain(why);
+    code
 }
 
 /// Prints a message of tenure's own to standard error. No line of it holds characters that a terminal obeys.

@@ -5,11 +5,12 @@ use std::{env, time::Duration};
 use http::StatusCode;
 use serde_json::Value;
 
+use super::Ended;
 use crate::{
     api::{self, AccessError, Answered, Client, Cluster, Place, Request, Watch, Watching},
     cli::{ClusterFlags, ConfigFlags},
     config::Config,
-    console::complain,
+    console::{complain, refuse},
     election::{record::LeaseRecord, writes::LeaseWrite},
     environment::{LEASE, NAMESPACE},
     exit,
@@ -45,29 +46,20 @@ impl Which<'_> {
 }
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
-pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> u8) -> u8 {
-    let Loaded { config, notes, .. } = match super::load(flags, &[], Purpose::Look) {
-        Ok(loaded) => loaded,
-        Err(code) => return code,
-    };
+pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> Ended) -> Ended {
+    let Loaded { config, notes, .. } = super::load(flags, &[], Purpose::Look)?;
     if needs_name && config.lease.name.is_empty() {
-        complain("which Lease? Name it (a status may also select some by their labels with -l)");
-        return exit::INVALID;
+        return Err(refuse(exit::INVALID, "which Lease? Name it (a status may also select some by their labels with -l)"));
     }
     super::warn(&notes);
-    let looked = super::block_on(async {
-        let access = Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT), TIMEOUT).await?;
-        let namespace = access.namespace(&config.lease.namespace)?;
-        Ok(ask(&config, &access, namespace).await)
-    });
-    let looked = looked.unwrap_or_else(|error| {
-        complain(&format!("the API server cannot be asked: {error}"));
-        Ok(exit::INTERNAL)
-    });
-    looked.unwrap_or_else(|refused: AccessError| {
-        complain(&one_line(&refused));
-        refused.exit_code()
+    let refused = |error: AccessError| refuse(error.exit_code(), &one_line(&error));
+    super::block_on(async {
+        let access =
+            Access::open(&flags.cluster, flags.cluster.request_timeout.unwrap_or(TIMEOUT), TIMEOUT).await.map_err(refused)?;
+        let namespace = access.namespace(&config.lease.namespace).map_err(refused)?;
+        ask(&config, &access, namespace).await
     })
+    .unwrap_or_else(|error| Err(refuse(exit::INTERNAL, &format!("the API server cannot be asked: {error}"))))
 }
 
 /// For a command about the Lease `name`. Inside a workload it is by default the one under which that runs, named as it is: that of
@@ -104,11 +96,9 @@ impl Access {
     /// Says why there is no answer, and returns the exit code. The selector is the only part of these requests that can be invalid.
     pub(super) fn complain(&self, error: &RequestError, has_selector: bool) -> u8 {
         if has_selector && error.status == Some(StatusCode::BAD_REQUEST.as_u16()) {
-            complain(&format!("--selector: {}", said(error)));
-            return exit::INVALID;
+            return refuse(exit::INVALID, &format!("--selector: {}", said(error)));
         }
-        complain(&format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), said(error)));
-        exit_code(error)
+        refuse(exit_code(error), &format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), said(error)))
     }
 
     /// The cluster.
@@ -127,13 +117,13 @@ impl Access {
     }
 
     /// Reads a Lease. `None` if there is no Lease of that name.
-    pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, RequestError> {
+    pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<LeaseRecord>, RequestError> {
         let answered = self.send(&Request::get(&Place::lease(namespace, name))).await;
         if answered.answer == Answer::NotFound {
             return Ok(None);
         }
-        let lease = answered.object()?;
-        if is_stored(&lease) { Ok(Some(lease)) } else { Err("the API server's answer is not a Lease of this name".into()) }
+        let lease = LeaseRecord::read(answered.object()?.into());
+        lease.map(Some).ok_or_else(|| "the API server's answer is not a Lease of this name".into())
     }
 
     /// Returns true if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may
@@ -143,18 +133,21 @@ impl Access {
     }
 
     /// All of these Leases of a namespace, and the version as of which they are all.
-    pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<Value>, String), RequestError> {
+    pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<LeaseRecord>, String), RequestError> {
         let (all, (key, selector)) = (Place::lease(namespace, ""), which.parameter());
         // A page is read as one object.
         let place = Place { kind: String::new(), ..Place::clone(&all) };
         let (mut leases, mut next) = (Vec::new(), String::new());
+        let no_list = || RequestError::from("the API server's answer is not a list of Leases");
         loop {
             let request = Request::get(&place).with(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
             let mut page = self.send(&request).await.object()?;
-            match page.get_mut("items").map(Value::take) {
-                Some(Value::Array(items)) if items.iter().all(|lease| all.has(lease) && is_stored(lease)) => leases.extend(items),
-                Some(_) | None => return Err("the API server's answer is not a list of Leases".into()),
-            }
+            let items = match page.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) if items.iter().all(|lease| all.has(lease)) => items,
+                Some(_) | None => return Err(no_list()),
+            };
+            let records: Option<Vec<_>> = items.into_iter().map(|lease| LeaseRecord::read(lease.into())).collect();
+            leases.extend(records.ok_or_else(no_list)?);
             let metadata = |name| page.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             next = metadata("/metadata/continue");
             if next.is_empty() {
@@ -196,11 +189,6 @@ pub(super) fn said(RequestError { status, words }: &RequestError) -> String {
 /// The exit code of a command that this ends.
 pub(super) fn exit_code(error: &RequestError) -> u8 {
     if matches!(error.status, Some(401 | 403)) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE }
-}
-
-/// Every object in the API server has a uid and a version.
-fn is_stored(object: &Value) -> bool {
-    LeaseRecord::read(object.clone().into()).is_some()
 }
 
 #[cfg(test)]

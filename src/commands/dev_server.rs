@@ -5,65 +5,40 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use super::{block_on, interrupts::Interrupts};
+use super::{Ended, block_on, interrupts::Interrupts};
 use crate::{
     apiserver::{Server, StartError},
     cli::DevServer,
-    console::{complain, say},
+    console::{complain, refuse, say},
     exit,
     words::one_line,
 };
 
-/// Serves until SIGINT or SIGTERM, and returns the exit code.
-pub(super) fn run(about: &DevServer) -> u8 {
-    match serve(about) {
-        Ok(()) => 0,
-        Err(failed) => {
-            complain(&one_line(&failed));
-            failed.exit_code()
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error("the API server cannot start")]
-    Start(#[from] StartError),
-    #[error("cannot write the kubeconfig to {}", .file.display())]
-    Kubeconfig { file: PathBuf, source: io::Error },
-    #[error("{} holds something else than a kubeconfig of this server, and is left as it is: name another file", .0.display())]
-    Taken(PathBuf),
-    #[error("{0}")]
-    System(&'static str, #[source] io::Error),
-}
-
-impl Failed {
-    /// 78 if the user named something that cannot be used, else 70.
-    const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } | Self::Taken(_) => exit::INVALID,
-            Self::Start(_) | Self::System(..) => exit::INTERNAL,
-        }
-    }
-}
-
-fn serve(about: &DevServer) -> Result<(), Failed> {
+/// Serves until SIGINT or SIGTERM.
+pub(super) fn run(about: &DevServer) -> Ended {
     let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::start(address)?;
+    let server = Server::start(address).map_err(|error| {
+        let code = if let StartError::Listen { .. } = error { exit::INVALID } else { exit::INTERNAL };
+        refuse(code, &format!("the API server cannot start: {}", one_line(&error)))
+    })?;
     let kubeconfig = server.kubeconfig(server.address());
     if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file, &kubeconfig)) {
-        return Err(Failed::Taken(file.clone()));
+        let file = file.display();
+        let why =
+            format!("{file} holds something else than a kubeconfig of this server, and is left as it is: name another file");
+        return Err(refuse(exit::INVALID, &why));
     }
-    let unwritten = |error| Failed::System("cannot write to standard output", error);
+    let failed = |what: &str, error: io::Error| refuse(exit::INTERNAL, &format!("{what}: {error}"));
+    let unwritten = |error| failed("cannot write to standard output", error);
     block_on(async {
-        let caught = Interrupts::catch();
-        let mut interrupts = caught.map_err(|error| Failed::System("cannot wait for signals", error))?;
+        let mut interrupts = Interrupts::catch().map_err(|error| failed("cannot wait for signals", error))?;
         match &about.kubeconfig_out {
             Some(file) => {
-                write_private(file, &kubeconfig).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
+                let refused = |error| format!("cannot write the kubeconfig to {}: {error}", file.display());
+                write_private(file, &kubeconfig).map_err(|error| refuse(exit::INVALID, &refused(error)))?;
                 say(&usage(server.address(), &file.display().to_string())).map_err(unwritten)?;
             }
             None => {
@@ -72,9 +47,9 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
             }
         }
         interrupts.next().await;
-        Ok(())
+        Ok(0)
     })
-    .map_err(|error| Failed::System("cannot start a runtime", error))?
+    .unwrap_or_else(|error| Err(failed("cannot start a runtime", error)))
 }
 
 fn usage(address: SocketAddr, kubeconfig: &str) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Ended;
 use crate::{
     cli, clock,
-    console::{answer, complain},
+    console::{self, answer},
     environment::TERM_FD,
     term_page::Reader,
     words::one_line,
@@ -38,8 +38,7 @@ fn held_through(hard: Duration, end: Duration) -> u8 {
 }
 
 fn refuse(why: &str) -> u8 {
-    complain(&format!("{TERM_FD}: {why}"));
-    NO_PAGE
+    console::refuse(NO_PAGE, &format!("{TERM_FD}: {why}"))
 }
 
 #[cfg(test)]

@@ -9,17 +9,14 @@ use serde_json::{Value, json};
 use super::{Ended, check};
 use crate::{
     cli::{self, Face, InjectOutput},
-    console::{answer, complain},
+    console::{answer, refuse},
     exit,
     inject::{flattened, inject, uninject},
     loading::{self, documents},
 };
 
 pub(super) fn run(asked: &cli::Inject) -> Ended {
-    let refuse = |why: String| {
-        complain(&why);
-        exit::INVALID
-    };
+    let refuse = |why: String| refuse(exit::INVALID, &why);
     let (mut objects, mut has_comments) = (Vec::new(), false);
     for file in &asked.files {
         let (shown, text) = match file.to_str() {

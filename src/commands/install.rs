@@ -2,16 +2,12 @@
 
 use std::{fs, io, path::Path};
 
-use crate::{cli, console::complain, exit, words::one_line};
+use super::Ended;
+use crate::{cli, console::refuse, exit, words::one_line};
 
-pub(super) fn run(asked: &cli::Install) -> u8 {
-    match install(&asked.file) {
-        Ok(()) => 0,
-        Err(error) => {
-            complain(&format!("{}: {}", asked.file.display(), one_line(&error)));
-            exit::INTERNAL
-        }
-    }
+pub(super) fn run(asked: &cli::Install) -> Ended {
+    let refused = |error| refuse(exit::INTERNAL, &format!("{}: {}", asked.file.display(), one_line(&error)));
+    install(&asked.file).map_or_else(|error| Err(refused(error)), |()| Ok(0))
 }
 
 /// Nobody ever runs a part of it, and a copy that runs already is replaced, not written to.

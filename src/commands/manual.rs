@@ -4,7 +4,7 @@ use clap_complete::Shell;
 
 use crate::{
     cli::manual,
-    console::{answer, complain, printed},
+    console::{answer, printed, refuse},
     exit,
 };
 
@@ -17,8 +17,7 @@ pub(super) fn page(command: &[String]) -> u8 {
     let faces = manual::faces();
     let Some(face) = faces.iter().find(|face| manual::title(face) == title) else {
         let titles: Vec<_> = faces.iter().map(manual::title).collect();
-        complain(&format!("there is no page {title}; there are {}", titles.join(", ")));
-        return exit::INVALID;
+        return refuse(exit::INVALID, &format!("there is no page {title}; there are {}", titles.join(", ")));
     };
     manual::page(face).map_or_else(|error| printed(Err(error), 0), |text| print(&text))
 }

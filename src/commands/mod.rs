@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use crate::{
     api::EVENT_INTERVAL,
     cli::{Command, ConfigFlags},
-    console::complain,
+    console::{complain, refuse},
     exit,
     loading::{self, Loaded, Purpose},
 };
@@ -41,21 +41,21 @@ pub fn run(command: &Command) -> u8 {
     let ended = match command {
         Command::Config { about } => config::run(about),
         Command::Check(arguments) => check::run(arguments),
-        Command::Status(arguments) => Ok(status::run(arguments)),
-        Command::Prune(arguments) => Ok(prune::run(arguments)),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Prune(arguments) => prune::run(arguments),
         Command::Apply(asked) => transaction::apply(asked),
         Command::Recover(asked) => transaction::recover(asked),
         Command::Promote(asked) => transaction::promote(asked),
         Command::Demote(asked) => transaction::demote(asked),
-        Command::StepDown(asked) => Ok(steer::step_down(asked)),
-        Command::ConfirmDead(asked) => Ok(steer::confirm_dead(asked)),
+        Command::StepDown(asked) => steer::step_down(asked),
+        Command::ConfirmDead(asked) => steer::confirm_dead(asked),
         Command::Witness(asked) => witness::run(asked),
-        Command::Pause(asked) => Ok(steer::pause(asked, true)),
-        Command::Resume(asked) => Ok(steer::pause(asked, false)),
+        Command::Pause(asked) => steer::pause(asked, true),
+        Command::Resume(asked) => steer::pause(asked, false),
         Command::Held(arguments) => held::run(arguments),
         Command::Inject(asked) => inject::run(asked),
-        Command::Install(arguments) => Ok(install::run(arguments)),
-        Command::DevServer(about) => Ok(dev_server::run(about)),
+        Command::Install(arguments) => install::run(arguments),
+        Command::DevServer(about) => dev_server::run(about),
         Command::Demo { picture, part } => Ok(demo::run(picture.as_deref(), part.as_ref())),
         Command::Completions { shell } => Ok(manual::completions(*shell)),
         Command::Man { command } => Ok(manual::page(command)),
@@ -83,8 +83,5 @@ fn warn(notes: &[String]) {
 
 /// Reads the configuration. If it is refused, says why.
 fn load(flags: &ConfigFlags, command: &[String], purpose: Purpose) -> Result<Loaded, u8> {
-    loading::load(flags, command, purpose).map_err(|invalid| {
-        complain(&invalid.to_string());
-        exit::INVALID
-    })
+    loading::load(flags, command, purpose).map_err(|invalid| refuse(exit::INVALID, &invalid.to_string()))
 }

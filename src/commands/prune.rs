@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
+    Ended,
     access::{self, Which},
     seen::Seen,
     table::{Line, shown},
@@ -27,7 +28,7 @@ use crate::{
 
 const REFUSED: u8 = 1;
 
-pub(super) fn run(prune: &cli::Prune) -> u8 {
+pub(super) fn run(prune: &cli::Prune) -> Ended {
     access::look(&prune.flags, false, async |config, access, namespace| {
         let namespace = if prune.all_namespaces { "" } else { namespace };
         if !prune.dry_run {
@@ -35,10 +36,8 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             access.announce(&format!("Leases of {whose}"));
         }
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
-        let leases = match access.leases(namespace, Which::Selected(&selector)).await {
-            Ok((leases, _)) => leases,
-            Err(error) => return access.complain(&error, true),
-        };
+        let leases = access.leases(namespace, Which::Selected(&selector)).await;
+        let (leases, _) = leases.map_err(|error| access.complain(&error, true))?;
         let listed = clock::boot();
         let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune)).collect();
         found.sort_by_key(|unused| unused.watched);
@@ -71,7 +70,7 @@ pub(super) fn run(prune: &cli::Prune) -> u8 {
             Some(_) => REFUSED,
         };
         let lines: Vec<_> = found.into_iter().map(|unused| unused.line(prune.all_namespaces)).collect();
-        answer(&shown(prune.output, true, HEAD, &lines), code)
+        Ok(answer(&shown(prune.output, true, HEAD, &lines), code))
     })
 }
 
@@ -98,9 +97,8 @@ struct Unused {
 const HEAD: [&str; 6] = ["NAMESPACE", "LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
 
 impl Unused {
-    fn of(lease: Value, prune: &cli::Prune) -> Option<Self> {
-        let seen = Seen::at(clock::timestamp(), &lease, Duration::ZERO);
-        let record = LeaseRecord::read(lease.into())?;
+    fn of(record: LeaseRecord, prune: &cli::Prune) -> Option<Self> {
+        let seen = Seen::at(clock::timestamp(), &record, Duration::ZERO);
         let watched = operator::unused_after(&record, prune.older_than, prune.schedules, clock::wall())?;
         Some(Self { seen, record, watched, outcome: "candidate" })
     }

@@ -63,38 +63,35 @@ pub(super) const HEAD: [&str; 10] =
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
-    pub(super) fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
-        let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let time = |text: Option<&str>| text.and_then(moment);
-        let record = LeaseRecord::read(object.clone().into());
-        let record = record.as_ref();
-        let renewed = time(record.and_then(LeaseRecord::renew_time));
-        let duration = record.and_then(LeaseRecord::duration);
+    pub(super) fn at(now: Timestamp, record: &LeaseRecord, own: Duration) -> Self {
+        let metadata = &record.object()["metadata"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let annotation = |name| record.annotation(name).map(str::to_owned);
+        let (renewed, duration) = (record.renew_time().and_then(moment), record.duration());
         let until = renewed.map(|renewed| renewed.saturating_add(duration.unwrap_or(own)).unwrap_or(Timestamp::MAX));
-        let state = match record.map(LeaseRecord::state) {
-            Some(LeaseState::Resting) if until.is_some_and(|until| now <= until) => State::Resting,
-            Some(LeaseState::Held) if until.is_some_and(|until| now <= until) => State::Held,
-            Some(LeaseState::Held) => State::Expired,
-            Some(LeaseState::Nobody) => State::Nobody,
-            Some(LeaseState::Resting | LeaseState::Released | LeaseState::Free) | None => State::Free,
+        let state = match record.state() {
+            LeaseState::Resting if until.is_some_and(|until| now <= until) => State::Resting,
+            LeaseState::Held if until.is_some_and(|until| now <= until) => State::Held,
+            LeaseState::Held => State::Expired,
+            LeaseState::Nobody => State::Nobody,
+            LeaseState::Resting | LeaseState::Released | LeaseState::Free => State::Free,
         };
-        let annotation = |name| record.and_then(|record| record.annotation(name)).map(str::to_owned);
         Self {
-            namespace: metadata("namespace"),
-            name: metadata("name"),
-            kind: object["metadata"]["labels"][KIND_LABEL].as_str().map(str::to_owned),
+            namespace: text(&metadata["namespace"]).unwrap_or_default(),
+            name: text(&metadata["name"]).unwrap_or_default(),
+            kind: text(&metadata["labels"][KIND_LABEL]),
             state,
-            holder: if state == State::Nobody { None } else { record.and_then(LeaseRecord::holder).map(str::to_owned) },
-            paused: record.is_some_and(LeaseRecord::is_paused),
-            since: time(record.and_then(LeaseRecord::acquire_time)),
-            transitions: record.map_or(0, LeaseRecord::transitions),
+            holder: if state == State::Nobody { None } else { record.holder().map(str::to_owned) },
+            paused: record.is_paused(),
+            since: record.acquire_time().and_then(moment),
+            transitions: record.transitions(),
             renewed,
             duration,
             until,
-            fires: [FIRE, NEXT_FIRE].map(|name| time(record.and_then(|record| record.annotation(name)))),
+            fires: [FIRE, NEXT_FIRE].map(|name| record.annotation(name).and_then(moment)),
             obituary: if state == State::Free { annotation(OBITUARY) } else { None },
             status: if state == State::Held { annotation(STATUS) } else { None },
-            candidates: candidates(object),
+            candidates: candidates(record.object()),
             now,
         }
     }
@@ -185,10 +182,11 @@ impl Seen {
 }
 
 /// Returns true if tenure made this Lease, or wrote to it.
-pub(super) fn is_ours(lease: &Value) -> bool {
-    let annotations = lease.pointer("/metadata/annotations").and_then(Value::as_object);
+pub(super) fn is_ours(lease: &LeaseRecord) -> bool {
+    let metadata = &lease.object()["metadata"];
+    let annotations = metadata["annotations"].as_object();
     let is_annotated = annotations.is_some_and(|all| all.keys().any(|name| name.starts_with("tenure.dev/")));
-    is_annotated || lease["metadata"]["labels"][MANAGED_BY] == TENURE
+    is_annotated || metadata["labels"][MANAGED_BY] == TENURE
 }
 
 /// The annotations of candidates, without that of whoever leads.
@@ -248,7 +246,7 @@ fn spoken(ago: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::Output, clock, commands::table::shown};
+    use crate::{cli::Output, commands::table::shown};
 
     const OWN: Duration = Duration::from_secs(15);
 
@@ -265,8 +263,12 @@ mod tests {
         shown(output, many, HEAD, &[seen.line(false, false)])
     }
 
+    fn look(lease: Value) -> Seen {
+        Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &LeaseRecord::read(lease.into()).unwrap(), OWN)
+    }
+
     fn seen(spec: Value) -> Seen {
-        Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease(spec), OWN)
+        look(lease(spec))
     }
 
     fn held(renewed: &str, duration: Value) -> State {
@@ -313,7 +315,7 @@ mod tests {
         {
             let mut lease = lease(json!({ "holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": 15 }));
             lease["metadata"]["annotations"] = json!({ "tenure.dev/rests": format!("{renewed} a") });
-            let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+            let seen = look(lease);
             assert_eq!(seen.row()[1..3], [state.to_owned(), "a".into()]);
         }
     }
@@ -325,7 +327,7 @@ mod tests {
         lease["metadata"]["annotations"] = json!({ "tenure.dev/fire": fire, "tenure.dev/next-fire": next });
         for (rests, state) in [("", "held"), ("2026-01-01T00:00:07Z a", "resting")] {
             lease["metadata"]["annotations"]["tenure.dev/rests"] = rests.into();
-            let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+            let seen = look(lease.clone());
             assert_eq!(seen.row()[1], format!("{state}, next fire {next}"));
             let said = read(&said(Output::Json, &seen, false));
             assert_eq!([&said["fire"], &said["nextFire"]], [&json!(fire), &json!(next)]);
@@ -337,7 +339,7 @@ mod tests {
         for (value, paused) in [("true", true), ("yes", true), ("false", false)] {
             let mut lease = lease(json!({}));
             lease["metadata"]["annotations"] = json!({ "tenure.dev/paused": value });
-            let seen = Seen::at(clock::timestamp(), &lease, OWN);
+            let seen = look(lease);
             assert_eq!(seen.row()[1], if paused { "free, paused" } else { "free" }, "{value}");
             assert_eq!(read(&said(Output::Json, &seen, false))["paused"], paused);
         }
@@ -347,7 +349,6 @@ mod tests {
     fn nonsense_is_shown_as_far_as_it_goes() {
         let nonsense = seen(json!({ "holderIdentity": 7, "renewTime": [], "leaseTransitions": -1, "leaseDurationSeconds": "x" }));
         assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-", "", ""]);
-        assert_eq!(Seen::at(clock::timestamp(), &json!(null), OWN).row()[1], "free");
     }
 
     #[test]
@@ -388,7 +389,7 @@ mod tests {
         let status = |renewed: &str| {
             let mut lease = lease(json!({ "holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": 3 }));
             lease["metadata"]["annotations"] = json!({ "tenure.dev/status": "7 of 9\u{1b} done" });
-            Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN)
+            look(lease)
         };
         let held = status("2026-01-01T00:00:09Z");
         let text = said(Output::Table, &held, false);
@@ -410,7 +411,7 @@ mod tests {
             "candidate.tenure.dev/5": json!({ "identity": "d_5", "ready": true, "backoffUntil": "2026-01-01T00:00:30.250000Z" }).to_string(),
             "candidate.tenure.dev/6": json!({ "identity": "e_6", "ready": true, "backoffUntil": "2026-01-01T00:00:09Z" }).to_string(),
         });
-        let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+        let seen = look(lease);
         let text = said(Output::Table, &seen, false);
         assert!(
             text.contains("CANDIDATES\n")
@@ -427,7 +428,7 @@ mod tests {
             let mut lease = lease(spec.clone());
             let texts = candidates.iter().enumerate().map(|(at, one)| (format!("{CANDIDATE}{at}"), json!(one.to_string())));
             lease["metadata"]["annotations"] = texts.collect();
-            said(Output::Table, &Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN), false)
+            said(Output::Table, &look(lease), false)
         };
         let candidate = |ready: bool, until: &str| json!({ "identity": "a_1", "ready": ready, "backoffUntil": until });
         let (early, late) = (candidate(true, "2026-01-01T00:00:30Z"), candidate(true, "2026-01-01T00:01:00Z"));

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
+    Ended,
     access::{self, Access, on_lease},
     seen::{HEAD, Seen, candidates},
     table,
@@ -18,12 +19,12 @@ use crate::{
     alarm::sleep_until,
     cli::{self, Output},
     clock,
-    config::{Config, LeaseConfig, duration},
-    console::{answer, complain},
+    config::{Config, duration},
+    console::{answer, complain, refuse},
     election::{
         record::{LeaseRecord, LeaseState},
         writes::{
-            base_of,
+            LeaseWrite, base_of,
             operator::{self, ConfirmDead, Confirmation, Edit},
         },
     },
@@ -40,66 +41,85 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Each renewal is another version: an edit may have to be made again.
 const TRIES: usize = 10;
 
-/// What a command says that has succeeded, or the exit code of one that has said why not.
-type Steered = Result<String, u8>;
-
-/// The result of an edit.
-enum Edited {
-    /// As it was read before; it may have been like that.
-    Done(LeaseRecord),
-    NotHeld,
-    Absent,
+/// Why a command ends without success.
+enum End {
+    /// With this exit code, and why.
+    Refused(u8, String),
+    Failed(RequestError),
 }
 
-pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
-    steer(&asked.lease, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
-        let lease = access.lease(namespace, name).await?;
-        let record = lease.clone().and_then(|lease| LeaseRecord::read(lease.into()));
-        if !asked.force && record.is_some_and(|record| record.state() == LeaseState::Held && record.is_paused()) {
-            complain(&format!(
-                "the Lease {name} is paused: nobody takes it before `tenure resume`; --force asks its holder all the same"
-            ));
-            return Ok(Err(exit::INVALID));
+impl From<RequestError> for End {
+    fn from(error: RequestError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The Lease that is steered.
+struct Target<'a> {
+    access: &'a Access,
+    config: &'a Config,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Target<'_> {
+    async fn read(&self) -> Result<LeaseRecord, End> {
+        let lease = self.access.lease(self.namespace, self.name).await?;
+        let absent = || End::Refused(ABSENT, format!("there is no Lease {} in namespace {}", self.name, self.namespace));
+        lease.ok_or_else(absent)
+    }
+
+    /// Writes the version that was read. Returns false if others have written since: it is to be read and judged again.
+    async fn write(&self, write: &LeaseWrite, tries: &mut usize) -> Result<bool, End> {
+        *tries += 1;
+        match self.access.write(self.namespace, self.name, write).await {
+            Err(error) if error.status == Some(409) && *tries < TRIES => Ok(false),
+            written => Ok(written.map(|()| true)?),
         }
-        let successor = match (&asked.to, lease) {
-            (Some(written), Some(lease)) => match successor(&lease, written) {
-                Ok(identity) => Some(identity),
-                Err(refusal) => {
-                    complain(&format!("--to {written}: {refusal}"));
-                    return Ok(Err(exit::INVALID));
-                }
-            },
-            (Some(_), None) | (None, _) => None,
-        };
-        let edited = edit(access, namespace, name, |record| operator::step_down(record, successor.as_deref()));
-        let before = match edited.await? {
-            Edited::Done(record) => record,
-            Edited::NotHeld => {
-                complain(&format!("nobody holds the Lease {name}"));
-                return Ok(Err(NOT_HELD));
+    }
+
+    /// Edits the version that was read, again and again while others write. Returns it as it was before; it may have been like that.
+    async fn edit(&self, change: impl Fn(&LeaseRecord) -> Edit) -> Result<LeaseRecord, End> {
+        let mut tries = 0;
+        loop {
+            let record = self.read().await?;
+            match change(&record) {
+                Edit::NotHeld => return Err(End::Refused(NOT_HELD, format!("nobody holds the Lease {}", self.name))),
+                Edit::Write(write) if !self.write(&write, &mut tries).await? => {}
+                Edit::Write(_) | Edit::Unchanged => return Ok(record),
             }
-            Edited::Absent => return Ok(Err(absent(namespace, name))),
-        };
+        }
+    }
+}
+
+pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
+    steer(&asked.lease, async |lease| {
+        let (record, name) = (lease.read().await?, lease.name);
+        if !asked.force && record.state() == LeaseState::Held && record.is_paused() {
+            let why = "nobody takes it before `tenure resume`; --force asks its holder all the same";
+            return Err(End::Refused(exit::INVALID, format!("the Lease {name} is paused: {why}")));
+        }
+        let refused = |to: &str, why: String| End::Refused(exit::INVALID, format!("--to {to}: {why}"));
+        let find = |to: &String| successor(record.object(), to).map_err(|why| refused(to, why));
+        let successor = asked.to.as_ref().map(find).transpose()?;
+        let before = lease.edit(|record| operator::step_down(record, successor.as_deref())).await?;
         let holder = bounded(before.holder().unwrap_or_default());
-        let Some(patience) = asked.wait else {
-            return Ok(Ok(format!("{holder} was asked to step down")));
-        };
+        let Some(patience) = asked.wait else { return Ok(format!("{holder} was asked to step down")) };
         let (until, mut still_holds) = (clock::boot() + patience, false);
         loop {
             // It was asked for already: what cannot be read now may be read the next time.
-            match read(access, namespace, name).await {
-                Ok(None) => return Ok(Err(absent(namespace, name))),
-                Ok(Some(record)) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
-                    return Ok(Ok(format!("{} leads", bounded(record.holder().unwrap_or_default()))));
+            match lease.read().await {
+                Ok(record) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
+                    return Ok(format!("{} leads", bounded(record.holder().unwrap_or_default())));
                 }
-                Err(error) if clock::boot() >= until => return Err(error),
-                Ok(Some(record)) => still_holds = record.state() == LeaseState::Held,
-                Err(_) => {}
+                Ok(record) => still_holds = record.state() == LeaseState::Held,
+                Err(End::Failed(_)) if clock::boot() < until => {}
+                Err(end) => return Err(end),
             }
             if clock::boot() >= until {
                 let how = if still_holds { "still holds it" } else { "nobody has taken it" };
-                complain(&format!("{holder} was asked to step down, and {how} after {}", duration::format(patience)));
-                return Ok(Err(NOT_HELD));
+                let after = duration::format(patience);
+                return Err(End::Refused(NOT_HELD, format!("{holder} was asked to step down, and {how} after {after}")));
             }
             sleep(PERIOD).await;
         }
@@ -130,134 +150,71 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
-    steer(asked, async |access, namespace, Config { lease: LeaseConfig { name, .. }, .. }| {
-        let edited = edit(access, namespace, name, |record| operator::pause(record, paused));
-        Ok(match edited.await? {
-            Edited::Done(record) => {
-                let holder = record.holder().filter(|_| record.state() == LeaseState::Held).map(bounded);
-                let keeps = holder.map_or_else(String::new, |holder| {
-                    format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")
-                });
-                Ok(if paused { format!("paused: nobody takes it{keeps}") } else { "resumed".into() })
-            }
-            Edited::NotHeld | Edited::Absent => Err(absent(namespace, name)),
-        })
+pub(super) fn pause(asked: &cli::Steered, paused: bool) -> Ended {
+    steer(asked, async |lease| {
+        let record = lease.edit(|record| operator::pause(record, paused)).await?;
+        let holder = record.holder().filter(|_| record.state() == LeaseState::Held).map(bounded);
+        let keeps = holder.map_or_else(String::new, |holder| {
+            format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")
+        });
+        Ok(if paused { format!("paused: nobody takes it{keeps}") } else { "resumed".into() })
     })
 }
 
-pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> u8 {
-    steer(&asked.lease, async |access, namespace, config| release_dead(config, access, namespace, asked).await)
-}
-
-async fn release_dead(
-    config: &Config,
-    access: &Access,
-    namespace: &str,
-    asked: &cli::ConfirmDead,
-) -> Result<Steered, RequestError> {
-    let (name, holder) = (&config.lease.name, &asked.holder);
-    let (mut confirm, mut tries) = (ConfirmDead::new(holder.clone(), config.clone().into(), asked.run_again), 0);
-    loop {
-        let Some(record) = read(access, namespace, name).await? else { return Ok(Err(absent(namespace, name))) };
-        let write = match confirm.look(record, clock::wall()) {
-            Confirmation::NotHeld(other) => {
-                let other = bounded(other.as_deref().unwrap_or("nobody"));
-                complain(&format!("{holder} does not hold the Lease {name}: {other} does"));
-                return Ok(Err(NOT_HELD));
-            }
-            Confirmation::NamesAnother(named) => {
-                let named = bounded(&named);
-                complain(&format!(
-                    "tenure.dev/holder of the Lease {name} names {named}, which may still run: wait for lease.duration"
-                ));
-                return Ok(Err(NOT_HELD));
-            }
-            Confirmation::Repeats => {
-                complain(&format!(
-                    "{name} is the Lease of a task: its next run comes without this; --run-again repeats the last one"
-                ));
-                return Ok(Err(exit::INVALID));
-            }
-            Confirmation::Watch(span) => {
-                complain(&format!(
-                    "believes you that no process of {holder} runs any more; watches the Lease {name} for {} first",
-                    duration::format(span)
-                ));
-                sleep_until(clock::boot() + span).await;
-                continue;
-            }
-            Confirmation::Renewed => {
-                complain(&format!("{holder} renews the Lease {name}: it is not dead"));
-                return Ok(Err(exit::HELD));
-            }
-            Confirmation::Write(write) => write,
-        };
-        tries += 1;
-        match access.write(namespace, name, &write).await {
-            Ok(()) if asked.run_again => return Ok(Ok(format!("the Lease {name} is released: the run is repeated"))),
-            Ok(()) => return Ok(Ok(format!("the Lease {name} is released"))),
-            // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
-            Err(error) if error.status == Some(409) && tries < TRIES => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn absent(namespace: &str, name: &str) -> u8 {
-    complain(&format!("there is no Lease {name} in namespace {namespace}"));
-    ABSENT
-}
-
-fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Access, &str, &Config) -> Result<Steered, RequestError>) -> u8 {
-    access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
-        let LeaseConfig { name, duration, .. } = &config.lease;
-        access.announce(&format!("Lease {namespace}/{name}"));
-        let done = async {
-            let words = match act(access, namespace, config).await? {
-                Ok(words) => words,
-                Err(code) => return Ok(code),
+pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> Ended {
+    steer(&asked.lease, async |lease| {
+        let (name, holder) = (lease.name, &asked.holder);
+        let (mut confirm, mut tries) = (ConfirmDead::new(holder.clone(), lease.config.clone().into(), asked.run_again), 0);
+        loop {
+            let (code, why) = match confirm.look(lease.read().await?, clock::wall()) {
+                Confirmation::NotHeld(other) => {
+                    let other = bounded(other.as_deref().unwrap_or("nobody")).into_owned();
+                    (NOT_HELD, format!("{holder} does not hold the Lease {name}: {other} does"))
+                }
+                Confirmation::NamesAnother(named) => {
+                    let why = format!("names {}, which may still run: wait for lease.duration", bounded(&named));
+                    (NOT_HELD, format!("tenure.dev/holder of the Lease {name} {why}"))
+                }
+                Confirmation::Repeats => {
+                    let why = "its next run comes without this; --run-again repeats the last one";
+                    (exit::INVALID, format!("{name} is the Lease of a task: {why}"))
+                }
+                Confirmation::Renewed => (exit::HELD, format!("{holder} renews the Lease {name}: it is not dead")),
+                Confirmation::Watch(span) => {
+                    let first = format!("watches the Lease {name} for {} first", duration::format(span));
+                    complain(&format!("believes you that no process of {holder} runs any more; {first}"));
+                    sleep_until(clock::boot() + span).await;
+                    continue;
+                }
+                // A renewal is seen by the next read; an annotation of somebody else's changes nothing.
+                Confirmation::Write(write) if !lease.write(&write, &mut tries).await? => continue,
+                Confirmation::Write(_) => {
+                    let repeats = if asked.run_again { ": the run is repeated" } else { "" };
+                    return Ok(format!("the Lease {name} is released{repeats}"));
+                }
             };
+            return Err(End::Refused(code, why));
+        }
+    })
+}
+
+fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Target<'_>) -> Result<String, End>) -> Ended {
+    access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
+        let lease = Target { access, config, namespace, name: &config.lease.name };
+        access.announce(&format!("Lease {namespace}/{}", lease.name));
+        let done = async {
+            let words = act(&lease).await?;
             let Some(form) = asked.output else { return Ok(answer(&(words + "\n"), 0)) };
             // It was changed, whatever becomes of the look at it.
-            let lease = access.lease(namespace, name).await.inspect_err(|_| complain(&words))?;
-            let Some(lease) = lease else {
-                complain(&words);
-                return Ok(absent(namespace, name));
-            };
-            let line = Seen::at(clock::timestamp(), &lease, *duration).line(false, form == Output::Wide);
+            let record = lease.read().await.inspect_err(|_| complain(&words))?;
+            let line = Seen::at(clock::timestamp(), &record, config.lease.duration).line(false, form == Output::Wide);
             Ok(answer(&table::shown(form, false, HEAD, &[line]), 0))
         };
-        done.await.unwrap_or_else(|error| access.complain(&error, false))
+        done.await.map_err(|end| match end {
+            End::Refused(code, why) => refuse(code, &why),
+            End::Failed(error) => access.complain(&error, false),
+        })
     })
-}
-
-async fn read(access: &Access, namespace: &str, name: &str) -> Result<Option<LeaseRecord>, RequestError> {
-    Ok(access.lease(namespace, name).await?.and_then(|lease| LeaseRecord::read(lease.into())))
-}
-
-/// Edits the version that was read, again and again while others write.
-async fn edit(
-    access: &Access,
-    namespace: &str,
-    name: &str,
-    change: impl Fn(&LeaseRecord) -> Edit,
-) -> Result<Edited, RequestError> {
-    let mut tries = 0;
-    loop {
-        let Some(record) = read(access, namespace, name).await? else { return Ok(Edited::Absent) };
-        let write = match change(&record) {
-            Edit::NotHeld => return Ok(Edited::NotHeld),
-            Edit::Unchanged => return Ok(Edited::Done(record)),
-            Edit::Write(write) => write,
-        };
-        tries += 1;
-        match access.write(namespace, name, &write).await {
-            Ok(()) => return Ok(Edited::Done(record)),
-            Err(error) if error.status == Some(409) && tries < TRIES => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

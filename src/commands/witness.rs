@@ -36,11 +36,8 @@ use crate::{
     cli::{self, ConfigFlags},
     clock,
     config::{Config, duration},
-    console::complain,
-    election::{
-        RequestId,
-        obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
-    },
+    console::refuse,
+    election::obituary::{Action, Input, MOST_REPLICAS, Replica, Witness},
     elector::{
         Keys, Lease, register,
         witness::{KNOWN, REFUSED, address, read, socket},
@@ -48,7 +45,6 @@ use crate::{
     exit, init,
     loading::Purpose,
     process::memory,
-    request::Answer,
     slot::Slot,
     telemetry::log,
     time::Instant,
@@ -63,18 +59,6 @@ const LONGEST: usize = 20 * 1024;
 const SILENCE: Duration = Duration::from_secs(10);
 /// As long as the process has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_secs(1);
-
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error("another program listens at {0}: name another socket, or end that program")]
-    Taken(String),
-    #[error("{0} is there, and is no socket: name another path")]
-    NoSocket(String),
-    #[error("cannot listen at {0}")]
-    Listen(String, #[source] io::Error),
-    #[error("cannot start")]
-    System(#[from] io::Error),
-}
 
 /// Input of the loop, from its tasks.
 enum Handed {
@@ -91,17 +75,13 @@ pub(super) fn run(asked: &cli::Witness) -> Ended {
     let Config { lease, log, .. } = super::load(&flags, &[], Purpose::Look)?.config;
     let socket = asked.socket.clone().or(lease.witness).unwrap_or_else(|| USUAL.into());
     log::start(&log);
-    let ended = block_on(serve(&socket)).map_err(Failed::System).flatten();
-    let Err(failed) = ended else { return Ok(0) };
-    complain(&one_line(&failed));
-    Err(match failed {
-        Failed::Taken(_) | Failed::NoSocket(_) | Failed::Listen(..) => exit::INVALID,
-        Failed::System(_) => exit::INTERNAL,
-    })
+    let listener = listen_at(&socket).map_err(|why| refuse(exit::INVALID, &why))?;
+    let ended = block_on(serve(&socket, listener)).flatten();
+    ended.map(|()| 0).map_err(|error| refuse(exit::INTERNAL, &format!("cannot start: {error}")))
 }
 
-async fn serve(name: &str) -> Result<(), Failed> {
-    let listener = register(listen_at(name)?)?;
+async fn serve(name: &str, listener: OwnedFd) -> io::Result<()> {
+    let listener = register(listener)?;
     let mut interrupts = Interrupts::catch()?;
     if let Err(error) = Cluster::discover(None, None) {
         tracing::warn!(
@@ -213,7 +193,7 @@ impl Room {
                 drop(tokio::spawn(async move {
                     sleep(pause).await;
                     let answer = client.send(Slot(slot.unwrap_or_default()), &request).await;
-                    let _ = hand.send(answered(id, answer)).await;
+                    let _ = hand.send(Handed::Event(Input::Answered { id, answer })).await;
                 }));
             }
             Action::Failed { identity, lease, message } => {
@@ -234,31 +214,28 @@ impl Room {
     }
 }
 
-fn answered(id: RequestId, answer: Answer) -> Handed {
-    Handed::Event(Input::Answered { id, answer })
-}
-
-fn listen_at(name: &str) -> Result<OwnedFd, Failed> {
-    let failed = |errno: Errno| Failed::Listen(name.into(), errno.into());
+fn listen_at(name: &str) -> Result<OwnedFd, String> {
+    let refused = |error: io::Error| format!("cannot listen at {name}: {error}");
+    let failed = |errno: Errno| refused(errno.into());
     let (listener, at) = (socket().map_err(failed)?, address(name).map_err(failed)?);
     let mut bound = bind(listener.as_raw_fd(), &at);
     if bound == Err(Errno::EADDRINUSE) {
         let is_path = !name.starts_with('@');
         if is_path && !fs::symlink_metadata(name).is_ok_and(|file| file.file_type().is_socket()) {
-            return Err(Failed::NoSocket(name.into()));
+            return Err(format!("{name} is there, and is no socket: name another path"));
         }
         let is_stale = is_path && connect(socket().map_err(failed)?.as_raw_fd(), &at) == Err(Errno::ECONNREFUSED);
         if !is_stale {
-            return Err(Failed::Taken(name.into()));
+            return Err(format!("another program listens at {name}: name another socket, or end that program"));
         }
         // A witness that was killed has left it.
-        fs::remove_file(name).map_err(|error| Failed::Listen(name.into(), error))?;
+        fs::remove_file(name).map_err(refused)?;
         bound = bind(listener.as_raw_fd(), &at);
     }
     bound.and_then(|()| listen(&listener, Backlog::MAXCONN)).map_err(failed)?;
     if !name.starts_with('@') {
         // Whoever mounts the volume may connect: the program's image may name another user.
-        fs::set_permissions(name, fs::Permissions::from_mode(0o666)).map_err(|error| Failed::Listen(name.into(), error))?;
+        fs::set_permissions(name, fs::Permissions::from_mode(0o666)).map_err(refused)?;
     }
     Ok(listener)
 }

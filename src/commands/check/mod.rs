@@ -104,14 +104,12 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
     let read = access.lease(namespace, name).await;
     let took = crate::clock::boot().since(before);
     match read {
-        Ok(Some(lease)) => {
+        Ok(Some(record)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {}", duration::measured(took)));
-            if let Some(record) = LeaseRecord::read(lease.into()) {
-                if let Some(odd) = record.warning(None) {
-                    report.note(odd);
-                }
-                rehearse(&access, namespace, name, &record, report).await;
+            if let Some(odd) = record.warning(None) {
+                report.note(odd);
             }
+            rehearse(&access, namespace, name, &record, report).await;
         }
         Ok(None) if access.lacks_namespace(namespace).await => {
             report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));

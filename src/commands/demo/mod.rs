@@ -16,7 +16,7 @@ use crate::{
     apiserver::Server,
     cli::Demo,
     clock,
-    console::{answer, complain},
+    console::{answer, refuse},
     exit,
     words::one_line,
 };
@@ -49,8 +49,7 @@ fn show(picture: Option<&Path>) -> u8 {
     if let Some(file) = picture
         && let Err(error) = File::create(file)
     {
-        complain(&format!("--picture: {} cannot be written: {error}", file.display()));
-        return exit::USAGE;
+        return refuse(exit::USAGE, &format!("--picture: {} cannot be written: {error}", file.display()));
     }
     // In a container the pid is often the same as in the previous demo.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
@@ -60,18 +59,16 @@ fn show(picture: Option<&Path>) -> u8 {
             answer(&drawn.text, 0)
         }
         Ok(Some(drawn)) => {
-            let code = answer(&drawn.text, 1);
-            complain(&format!("what was promised does not hold; what the replicas said is in {}", directory.display()));
-            code
+            let why = format!("what was promised does not hold; what the replicas said is in {}", directory.display());
+            refuse(answer(&drawn.text, 1), &why)
         }
         Ok(None) => {
             let _ = fs::remove_dir_all(&directory);
             130
         }
         Err(stuck) => {
-            let stuck = one_line(&*stuck);
-            complain(&format!("the demo cannot go on: {stuck}; what the replicas said is in {}", directory.display()));
-            exit::INTERNAL
+            let (stuck, directory) = (one_line(&*stuck), directory.display());
+            refuse(exit::INTERNAL, &format!("the demo cannot go on: {stuck}; what the replicas said is in {directory}"))
         }
     }
 }

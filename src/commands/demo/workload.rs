@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock, console::complain, exit, time::Instant};
+use crate::{clock, console::refuse, exit, time::Instant};
 
 /// Between two stamps.
 const BEAT: Duration = Duration::from_millis(1);
@@ -30,13 +30,8 @@ pub(super) struct Run {
 
 /// Stamps until a signal ends it; returns the exit code if it cannot.
 pub(super) fn run(directory: &Path, name: &str) -> u8 {
-    match stamp(directory, name) {
-        Ok(never) => match never {},
-        Err(error) => {
-            complain(&format!("the demo's workload cannot stamp: {error}"));
-            exit::INTERNAL
-        }
-    }
+    let Err(error) = stamp(directory, name);
+    refuse(exit::INTERNAL, &format!("the demo's workload cannot stamp: {error}"))
 }
 
 fn stamp(directory: &Path, name: &str) -> io::Result<std::convert::Infallible> {

@@ -3,9 +3,8 @@
 //! Owns its exit codes, and which Leases are meant. `observe` asks no wall clock, `watch` goes on. Both sort by
 //! `Seen::rank`.
 
-use serde_json::Value;
-
 use super::{
+    Ended,
     access::{self, Access, Which, on_lease},
     seen::{HEAD, Seen, State, is_ours},
     table,
@@ -15,7 +14,7 @@ use crate::{
     clock,
     config::Config,
     console,
-    election::writes::SLOTS,
+    election::{record::LeaseRecord, writes::SLOTS},
     request::RequestError,
 };
 
@@ -26,7 +25,7 @@ const HELD: u8 = 0;
 const FREE: u8 = 1;
 const ABSENT: u8 = 2;
 
-pub(super) fn run(status: &cli::Status) -> u8 {
+pub(super) fn run(status: &cli::Status) -> Ended {
     let is_selection = status.selector.is_some() || status.all_namespaces;
     let flags = if is_selection { status.flags.clone() } else { on_lease(status.name.clone(), &status.flags) };
     // A name that is typed is that of one Lease, whatever the configuration says of another one.
@@ -37,7 +36,7 @@ pub(super) fn run(status: &cli::Status) -> u8 {
         let all_slots = all_slots && config.lease.slots > 1;
         if status.watch {
             let selector = all_slots.then(|| format!("{SLOTS}={}", config.lease.name)).or_else(|| selector(status));
-            watch::run(status, selector.as_deref(), config, access, namespace).await
+            Ok(watch::run(status, selector.as_deref(), config, access, namespace).await)
         } else {
             ask(status, all_slots, config, access, namespace).await
         }
@@ -50,15 +49,15 @@ fn selector(status: &cli::Status) -> Option<String> {
 }
 
 /// Returns true if a listed Lease is meant.
-fn is_meant(status: &cli::Status, lease: &Value) -> bool {
+fn is_meant(status: &cli::Status, lease: &LeaseRecord) -> bool {
     !status.all_namespaces || status.selector.is_some() || is_ours(lease)
 }
 
-async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Access, namespace: &str) -> u8 {
+async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Access, namespace: &str) -> Ended {
     let name = &config.lease.name;
     let selector = selector(status);
     let is_list = all_slots || selector.is_some();
-    let seen = |lease| Seen::at(clock::timestamp(), &lease, config.lease.duration);
+    let seen = |record: LeaseRecord| Seen::at(clock::timestamp(), &record, config.lease.duration);
     let mut absent = 0;
     let found = match &selector {
         Some(selector) => access
@@ -73,10 +72,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
         }),
         None => access.lease(namespace, name).await.map(|lease| lease.into_iter().map(seen).collect()),
     };
-    let mut leases: Vec<Seen> = match found {
-        Ok(leases) => leases,
-        Err(error) => return access.complain(&error, status.selector.is_some()),
-    };
+    let mut leases: Vec<Seen> = found.map_err(|error| access.complain(&error, status.selector.is_some()))?;
     if status.all_namespaces {
         leases.sort_by_key(Seen::rank);
     }
@@ -101,15 +97,15 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     }
     if leases.is_empty() {
         // For programs that read it, a list of none is a list.
-        return console::answer(&if is_list { shown() } else { String::new() }, ABSENT);
+        return Ok(console::answer(&if is_list { shown() } else { String::new() }, ABSENT));
     }
     let is_wanted = |lease: &Seen| status.holder.is_none() || lease.holder == status.holder;
     let held = absent == 0 && leases.iter().all(|lease| lease.state == State::Held && is_wanted(lease));
-    console::answer(&shown(), if held { HELD } else { FREE })
+    Ok(console::answer(&shown(), if held { HELD } else { FREE }))
 }
 
 /// The Leases of all slots, and the names of those that are not there. The right to read each by its name suffices.
-async fn slots(config: &Config, access: &Access, namespace: &str) -> Result<(Vec<Value>, Vec<String>), RequestError> {
+async fn slots(config: &Config, access: &Access, namespace: &str) -> Result<(Vec<LeaseRecord>, Vec<String>), RequestError> {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for name in config.lease.names() {
         match access.lease(namespace, &name).await? {

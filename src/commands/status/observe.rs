@@ -32,9 +32,8 @@ pub(super) async fn observe(
     let (mut watched, mut takeable) = (None::<LeaseRecord>, clock::boot());
     loop {
         let asked = clock::boot();
-        let Some(lease) = access.lease(namespace, &config.lease.name).await? else { return Ok(vec![]) };
-        let (now, seen) = (clock::boot(), Seen::at(clock::timestamp(), &lease, own));
-        let Some(record) = LeaseRecord::read(lease.into()) else { return Ok(vec![]) };
+        let Some(record) = access.lease(namespace, &config.lease.name).await? else { return Ok(vec![]) };
+        let (now, seen) = (clock::boot(), Seen::at(clock::timestamp(), &record, own));
         let is_wanted = status.holder.as_deref().is_none_or(|holder| record.is_held_by(holder));
         match watched.replace(record.clone()) {
             _ if record.state() != LeaseState::Held || !is_wanted => return Ok(vec![seen]),

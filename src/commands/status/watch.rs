@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::is_meant;
@@ -27,6 +27,7 @@ use crate::{
     },
     config::{Config, duration},
     console::{heard, printed, tell},
+    election::record::LeaseRecord,
     request::Watched,
     time::Instant,
     words::bounded,
@@ -118,7 +119,7 @@ impl Board<'_> {
         }
     }
 
-    fn replace(&mut self, leases: &[Value]) -> io::Result<()> {
+    fn replace(&mut self, leases: &[LeaseRecord]) -> io::Result<()> {
         let meant = leases.iter().filter(|lease| is_meant(self.status, lease));
         let mut listed: Vec<_> = meant.map(|lease| self.look(lease)).collect();
         if self.status.all_namespaces {
@@ -137,18 +138,21 @@ impl Board<'_> {
             self.expire()?;
             self.draw()?;
             match timeout(PAUSE, watching.next()).await {
-                Ok(Watched::Changed(lease)) if is_meant(self.status, &lease) => self.put(self.look(&lease))?,
+                Ok(Watched::Changed(lease)) => {
+                    let meant = LeaseRecord::read(lease).filter(|lease| is_meant(self.status, lease));
+                    meant.map_or(Ok(()), |lease| self.put(self.look(&lease)))?;
+                }
                 Ok(Watched::Deleted(lease)) => {
-                    let gone = self.seen.remove(&key(&self.look(&lease)));
+                    let gone = LeaseRecord::read(lease).and_then(|lease| self.seen.remove(&key(&self.look(&lease))));
                     gone.map_or(Ok(()), |lease| self.say("deleted", &lease))?;
                 }
                 Ok(Watched::Ended(_)) => return Ok(()),
-                Err(_) | Ok(Watched::Bookmark(_) | Watched::Changed(_)) => {}
+                Err(_) | Ok(Watched::Bookmark(_)) => {}
             }
         }
     }
 
-    fn look(&self, lease: &Value) -> Seen {
+    fn look(&self, lease: &LeaseRecord) -> Seen {
         Seen::at(clock::timestamp(), lease, self.own)
     }
 

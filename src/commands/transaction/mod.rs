@@ -11,7 +11,7 @@ use crate::{
     cli::{self, ClusterFlags, ConfigFlags, Lock, Output, Recovery, TransactionFlags},
     clock,
     config::Release,
-    console::complain,
+    console::{complain, refuse},
     exit,
     loading::Purpose,
     telemetry::Observer,
@@ -121,7 +121,7 @@ impl Desk<'_> {
 /// Does something in the term of the Lease for which this hook runs.
 fn in_hook(flags: &ConfigFlags, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> Ended {
     let term = lock::term().map_err(|why| refuse(exit::INVALID, &format!("this command runs in a hook: {why}")))?;
-    Ok(at_desk(&access::on_lease(None, flags), Some(term), limit, act))
+    at_desk(&access::on_lease(None, flags), Some(term), limit, act)
 }
 
 /// Does something in the term of the Lease of the transaction of this name, unless the flags name a Lease: becomes `tenure lock`, unless
@@ -151,21 +151,21 @@ fn under_lease(
         }
     }
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
-    Ok(at_desk(&flags, term, limit, async |mut desk| {
+    at_desk(&flags, term, limit, async |mut desk| {
         if is_inside {
             desk.server.access.announce(&format!("transaction of Lease {}", desk.settings.lease));
         }
         desk.settings.acting_as.clone_from(&common.flags.cluster.user);
         act(desk).await
-    }))
+    })
 }
 
 /// Does something in this term, if there is one.
-fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> u8 {
+fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl AsyncFnOnce(Desk<'_>) -> Ended) -> Ended {
     access::look(flags, true, async |config, access, namespace| {
         if config.lease.release == Release::Delete {
             let why = "lease.release: delete takes what the Lease announces with it: use clear or keep";
-            return refuse(exit::INVALID, why);
+            return Err(refuse(exit::INVALID, why));
         }
         let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
         let settings = Settings {
@@ -177,14 +177,8 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
             began: clock::timestamp().to_string(),
             seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
         };
-        match ApiServer::new(access, term, config.lease.attempt_timeout) {
-            Ok(server) => act(Desk { server, settings }).await.unwrap_or_else(|code| code),
-            Err(error) => refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")),
-        }
+        let server = ApiServer::new(access, term, config.lease.attempt_timeout)
+            .map_err(|error| refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")))?;
+        act(Desk { server, settings }).await
     })
-}
-
-fn refuse(code: u8, why: &str) -> u8 {
-    complain(why);
-    code
 }
