@@ -14,53 +14,38 @@ use serde::{Deserialize, Serialize};
 use super::{WorkloadConfig, duration::Span, scalars::Maybe};
 use crate::words::worded;
 
-/// A question to a running workload. Nothing is asked unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Probe {
-    /// The workload says so itself on NOTIFY_SOCKET, as to systemd: READY=1 if it is ready; WATCHDOG=1 again and again while it
-    /// is live. true or `{}`.
-    #[schemars(schema_with = "true_or_empty")]
-    pub notify: bool,
-    /// A program in the workload's container, with its environment. It has to end with 0.
-    pub exec: ExecProbe,
-    /// A GET request. The answer has to be 200 to 399.
-    pub http: HttpProbe,
-    /// A connection, which has to be accepted.
-    pub tcp: TcpProbe,
-    /// A file, which has to exist. For readiness it must have been written since the program was started.
-    pub file: FileProbe,
-    /// The time before the workload is asked for the first time.
-    #[serde(with = "Span")]
-    pub initial_delay: Duration,
-    /// The time from one question to the next.
-    #[serde(with = "Span")]
-    pub period: Duration,
-    /// The time after which a question without an answer has failed. A program is killed then.
-    #[serde(with = "Span")]
-    pub timeout: Duration,
-    /// The number of successes in a row after which the workload is ready. 1 for `liveness`.
-    #[schemars(range(min = 1))]
-    pub success_threshold: u32,
-    /// The number of failures in a row after which the workload is not ready, or not live.
-    #[schemars(range(min = 1))]
-    pub failure_threshold: u32,
-}
-
-impl Default for Probe {
-    fn default() -> Self {
-        Self {
-            notify: false,
-            exec: ExecProbe::default(),
-            http: HttpProbe::default(),
-            tcp: TcpProbe::default(),
-            file: FileProbe::default(),
-            initial_delay: Duration::ZERO,
-            period: Duration::from_secs(10),
-            timeout: Duration::from_secs(1),
-            success_threshold: 1,
-            failure_threshold: 3,
-        }
+section! {
+    /// A question to a running workload. Nothing is asked unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    pub struct Probe {
+        /// The workload says so itself on NOTIFY_SOCKET, as to systemd: READY=1 if it is ready; WATCHDOG=1 again and again while it
+        /// is live. true or `{}`.
+        #[schemars(schema_with = "true_or_empty")]
+        pub notify: bool,
+        /// A program in the workload's container, with its environment. It has to end with 0.
+        pub exec: ExecProbe,
+        /// A GET request. The answer has to be 200 to 399.
+        pub http: HttpProbe,
+        /// A connection, which has to be accepted.
+        pub tcp: TcpProbe,
+        /// A file, which has to exist. For readiness it must have been written since the program was started.
+        pub file: FileProbe,
+        /// The time before the workload is asked for the first time.
+        #[serde(with = "Span")]
+        pub initial_delay: Duration,
+        /// The time from one question to the next.
+        #[serde(with = "Span")]
+        pub period: Duration = Duration::from_secs(10),
+        /// The time after which a question without an answer has failed. A program is killed then.
+        #[serde(with = "Span")]
+        pub timeout: Duration = Duration::from_secs(1),
+        /// The number of successes in a row after which the workload is ready. 1 for `liveness`.
+        #[schemars(range(min = 1))]
+        pub success_threshold: u32 = 1,
+        /// The number of failures in a row after which the workload is not ready, or not live.
+        #[schemars(range(min = 1))]
+        pub failure_threshold: u32 = 3,
     }
 }
 

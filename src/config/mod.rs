@@ -11,6 +11,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{law::Timing, words::worded};
 
+/// Defines a section of the configuration whose defaults stand beside its keys. A key without one has the default of its type.
+macro_rules! section {
+    (@default) => { Default::default() };
+    (@default $default:expr) => { $default };
+    ($(#[$of:meta])* pub struct $name:ident {
+        $($(#[$on:meta])* pub $key:ident: $type:ty $(= $default:expr)?,)*
+    }) => {
+        $(#[$of])*
+        pub struct $name {
+            $($(#[$on])* pub $key: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: section!(@default $($default)?),)* }
+            }
+        }
+    };
+}
+
 pub(crate) mod duration;
 mod health;
 mod lease;

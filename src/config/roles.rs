@@ -87,17 +87,19 @@ impl HookKind {
     }
 }
 
-/// A program that runs around a change of role. No hook if the command is empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Hook {
-    /// The program and its arguments, without a shell. Empty: no hook.
-    pub command: Vec<String>,
-    /// The time after which the hook is killed by SIGKILL.
-    #[serde(with = "Span")]
-    pub timeout: Duration,
-    /// Decides what follows a failure: an exit code other than 0, a signal, or the timeout.
-    pub on_failure: OnHookFailure,
+section! {
+    /// A program that runs around a change of role. No hook if the command is empty.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    pub struct Hook {
+        /// The program and its arguments, without a shell. Empty: no hook.
+        pub command: Vec<String>,
+        /// The time after which the hook is killed by SIGKILL.
+        #[serde(with = "Span")]
+        pub timeout: Duration = Duration::from_secs(10),
+        /// Decides what follows a failure: an exit code other than 0, a signal, or the timeout.
+        pub on_failure: OnHookFailure,
+    }
 }
 
 /// Decides what follows a failure: an exit code other than 0, a signal, or the timeout.
@@ -110,10 +112,4 @@ pub enum OnHookFailure {
     Abort,
     /// Only a log line.
     Ignore,
-}
-
-impl Default for Hook {
-    fn default() -> Self {
-        Self { command: Vec::new(), timeout: Duration::from_secs(10), on_failure: OnHookFailure::Abort }
-    }
 }

@@ -11,71 +11,51 @@ use super::{
     scalars::{Maybe, Signal},
 };
 
-/// The wrapped process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct WorkloadConfig {
-    /// The program and its arguments, without a shell. They may also stand after `--` on the command line.
-    pub command: Vec<String>,
-    /// When the workload runs.
-    pub runs: Runs,
-    /// The proof that the workload took its role. It is required with `runs: always`.
-    pub acknowledge: Option<Acknowledge>,
-    /// When the workload is ready. Set one of notify, exec, http, tcp and file; otherwise nothing is asked.
-    pub readiness: Probe,
-    /// When the workload is live, with the same keys. If it is not, a leader hands over (reason not-live), and a standby is
-    /// started again. With notify it has to say WATCHDOG=1 once in failureThreshold times period, which it is told as
-    /// WATCHDOG_USEC.
-    pub liveness: Probe,
-    /// The time in which a leader has to get ready after its start or promotion. If it does not, it hands over (reason
-    /// not-ready). EXTEND_TIMEOUT_USEC on NOTIFY_SOCKET gives it longer. null: no limit.
-    #[serde(with = "Maybe")]
-    #[schemars(with = "Option<String>")]
-    pub start_timeout: Option<Duration>,
-    /// Which standbys campaign, with `runs: always` or `frozen`.
-    pub candidate: Candidate,
-    /// With `candidate: ready`, the time after which a standby that is not ready acquires a Lease that no ready one took.
-    #[serde(with = "Span")]
-    pub unready_after: Duration,
-    /// Whose messages on NOTIFY_SOCKET count.
-    pub notify_access: NotifyAccess,
-    /// Variables that are added to the workload's environment.
-    pub env: BTreeMap<String, String>,
-    /// A number from -1000 to 1000 that is added to tenure's own OOM score; the sum is at most 1000. Above 0 the kernel kills the
-    /// workload before tenure. It has no effect where the kernel kills the whole container (memory.oom.group, which kubelet 1.28
-    /// and later set on cgroup v2).
-    #[schemars(range(min = -1000, max = 1000))]
-    pub oom_score_adjust: i16,
-    /// Decides what tenure does when the workload ends by itself.
-    pub on_exit: OnExit,
-    /// Decides what tenure does when the Lease is lost.
-    pub on_loss: OnLoss,
-    /// How the workload is stopped.
-    pub stop: Stop,
-    /// How the workload is started again, with `onExit: restart`. The delays also apply to `standby.command`, to a frozen
-    /// workload that ends, and, with `onExit: follow` and `runs: always`, to a standby that fails.
-    pub restart: Restart,
-}
-
-impl Default for WorkloadConfig {
-    fn default() -> Self {
-        Self {
-            command: Vec::new(),
-            runs: Runs::Leading,
-            acknowledge: None,
-            readiness: Probe::default(),
-            liveness: Probe::default(),
-            start_timeout: None,
-            candidate: Candidate::Any,
-            unready_after: Duration::from_secs(60),
-            notify_access: NotifyAccess::All,
-            env: BTreeMap::new(),
-            oom_score_adjust: 100,
-            on_exit: OnExit::Exit,
-            on_loss: OnLoss::Follow,
-            stop: Stop::default(),
-            restart: Restart::default(),
-        }
+section! {
+    /// The wrapped process.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    pub struct WorkloadConfig {
+        /// The program and its arguments, without a shell. They may also stand after `--` on the command line.
+        pub command: Vec<String>,
+        /// When the workload runs.
+        pub runs: Runs,
+        /// The proof that the workload took its role. It is required with `runs: always`.
+        pub acknowledge: Option<Acknowledge>,
+        /// When the workload is ready. Set one of notify, exec, http, tcp and file; otherwise nothing is asked.
+        pub readiness: Probe,
+        /// When the workload is live, with the same keys. If it is not, a leader hands over (reason not-live), and a standby is
+        /// started again. With notify it has to say WATCHDOG=1 once in failureThreshold times period, which it is told as
+        /// WATCHDOG_USEC.
+        pub liveness: Probe,
+        /// The time in which a leader has to get ready after its start or promotion. If it does not, it hands over (reason
+        /// not-ready). EXTEND_TIMEOUT_USEC on NOTIFY_SOCKET gives it longer. null: no limit.
+        #[serde(with = "Maybe")]
+        #[schemars(with = "Option<String>")]
+        pub start_timeout: Option<Duration>,
+        /// Which standbys campaign, with `runs: always` or `frozen`.
+        pub candidate: Candidate,
+        /// With `candidate: ready`, the time after which a standby that is not ready acquires a Lease that no ready one took.
+        #[serde(with = "Span")]
+        pub unready_after: Duration = Duration::from_secs(60),
+        /// Whose messages on NOTIFY_SOCKET count.
+        pub notify_access: NotifyAccess,
+        /// Variables that are added to the workload's environment.
+        pub env: BTreeMap<String, String>,
+        /// A number from -1000 to 1000 that is added to tenure's own OOM score; the sum is at most 1000. Above 0 the kernel kills the
+        /// workload before tenure. It has no effect where the kernel kills the whole container (memory.oom.group, which kubelet 1.28
+        /// and later set on cgroup v2).
+        #[schemars(range(min = -1000, max = 1000))]
+        pub oom_score_adjust: i16 = 100,
+        /// Decides what tenure does when the workload ends by itself.
+        pub on_exit: OnExit,
+        /// Decides what tenure does when the Lease is lost.
+        pub on_loss: OnLoss,
+        /// How the workload is stopped.
+        pub stop: Stop,
+        /// How the workload is started again, with `onExit: restart`. The delays also apply to `standby.command`, to a frozen
+        /// workload that ends, and, with `onExit: follow` and `runs: always`, to a standby that fails.
+        pub restart: Restart,
     }
 }
 
@@ -150,38 +130,28 @@ pub enum OnLoss {
     Exit,
 }
 
-/// How the workload is stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Stop {
-    /// The stop signal: any signal that can be caught. tenure sends SIGCONT with it; without a Lease, only to a workload that is
-    /// stopped.
-    pub signal: Signal,
-    /// The time from the stop signal to SIGKILL in a planned stop. The pod's terminationGracePeriodSeconds has to be longer:
-    /// `tenure check` says by how much.
-    #[serde(with = "Span")]
-    pub grace: Duration,
-    /// The time from the stop signal to SIGKILL when the Lease is lost. The kill deadline (H) is this long after the stop deadline
-    /// (S).
-    #[serde(with = "Span")]
-    pub loss_grace: Duration,
-    /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
-    /// that are left when the main process ends by itself.
-    pub kill_mode: KillMode,
-    /// The time from SIGKILL until every process is gone, on a busy machine: at least 100ms. Set 2s under a tight CPU limit.
-    #[serde(with = "Span")]
-    pub kill_margin: Duration,
-}
-
-impl Default for Stop {
-    fn default() -> Self {
-        Self {
-            signal: Signal::TERM,
-            grace: Duration::from_secs(20),
-            loss_grace: Duration::from_secs(4),
-            kill_mode: KillMode::Mixed,
-            kill_margin: Duration::from_secs(1),
-        }
+section! {
+    /// How the workload is stopped.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    pub struct Stop {
+        /// The stop signal: any signal that can be caught. tenure sends SIGCONT with it; without a Lease, only to a workload that is
+        /// stopped.
+        pub signal: Signal = Signal::TERM,
+        /// The time from the stop signal to SIGKILL in a planned stop. The pod's terminationGracePeriodSeconds has to be longer:
+        /// `tenure check` says by how much.
+        #[serde(with = "Span")]
+        pub grace: Duration = Duration::from_secs(20),
+        /// The time from the stop signal to SIGKILL when the Lease is lost. The kill deadline (H) is this long after the stop deadline
+        /// (S).
+        #[serde(with = "Span")]
+        pub loss_grace: Duration = Duration::from_secs(4),
+        /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
+        /// that are left when the main process ends by itself.
+        pub kill_mode: KillMode,
+        /// The time from SIGKILL until every process is gone, on a busy machine: at least 100ms. Set 2s under a tight CPU limit.
+        #[serde(with = "Span")]
+        pub kill_margin: Duration = Duration::from_secs(1),
     }
 }
 
@@ -197,35 +167,25 @@ pub enum KillMode {
     Group,
 }
 
-/// How the workload is started again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Restart {
-    /// After which ends the workload is started again.
-    pub policy: RestartPolicy,
-    /// The time before the first restart. It doubles with each. It must not be 0s if a standby is started again without a limit.
-    #[serde(with = "Span")]
-    pub delay: Duration,
-    /// The longest delay.
-    #[serde(with = "Span")]
-    pub max_delay: Duration,
-    /// The number of restarts within the interval. After that the next end counts as `onExit: exit`.
-    #[schemars(range(min = 1))]
-    pub burst: u32,
-    /// The time in which restarts are counted.
-    #[serde(with = "Span")]
-    pub interval: Duration,
-}
-
-impl Default for Restart {
-    fn default() -> Self {
-        Self {
-            policy: RestartPolicy::OnFailure,
-            delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(60),
-            burst: 5,
-            interval: Duration::from_secs(60),
-        }
+section! {
+    /// How the workload is started again.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    pub struct Restart {
+        /// After which ends the workload is started again.
+        pub policy: RestartPolicy,
+        /// The time before the first restart. It doubles with each. It must not be 0s if a standby is started again without a limit.
+        #[serde(with = "Span")]
+        pub delay: Duration = Duration::from_secs(1),
+        /// The longest delay.
+        #[serde(with = "Span")]
+        pub max_delay: Duration = Duration::from_secs(60),
+        /// The number of restarts within the interval. After that the next end counts as `onExit: exit`.
+        #[schemars(range(min = 1))]
+        pub burst: u32 = 5,
+        /// The time in which restarts are counted.
+        #[serde(with = "Span")]
+        pub interval: Duration = Duration::from_secs(60),
     }
 }
 
