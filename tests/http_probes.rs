@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::{
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
@@ -219,6 +219,26 @@ async fn one_client_too_many_closes_the_oldest_at_once() {
     });
 
     assert_eq!(connecting.await.unwrap(), (Ok(0), 0), "end of the oldest, and how many others are closed");
+}
+
+/// The runtime runs on this thread: the connections wait until it looks, all at once.
+#[tokio::test]
+async fn a_burst_of_more_clients_than_that_is_answered_whole() {
+    let address = served(&standby());
+    let connect = |_| {
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.write_all(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n").unwrap();
+        client.set_nonblocking(true).unwrap();
+        TcpStream::from_std(client).unwrap()
+    };
+    // The kernel queues 128.
+    let clients: Vec<_> = (0..120).map(connect).collect();
+
+    for (number, mut client) in clients.into_iter().enumerate() {
+        let mut reply = String::new();
+        let end = timeout(PATIENCE, client.read_to_string(&mut reply)).await.expect("the connection ends");
+        assert!(end.is_ok() && reply.starts_with("HTTP/1.1 200 "), "{number}: {end:?} {reply}");
+    }
 }
 
 fn is_open(read: &io::Result<usize>) -> bool {

@@ -21,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use prometheus::TextEncoder;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::AbortHandle,
+    task::{AbortHandle, yield_now},
     time::{sleep, timeout},
 };
 
@@ -96,6 +96,8 @@ async fn accept(listener: TcpListener, health: Health) {
                     oldest.abort();
                 }
                 open.push_back(tokio::spawn(exchange(stream, health.clone())).abort_handle());
+                // Otherwise a burst is accepted as a whole before any of it is read, and its beginning closed.
+                yield_now().await;
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection to http.listen was not accepted");
