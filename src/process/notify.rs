@@ -57,15 +57,16 @@ impl Mark<'_> {
 /// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// Longer than a notification is, or not UTF-8.
-    #[error("a notification that is not text, or of more than {MAX_DATAGRAM} bytes, was dropped")]
-    NotText,
+    /// Longer than a notification is.
+    #[error("a notification of more than {MAX_DATAGRAM} bytes was dropped")]
+    TooLong,
     /// Nobody can tell who sent it.
     #[error("a notification was dropped: without a usable /proc nobody knows who sent it")]
     Unknown,
-    /// Neither the main process nor its descendant, or gone before it could be checked, or not the one that may.
+    /// Neither the main process nor known as its descendant, or gone before it could be checked, or not the one that may.
     #[error(
-        "a notification of process {0} was dropped: it is not the workload's main process (workload.notifyAccess), or has ended"
+        "a notification of process {0} was dropped: it is not the workload's main process (workload.notifyAccess), has ended, or is a \
+         daemon, whose parents have"
     )]
     Stranger(Pid),
 }
@@ -75,7 +76,7 @@ impl Rejected {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::NotText => "not text",
+            Self::TooLong => "too long",
             Self::Unknown => "unknown",
             Self::Stranger(_) => "stranger",
         }
@@ -125,8 +126,9 @@ impl NotifySocket {
         if let Some(number) = bytes.and_then(|bytes| bytes.strip_prefix(MARK)?.try_into().ok()) {
             return Ok(Some(Ok(Heard::Marked(u64::from_ne_bytes(number)))));
         }
-        let Some(said) = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(parse) else {
-            return Ok(Some(Err(Rejected::NotText)));
+        // As under systemd, a STATUS in another encoding takes no READY=1 with it.
+        let Some(said) = bytes.map(|bytes| parse(&String::from_utf8_lossy(bytes))) else {
+            return Ok(Some(Err(Rejected::TooLong)));
         };
         // Whoever says nothing of a meaning may be gone already, as systemd-notify is once its BARRIER=1 was read.
         let trusted = if said.is_empty() || sender == main { Ok(()) } else { self.check(sender, main, scanner) };

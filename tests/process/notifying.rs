@@ -17,6 +17,7 @@ use nix::{
     },
     unistd::{Pid, getpid, pipe2},
 };
+use support::wait_until;
 use tenure::{
     config::{NotifyAccess, Signal},
     notification::{Heard, Notification},
@@ -71,6 +72,18 @@ test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
     assert_eq!(heard, role(Role::Standby));
 });
 
+test_in!(Pid1, a_daemon_is_not_believed_although_it_lives, {
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
+    let main = spawn_speaker(&socket, "(setsid \"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby");
+    let runs = || std::fs::read_to_string(format!("/proc/{main}/comm")).is_ok_and(|name| name == "sleep\n");
+    wait_until("the parent of the daemon has ended", runs);
+
+    let Err(why) = hear(&socket, main) else { panic!("believed") };
+
+    assert!(matches!(why, Rejected::Stranger(daemon) if daemon != main), "{why}");
+    assert!(why.to_string().ends_with("has ended, or is a daemon, whose parents have"), "{why}");
+});
+
 test_in!(Pid1, a_stranger_is_not_believed, {
     let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let main = shell("exec sleep 1000");
@@ -81,17 +94,18 @@ test_in!(Pid1, a_stranger_is_not_believed, {
     assert_eq!(heard, Err(Rejected::Stranger(stranger)));
 });
 
-test_in!(Pid1, what_is_too_long_or_no_text_says_nothing, {
+test_in!(Pid1, what_is_too_long_says_nothing_and_what_is_no_text_nothing_but_the_rest, {
     let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let mut long = b"X_TENURE_ROLE=leader\n".to_vec();
     long.resize(5000, b'x');
 
     say(&socket.address(), &long);
-    say(&socket.address(), b"X_TENURE_ROLE=leader\n\xff");
+    say(&socket.address(), b"READY=1\xff\nSTATUS=fran\xe7ais\nX_TENURE_ROLE=leader");
     say(&socket.address(), b"X_TENURE_ROLE=leader\nX_TENURE_ROLE=follower");
 
-    assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
-    assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
+    assert_eq!(hear(&socket, getpid()), Err(Rejected::TooLong));
+    let status = Notification::Status("fran\u{fffd}ais".into());
+    assert_eq!(hear(&socket, getpid()), Ok(vec![status, Notification::Role(Role::Leader)]));
     assert_eq!(hear(&socket, getpid()), role(Role::Leader));
     assert_eq!(socket.receive(getpid(), None).expect("a socket"), None);
 });
