@@ -106,6 +106,8 @@ pub struct Turn {
     main: Option<i32>,
     /// That the workload may not be signalled.
     refused: Once,
+    /// The container ends with init.
+    pid1: bool,
     /// That the system has no room for a probe.
     unforked: Once,
     helpers: Vec<Helper>,
@@ -141,6 +143,7 @@ impl Turn {
             complaint: String::new(),
             main: None,
             refused: Once::NEW,
+            pid1,
             unforked: Once::NEW,
             helpers: Vec::new(),
             teller: None,

@@ -17,6 +17,8 @@ use super::{
 
 const REFUSED: &str = "the workload runs as a user that tenure may not signal, so it dies only with the container: run both as the \
                        same user, or give the container the capability KILL";
+const REFUSED_OUTSIDE: &str = "the workload runs as a user that tenure may not signal, so it may run on without tenure and its Lease: \
+                               run both as the same user";
 
 impl Turn {
     pub(super) fn act(&mut self, action: Action, c: &mut impl Container) {
@@ -27,7 +29,7 @@ impl Turn {
             Action::Spawn { role, launch } => self.spawn(role, launch, c),
             Action::Signal { target, signal } if self.is_main(target) => {
                 if !c.kill(target, signal) && self.refused.say() {
-                    c.say(REFUSED.into());
+                    c.say(if self.pid1 { REFUSED } else { REFUSED_OUTSIDE }.into());
                 }
             }
             Action::Continue { target } if self.is_main(target) => c.wake(target),

@@ -20,14 +20,16 @@ struct World {
     started: Option<Started>,
     /// No process is left for another child.
     is_full: bool,
+    /// The workload is another user's.
+    is_others: bool,
     done: Vec<String>,
 }
 
 impl World {
     fn new(takes: Duration) -> Self {
         let (messages, meanwhile, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new(), VecDeque::new());
-        let (now, started, is_full, done) = (Instant::from_nanos(1_000_000_000), None, false, Vec::new());
-        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, done }
+        let (now, started, is_full, is_others, done) = (Instant::from_nanos(1_000_000_000), None, false, false, Vec::new());
+        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, is_others, done }
     }
 
     fn does(&mut self, what: impl Into<String>) {
@@ -96,7 +98,7 @@ impl Container for World {
     }
     fn kill(&mut self, target: Target, signal: Signal) -> bool {
         self.does(format!("signal {} to {target:?}", signal.0));
-        true
+        !self.is_others
     }
     fn wake(&mut self, _: Target) {}
     fn frozen(&mut self, _: bool) -> bool {
@@ -117,16 +119,16 @@ impl Container for World {
 
 /// Init in its second turn: an elector runs, nothing else.
 fn turn(world: &mut World) -> Turn {
-    let turn = turn_of(WorkloadConfig { command: vec!["work".into()], ..WorkloadConfig::default() }, world);
+    let turn = turn_of(WorkloadConfig { command: vec!["work".into()], ..WorkloadConfig::default() }, true, world);
     assert_eq!(std::mem::take(&mut world.done), ["starts an elector"]);
     turn
 }
 
-fn turn_of(workload: WorkloadConfig, world: &mut World) -> Turn {
+fn turn_of(workload: WorkloadConfig, pid1: bool, world: &mut World) -> Turn {
     let (config, identity) = (Config { workload, ..Config::default() }, "me".into());
     let (preset, began) = (Preset::Run, Instant::BOOT);
     let mut turn =
-        Turn::new(AgentConfig { config: config.into(), preset, began, identity, context: None, pid1: true, terminal: false }, 0);
+        Turn::new(AgentConfig { config: config.into(), preset, began, identity, context: None, pid1, terminal: false }, 0);
     turn.run(world);
     turn
 }
@@ -192,7 +194,7 @@ fn a_probe_that_the_system_has_no_process_for_is_said_once_and_does_not_count() 
     let mut world = World::new(Duration::ZERO);
     let exec = Probe { exec: ExecProbe { command: vec!["ask".into()] }, failure_threshold: 1, ..Probe::default() };
     let (command, runs) = (vec!["work".into()], Runs::Always);
-    let mut turn = turn_of(WorkloadConfig { command, runs, liveness: exec, ..WorkloadConfig::default() }, &mut world);
+    let mut turn = turn_of(WorkloadConfig { command, runs, liveness: exec, ..WorkloadConfig::default() }, true, &mut world);
     let live = |turn: &mut Turn, world: &mut World, seconds: u64| {
         for _ in 0..seconds {
             world.messages.push_back(Ok(ToInit::Heartbeat));
@@ -211,4 +213,19 @@ fn a_probe_that_the_system_has_no_process_for_is_said_once_and_does_not_count() 
 
     assert_eq!(full, ["workload.liveness.exec cannot be run now, which does not count: no process"]);
     assert_eq!(free.first().map(String::as_str), Some("forks"), "{free:?}");
+}
+
+#[test]
+fn a_workload_that_may_not_be_signalled_dies_with_the_container_if_there_is_one() {
+    for (pid1, words) in [(true, "it dies only with the container"), (false, "it may run on without tenure and its Lease")] {
+        let mut world = World::new(Duration::ZERO);
+        let (command, runs) = (vec!["work".into()], Runs::Always);
+        let mut turn = turn_of(WorkloadConfig { command, runs, ..WorkloadConfig::default() }, pid1, &mut world);
+        (world.started, world.is_others, world.signals) = (Some(Ok(())), true, [libc::SIGTERM].into());
+
+        turn.run(&mut world);
+
+        let said: Vec<_> = world.done.iter().filter(|done| done.contains("may not signal")).collect();
+        assert!(matches!(said[..], [line] if line.contains(words)), "{:?}", world.done);
+    }
 }
