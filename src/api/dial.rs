@@ -33,7 +33,8 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
-    server: String,
+    /// The server and the source that names it, for people.
+    pub(crate) server: String,
     bearer: Option<Arc<Bearer>>,
 }
 
@@ -105,12 +106,6 @@ impl Dialer {
     /// Returns true if it signs with the token of a pod that has not expired.
     pub(super) fn has_good_token_of_a_pod(&self) -> bool {
         self.bearer.as_ref().is_some_and(|bearer| bearer.is_good_token_of_a_pod(clock::now().wall))
-    }
-
-    /// The server and the source that names it, for people.
-    #[must_use]
-    pub fn server(&self) -> &str {
-        &self.server
     }
 
     /// A client with no connection yet; the next request opens one. Dropping all its clones closes its idle connections.

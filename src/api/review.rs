@@ -7,7 +7,8 @@ use super::{Place, Request, Verb};
 /// A verb on an object, or on all objects of a kind, in the words of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
-    place: Place,
+    /// Where.
+    pub(crate) place: Place,
     /// The verb.
     pub(crate) verb: &'static str,
 }
@@ -16,11 +17,6 @@ impl Right {
     /// Without a name of the place: for all objects, as RBAC cannot restrict it further.
     pub(crate) fn new(place: &Place, verb: &'static str) -> Self {
         Self { place: place.clone(), verb }
-    }
-
-    /// Returns the place.
-    pub(crate) const fn place(&self) -> &Place {
-        &self.place
     }
 
     /// Returns the review that asks for it.

@@ -77,7 +77,7 @@ pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags
 
 /// A connection to a cluster for one command.
 pub(super) struct Access {
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
     client: Client,
 }
 
@@ -99,11 +99,6 @@ impl Access {
             return refuse(exit::INVALID, &format!("--selector: {}", said(error)));
         }
         refuse(exit_code(error), &format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), said(error)))
-    }
-
-    /// The cluster.
-    pub(super) const fn cluster(&self) -> &Cluster {
-        &self.cluster
     }
 
     /// Says which cluster is changed.

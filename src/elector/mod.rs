@@ -312,7 +312,7 @@ async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Re
     match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dial(true)).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
         Ok(Ok(dialer)) => {
-            let server = dialer.server();
+            let server = &dialer.server;
             match initial.preset {
                 Preset::Run => tracing::info!("the API server is {server}"),
                 Preset::Lock { .. } | Preset::Task(_) => tracing::debug!("the API server is {server}"),

@@ -94,7 +94,7 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
         Ok(access) => access,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };
-    report.good(&format!("{}, by {}", access.cluster().url(), access.cluster().source()));
+    report.good(&format!("{}, by {}", access.cluster.url(), access.cluster.source()));
     let namespace = match access.namespace(&config.lease.namespace) {
         Ok(namespace) => namespace,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),

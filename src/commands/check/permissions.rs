@@ -25,7 +25,7 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     report.section("permissions");
     let mut deletes = false;
     for (right, without) in needed(namespace, config) {
-        let (Place { kind, resource, name, .. }, verb) = (right.place(), right.verb);
+        let (Place { kind, resource, name, .. }, verb) = (&right.place, right.verb);
         let what = match &**name {
             "" => format!("{verb} {resource} in {namespace}"),
             name => format!("{verb} {kind} {namespace}/{name}"),
@@ -103,7 +103,7 @@ mod tests {
         let mut config = Config::default();
         let verbs = |config: &Config| {
             let needed = needed("shop", config).into_iter();
-            needed.map(|(right, _)| format!("{} {}", right.verb, right.place().resource)).collect::<Vec<_>>().join(", ")
+            needed.map(|(right, _)| format!("{} {}", right.verb, right.place.resource)).collect::<Vec<_>>().join(", ")
         };
         assert_eq!(verbs(&config), "get leases, update leases, watch leases, create leases");
         config.lease.release = Release::Delete;
@@ -112,7 +112,7 @@ mod tests {
         assert!(verbs(&config).contains("list leases"));
         config.lease.name = "billing".into();
         let updates = needed("shop", &config).into_iter().filter(|(right, _)| right.verb == "update");
-        let names: Vec<_> = updates.map(|(right, _)| right.place().name.clone()).collect();
+        let names: Vec<_> = updates.map(|(right, _)| right.place.name).collect();
         assert_eq!(names, ["billing", "billing-slot-1"]);
         config = Config::default();
         config.service.endpoint_slice = Some("billing".into());
@@ -127,7 +127,7 @@ mod tests {
         config.service.endpoint_slice = Some("leader".into());
         let place = |resource: &str, verb: &str| {
             let mut right = needed("shop", &config).into_iter().map(|(right, _)| right);
-            right.find(|right| (&*right.place().resource, right.verb) == (resource, verb)).unwrap().place().clone()
+            right.find(|right| (&*right.place.resource, right.verb) == (resource, verb)).unwrap().place
         };
         assert_eq!(place("leases", "update"), *Place::lease("shop", "billing"));
         assert_eq!(place("leases", "create"), *Place::lease("shop", ""));
