@@ -13,6 +13,7 @@ use crate::{
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
+    request::RequestError,
 };
 
 const UPDATE: &str = "update";
@@ -60,8 +61,8 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     }));
 }
 
-/// Asks by a review or, where reviews are denied, by the dry run of an update that changes nothing. None: there was no answer. A
-/// server that has no such answer leaves it to the first update.
+/// Asks by a review or, where reviews are denied, by the dry run of an update that changes nothing. None: there was no answer, or
+/// one that may soon be another. A server that has no such answer leaves it to the first update.
 async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> {
     match client.send(&Right::new(place, UPDATE).request()).await.object() {
         Ok(review) => Some(verdict(&review)),
@@ -69,13 +70,18 @@ async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> 
             let lease = client.send(&Request::get(place)).await.object().ok()?;
             let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
             match client.send(&update).await.object() {
+                Ok(_) => Some(Ok(())),
                 Err(error) if error.is_forbidden() => Some(Err(String::new())),
-                Err(error) if error.status.is_none() => None,
-                Ok(_) | Err(_) => Some(Ok(())),
+                Err(error) => left_to_the_update(&error),
             }
         }
-        Err(error) => error.status.map(|_| Ok(())),
+        Err(error) => left_to_the_update(&error),
     }
+}
+
+fn left_to_the_update(error: &RequestError) -> Option<Result<(), String>> {
+    let may_pass = |status: &u16| matches!(status, 401 | 408 | 429 | 500..);
+    error.status.filter(|status| !may_pass(status)).map(|_| Ok(()))
 }
 
 #[cfg(test)]
@@ -150,6 +156,16 @@ mod tests {
         assert_eq!(asked((403, "{}"), 200).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 409).await, Some(Ok(())));
         assert_eq!(asked((403, "{}"), 403).await, Some(Err(String::new())));
-        assert_eq!(asked((404, "{}"), 403).await, Some(Ok(())), "a server without reviews");
+        for none in [404, 405] {
+            assert_eq!(asked((none, "{}"), 403).await, Some(Ok(())), "a server without reviews");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_may_soon_be_another_is_none() {
+        for passing in [401, 408, 429, 500, 503] {
+            assert_eq!(asked((passing, "{}"), 200).await, None, "{passing} to the review");
+            assert_eq!(asked((403, "{}"), passing).await, None, "{passing} to the dry run");
+        }
     }
 }
