@@ -12,7 +12,8 @@
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT` | also ends each request, which the SDK leaves to its client |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_CERTIFICATE` | the authorities to trust |
 //! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
-//! | `OTEL_BSP_SCHEDULE_DELAY` | no less than [`SHORTEST_DELAY`] |
+//! | `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_METRIC_EXPORT_INTERVAL` | no less than [`SHORTEST_DELAY`] |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | only to warn of what the SDK passes over |
 
 use std::{
     path::PathBuf,
@@ -84,8 +85,8 @@ pub(super) struct OtlpConfig {
     /// For one request.
     pub(super) timeout: Duration,
     queue: usize,
-    /// Between two batches; none: the SDK's.
-    delay: Option<Duration>,
+    /// From one export to the next; none: the SDK's.
+    pub(super) delay: Option<Duration>,
 }
 
 worded! {
@@ -128,9 +129,22 @@ impl OtlpConfig {
         for (name, _) in unsupported.filter(|(_, value)| !value.eq_ignore_ascii_case("none")) {
             warn!("{name} has no effect on {}: it is not supported", signal.plural());
         }
-        let millis = of_signal("TIMEOUT").and_then(|(_, millis)| millis.parse().ok()).filter(|millis| *millis > 0);
-        let queue = set("OTEL_BSP_MAX_QUEUE_SIZE").and_then(|size| size.parse().ok()).unwrap_or(QUEUE);
-        let delay = set("OTEL_BSP_SCHEDULE_DELAY").and_then(|millis| millis.parse::<u64>().ok());
+        let number = |(name, value): (String, String), least: u64| {
+            let number = value.parse::<u64>().ok().filter(|number| *number >= least);
+            if number.is_none() {
+                warn!("{name}={value} is not supported: it is no number of at least {least}, so that the default counts");
+            }
+            number
+        };
+        let numbered = |name: &str, least| set(name).and_then(|value| number((name.to_owned(), value), least));
+        let millis = of_signal("TIMEOUT").and_then(|timeout| number(timeout, 1));
+        let (queue, delay) = match signal {
+            Signal::Traces => {
+                warn_of_sampler(set);
+                (numbered("OTEL_BSP_MAX_QUEUE_SIZE", 1), numbered("OTEL_BSP_SCHEDULE_DELAY", 0))
+            }
+            Signal::Metrics => (None, numbered("OTEL_METRIC_EXPORT_INTERVAL", 0)),
+        };
         Ok(Some(Self {
             signal,
             variable,
@@ -139,9 +153,28 @@ impl OtlpConfig {
             protocol,
             certificate: of_signal("CERTIFICATE").map(|(name, path)| (name, path.into())),
             timeout: Duration::from_millis(millis.unwrap_or(TIMEOUT)),
-            queue: queue.min(LONGEST_QUEUE),
+            queue: queue.map_or(QUEUE, |size| usize::try_from(size).unwrap_or(usize::MAX).min(LONGEST_QUEUE)),
             delay: delay.map(|millis| Duration::from_millis(millis.max(SHORTEST_DELAY))),
         }))
+    }
+}
+
+/// Warns of a sampler in whose place the SDK exports each trace without a word.
+fn warn_of_sampler(set: impl Fn(&str) -> Option<String>) {
+    let Some(sampler) = set("OTEL_TRACES_SAMPLER") else { return };
+    match sampler.strip_prefix("parentbased_").unwrap_or(&sampler) {
+        "always_on" | "always_off" => {}
+        "traceidratio" => {
+            if let Some(ratio) = set("OTEL_TRACES_SAMPLER_ARG")
+                && !ratio.parse::<f64>().is_ok_and(|ratio| (0.0..=1.0).contains(&ratio))
+            {
+                warn!("OTEL_TRACES_SAMPLER_ARG={ratio} is not supported: {sampler} needs a number from 0 to 1");
+            }
+        }
+        _ => warn!(
+            "OTEL_TRACES_SAMPLER={sampler} is not supported: each trace is exported; there are always_on, always_off and \
+             traceidratio, also after parentbased_"
+        ),
     }
 }
 
@@ -365,7 +398,46 @@ mod tests {
             [delay("0"), delay("2000"), delay("soon")],
             [Some(100), Some(2_000), None].map(|delay| delay.map(Duration::from_millis))
         );
-        assert_eq!(with(&[("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615")]).queue, LONGEST_QUEUE);
+        let queue = |size| with(&[("OTEL_BSP_MAX_QUEUE_SIZE", size)]).queue;
+        assert_eq!([queue("0"), queue("all"), queue("18446744073709551615")], [QUEUE, QUEUE, LONGEST_QUEUE]);
+    }
+
+    #[test]
+    fn metrics_are_exported_with_a_pause() {
+        let delay = |millis: &str| {
+            let variables = [(ENDPOINT, "http://c:4318"), ("OTEL_METRIC_EXPORT_INTERVAL", millis)];
+            let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            OtlpConfig::read(Signal::Metrics, variable).unwrap().unwrap().delay
+        };
+        let expected = [Some(100), Some(2_000), None].map(|delay| delay.map(Duration::from_millis));
+        assert_eq!([delay("0"), delay("2000"), delay("soon")], expected);
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_is_told() {
+        let told = |variables: &[(&str, &str)]| captured(&Log::default(), || drop(with(variables)));
+        for (name, value) in [
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+            ("OTEL_TRACES_SAMPLER", "always_of"),
+        ] {
+            let said = told(&[(name, value)]);
+            assert!(said.lines().count() == 1 && said.contains(&format!("{name}={value} is not supported: ")), "{said}");
+        }
+        for sampler in ["traceidratio", "parentbased_traceidratio"] {
+            let ratio = |ratio| told(&[("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", ratio)]);
+            for wrong in ["often", "1.5", "-1", "NaN"] {
+                let said = ratio(wrong);
+                let expected =
+                    format!("OTEL_TRACES_SAMPLER_ARG={wrong} is not supported: {sampler} needs a number from 0 to 1\n");
+                assert!(said.lines().count() == 1 && said.ends_with(&expected), "{said}");
+            }
+            assert_eq!(["", "0", "0.25", "1"].map(ratio), [""; 4]);
+        }
+        for sampler in ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"] {
+            assert_eq!(told(&[("OTEL_TRACES_SAMPLER", sampler)]), "");
+        }
     }
 
     #[test]

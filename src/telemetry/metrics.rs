@@ -225,8 +225,15 @@ fn served(builder: MeterProviderBuilder, page: Registry) -> MeterProviderBuilder
 }
 
 fn sent(builder: MeterProviderBuilder, config: OtlpConfig) -> MeterProviderBuilder {
+    let delay = config.delay;
     match export::metrics(config) {
-        Ok(exporter) => return builder.with_reader(PeriodicReader::builder(exporter).build()),
+        Ok(exporter) => {
+            let mut reader = PeriodicReader::builder(exporter);
+            if let Some(delay) = delay {
+                reader = reader.with_interval(delay);
+            }
+            return builder.with_reader(reader.build());
+        }
         Err(error) => warn!("metrics are not exported: {error}"),
     }
     builder
