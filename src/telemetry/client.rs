@@ -43,8 +43,8 @@ const ANSWER: usize = 64 * 1024;
 pub(super) struct CollectorClient {
     runtime: Handle,
     config: OtlpConfig,
-    /// Made for the first request; or why they cannot be.
-    connections: OnceLock<Result<Connections, String>>,
+    /// Made for the first request for which they can be.
+    connections: OnceLock<Connections>,
     is_failing: AtomicBool,
 }
 
@@ -64,7 +64,13 @@ impl CollectorClient {
 
     async fn send(&self, request: Request<Bytes>) -> Result<(Response<Bytes>, Option<String>), HttpError> {
         // Certificates may be on a mount that hangs, which holds up the processor's thread alone.
-        let connections = self.connections.get_or_init(|| Connections::new(&self.config)).clone()?;
+        let connections = match self.connections.get() {
+            Some(connections) => connections.clone(),
+            None => {
+                let made = Connections::new(&self.config)?;
+                self.connections.get_or_init(|| made).clone()
+            }
+        };
         let limit = connections.timeout;
         // A timeout is made on the runtime's thread, which this is not.
         let exchange = self.runtime.spawn(async move { timeout(limit, connections.exchange(request)).await });

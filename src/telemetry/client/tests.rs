@@ -52,6 +52,24 @@ async fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_there_later_is_used_then() {
+    let file = env::temp_dir().join(format!("tenure-certificate-later-{}", process::id()));
+    let port = TcpSocket::new_v4().unwrap();
+    port.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let url = format!("https://{}", port.local_addr().unwrap());
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_EXPORTER_OTLP_CERTIFICATE", file.to_str().unwrap())];
+    let client = client(&variables);
+    let missing = client.send(post(&url)).await.unwrap_err();
+    assert!(missing.to_string().contains(" cannot be read: "), "{missing}");
+
+    fs::write(&file, rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem()).unwrap();
+    let refused = client.send(post(&url)).await.unwrap_err();
+
+    fs::remove_file(&file).unwrap();
+    assert!(one_line(refused.as_ref()).contains("onnection refused"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_connection_that_answers_no_more_is_given_up_in_time_and_not_used_again() {
     for (protocol, why) in [("http/protobuf", "no answer within 400ms"), ("grpc", "keep-alive timed out")] {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
