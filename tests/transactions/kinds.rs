@@ -87,7 +87,7 @@ const WORDS: [(&str, &str); 3] = [
 ];
 
 /// Kinds that are not in the table, and why.
-const LEFT_OUT: [(&str, &str); 7] = [
+const LEFT_OUT: [(&str, &str); 11] = [
     ("Lease", "is refused: locks rest on it"),
     ("LeaseCandidate", "the API server deletes it unless it is renewed"),
     ("Namespace", "stays once it was created, and its Delete is refused: others.rs"),
@@ -95,6 +95,10 @@ const LEFT_OUT: [(&str, &str); 7] = [
     ("APIService", "takes a part of the API server away from all other cases"),
     ("IPAddress", "its name is an address, and a controller of the API server deletes one without an owner"),
     ("ServiceCIDR", "the API server allocates addresses of other cases from it"),
+    ("ClusterTrustBundle", "comes with 1.37"),
+    ("DeviceTaintRule", "comes with 1.37"),
+    ("PodCertificateRequest", "comes with 1.37"),
+    ("StorageVersionMigration", "comes with 1.37"),
 ];
 
 /// A transaction has at most 32 changes.
