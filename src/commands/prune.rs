@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{
     Ended,
     access::{self, Which},
+    interrupts::Interrupts,
     seen::Seen,
     table::{Line, shown},
     transaction,
@@ -18,7 +19,7 @@ use crate::{
     alarm::sleep_until,
     cli, clock,
     config::duration,
-    console::{answer, complain},
+    console::{answer, complain, refuse},
     election::{
         record::LeaseRecord,
         writes::{KIND_LABEL, MANAGED_BY, TENURE, operator},
@@ -44,9 +45,17 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
         if let Some(last) = found.last().filter(|last| !prune.dry_run && !last.watched.is_zero()) {
             complain(&format!("some look expired, and are watched for {}", duration::format(last.watched)));
         }
-        let mut refused = None;
+        let (mut refused, mut is_interrupted) = (None, false);
+        let interrupts = Interrupts::catch();
+        let mut interrupts = interrupts.map_err(|error| refuse(exit::INTERNAL, &format!("cannot wait for signals: {error}")))?;
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
-            sleep_until(config.timing().takeable(listed, unused.watched)).await;
+            tokio::select! {
+                () = interrupts.next() => is_interrupted = true,
+                () = sleep_until(config.timing().takeable(listed, unused.watched)) => {}
+            }
+            if is_interrupted {
+                break;
+            }
             let Seen { namespace, name, .. } = &unused.seen;
             unused.outcome = match access.write(namespace, name, &operator::deletion(&unused.record)).await {
                 Ok(()) => {
@@ -64,6 +73,7 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
             }
         }
         let code = match refused {
+            None if is_interrupted => REFUSED,
             None => 0,
             Some((code, None)) => code,
             Some((code @ exit::NOT_PERMITTED, _)) if found.iter().all(|unused| unused.outcome == "refused") => code,

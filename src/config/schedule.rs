@@ -5,7 +5,7 @@
 
 use std::{
     fmt::{self, Debug, Formatter},
-    ops::Range,
+    ops::{Range, RangeInclusive},
 };
 
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions, parse_crontab_with};
@@ -168,22 +168,24 @@ impl Text for Cron {
             });
         };
         // To cron, a field of days that begins with * narrows the other one, else both count. To Kubernetes, only one with a bare *.
-        let days = |field: &str, all: &str| {
-            let field = &any(field);
+        let days = |field: &str, range: RangeInclusive<u8>, all: &str| {
+            let field = &plain(field, range);
             let is_any = field.split(',').any(|item| ["*", "*/1"].contains(&item));
             if is_any { "*".to_owned() } else { field.replace("*/", all) }
         };
-        let plain = |month: &str| {
-            [&any(minute), &any(hour), &days(day, "1-31/"), month, &days(weekday, "0-6/")].map(str::to_owned).join(" ")
+        let fields_of = |month: &str| {
+            let (minute, hour) = (plain(minute, 0..=59), plain(hour, 0..=23));
+            [minute, hour, days(day, 1..=31, "1-31/"), month.to_owned(), days(weekday, 0..=6, "0-6/")].join(" ")
         };
-        match read(&plain(&any(month))) {
+        let month = plain(month, 1..=12);
+        match read(&fields_of(&month)) {
             // The reason comes after a picture of several lines.
             Err(error) => refused(error.to_string().rsplit("^ ").next().unwrap_or_default()),
             Ok(crontab) => {
-                let is_december = read(&format!("* * * {} *", any(month))).is_ok_and(|months| {
+                let is_december = read(&format!("* * * {month} *")).is_ok_and(|months| {
                     first(2026, 12).is_some_and(|time| months.matches(MakeTimestamp(time)).unwrap_or_default())
                 });
-                let december = if is_december { read(&plain("8")).ok().map(Box::new) } else { None };
+                let december = if is_december { read(&fields_of("8")).ok().map(Box::new) } else { None };
                 let cron = Self { text: fields.join(" "), crontab, december };
                 if cron.next(START).is_some() { Ok(cron) } else { refused("no day of four years is like that") }
             }
@@ -202,9 +204,16 @@ fn read(fields: &str) -> Result<Crontab, cronexpr::Error> {
     parse_crontab_with(fields, options)
 }
 
-/// To Kubernetes ? is *.
-fn any(field: &str) -> String {
-    field.replace('?', "*")
+/// Writes a field in the form of cronexpr. To Kubernetes ? is *, and a step beyond the field leaves the first value.
+fn plain(field: &str, range: RangeInclusive<u8>) -> String {
+    let (least, most) = range.into_inner();
+    let is_beyond = |step: &str| step.parse::<u32>().is_ok_and(|step| step > u32::from(most - least));
+    let item = |item: &str| match item.split_once('/') {
+        Some(("*", step)) if is_beyond(step) => least.to_string(),
+        Some((values, step)) if is_beyond(step) => values.split('-').next().unwrap_or_default().to_owned(),
+        Some(_) | None => item.to_owned(),
+    };
+    field.replace('?', "*").split(',').map(item).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the begin of a month.
@@ -264,6 +273,20 @@ mod tests {
         let shown = all.into_iter().map(|fire| Timestamp::from_second(fire).unwrap().to_zoned(schedule.zone.0.clone()));
         let of_the_day = shown.filter(|time| time.date().to_string() == date).map(|time| time.strftime("%H:%M%:::z").to_string());
         of_the_day.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_step_beyond_its_field_leaves_the_first_value_as_for_a_cronjob() {
+        for (cron, same) in [
+            ("0 */24 * * *", "0 0 * * *"),
+            ("*/60,7 3-9/60 * * *", "0,7 3 * * *"),
+            ("0 0 */31 5/12 *", "0 0 1 5 *"),
+            ("0 0 * * 0/8", "0 0 * * 0"),
+        ] {
+            let of = |cron| fires(&schedule(cron, "UTC"), "2027-01-01T00:00:00Z", "2028-01-01T00:00:00Z");
+            assert_eq!(of(cron), of(same), "{cron}");
+        }
+        assert!(Cron::read("0 */0 * * *").is_err() && Cron::read("0 24/25 * * *").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
     AcquireReason, Event,
     core::{Core, One},
     lease::Lease,
+    names::NOBODY,
     observation::Eligibility,
     record::{LeaseRecord, LeaseState},
 };
@@ -167,5 +168,27 @@ fn began(record: &LeaseRecord) -> &str {
 }
 
 fn last_run(record: &LeaseRecord) -> String {
-    format!("the last run began at {}, by {}", began(record), record.holder().unwrap_or_default())
+    match record.holder() {
+        Some(holder) if holder != NOBODY => format!("the last run began at {}, by {holder}", began(record)),
+        Some(_) | None => "the Lease names no run".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_given_back_or_nobodys_names_no_run() {
+        let of = |holder: &str| {
+            let metadata = json!({"name": "a", "uid": "u", "resourceVersion": "1"});
+            let spec = json!({"holderIdentity": holder, "acquireTime": "2027-01-15T07:45:00.000000Z"});
+            last_run(&LeaseRecord::read(json!({"metadata": metadata, "spec": spec}).into()).unwrap())
+        };
+
+        assert_eq!([of(""), of(NOBODY)], ["the Lease names no run", "the Lease names no run"]);
+        assert_eq!(of("a_1"), "the last run began at 2027-01-15T07:45:00.000000Z, by a_1");
+    }
 }

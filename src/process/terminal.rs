@@ -90,6 +90,16 @@ fn session() -> Option<BorrowedFd<'static>> {
     Some(OPENED.get_or_init(open).as_ref()?.as_fd())
 }
 
+/// Returns the height of the terminal that is standard output.
+#[must_use]
+#[expect(unsafe_code, reason = "nix asks no terminal for its size")]
+pub fn rows() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the call fills the one structure that it is given.
+    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (asked == 0 && size.ws_row > 0).then(|| size.ws_row.into())
+}
+
 /// Standard input and output.
 #[expect(unsafe_code, reason = "descriptors that outlive every borrow")]
 const fn streams() -> (BorrowedFd<'static>, BorrowedFd<'static>) {

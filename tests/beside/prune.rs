@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<Case> {
         a_lease_that_is_renewed_while_it_is_watched_is_untouched,
         a_lease_that_is_touched_in_the_last_moment_is_untouched,
         what_a_lock_leaves_behind_goes_and_not_while_it_is_held,
+        one_that_is_interrupted_says_what_it_has_deleted,
         a_selector_narrows_and_one_of_the_kind_decides_on_it,
         what_the_server_refuses_is_1_and_if_it_refuses_all_77,
         a_server_that_does_not_answer_is_69,
@@ -198,6 +199,24 @@ async fn what_a_lock_leaves_behind_goes_and_not_while_it_is_held(stage: Stage) {
         }
     });
     assert_outcomes(&deleted.await, 0, &[("lock-a-b", "deleted")]);
+}
+
+async fn one_that_is_interrupted_says_what_it_has_deleted(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    desk.lease("gone", &lock(), &released_ago(7200)).await;
+    desk.lease("watched", &lock(), &expired("me", 600)).await;
+    let mut prune = desk.starts(&["prune"]);
+    desk.proxy.log.first("a deletion", |e| is_delete(&e.request) && e.answer.is_some()).await;
+
+    prune.signal(Signal::SIGTERM);
+
+    assert!(prune.line().await.ends_with("OUTCOME"));
+    for (name, outcome) in [("gone", "deleted"), ("watched", "candidate")] {
+        let line = prune.line().await;
+        assert!(line.starts_with(name) && line.ends_with(outcome), "{line}");
+    }
+    assert_eq!(prune.exit().await.0, 1);
+    assert_eq!(names(&stage).await, ["watched"]);
 }
 
 async fn a_selector_narrows_and_one_of_the_kind_decides_on_it(stage: Stage) {

@@ -28,6 +28,7 @@ use crate::{
     config::{Config, duration},
     console::{heard, printed, tell},
     election::record::LeaseRecord,
+    process::terminal::rows,
     request::Watched,
     time::Instant,
     words::bounded,
@@ -189,7 +190,7 @@ impl Board<'_> {
         let lines: Vec<_> = leases.into_iter().map(|lease| current(lease, now, self.status)).collect();
         let leases = shown(Output::Table, true, HEAD, &lines);
         let recent: String = screen.recent.iter().map(|line| line.to_owned() + "\n").collect();
-        let text = format!("{}\n\n{leases}\n{recent}", to_the_second(now));
+        let text = cut(&format!("{}\n\n{leases}\n{recent}", to_the_second(now)), rows());
         // From the top, each line cut off at the edge and to its end, and nothing below.
         tell(&format!("\x1b[H\x1b[?7l{}\x1b[?7h\x1b[J", text.replace('\n', "\x1b[K\n")))
     }
@@ -216,6 +217,18 @@ impl Board<'_> {
     }
 }
 
+/// Leaves out the last lines of a text that would not fit on a screen: it would scroll, and the first lines would be gone.
+fn cut(text: &str, rows: Option<usize>) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    match rows {
+        Some(rows) if lines.len() >= rows => {
+            let (shown, more) = lines.split_at(rows.saturating_sub(2));
+            format!("{}\n... {} more lines\n", shown.join("\n"), more.len())
+        }
+        Some(_) | None => text.to_owned(),
+    }
+}
+
 fn key(lease: &Seen) -> (String, String) {
     (lease.namespace.clone(), lease.name.clone())
 }
@@ -233,4 +246,19 @@ fn current(lease: &mut Seen, now: Timestamp, status: &Status) -> Line<10> {
         row[2] += &format!(", {} left", duration::format(Duration::from_secs(left)));
     }
     (row, document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_that_is_too_low_shows_the_first_lines_and_how_many_are_missing() {
+        let text = "now\n\nHEAD\na\nb\nc\n";
+
+        assert_eq!(cut(text, Some(7)), text);
+        assert_eq!(cut(text, None), text);
+        assert_eq!(cut(text, Some(6)), "now\n\nHEAD\na\n... 2 more lines\n");
+        assert_eq!(cut(text, Some(1)), "\n... 6 more lines\n");
+    }
 }
