@@ -11,6 +11,7 @@
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_PROTOCOL` | `http/protobuf` unless `grpc` |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT` | also ends each request, which the SDK leaves to its client |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_CERTIFICATE` | the authorities to trust |
+//! | `OTEL_EXPORTER_OTLP_SIGNAL_HEADERS` | empty: the general ones count, which the SDK would not read then |
 //! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
 //! | `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_METRIC_EXPORT_INTERVAL` | no less than [`SHORTEST_DELAY`] |
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | only to warn of what the SDK passes over |
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use opentelemetry::{Key, KeyValue, TraceId, trace::SpanKind};
 use opentelemetry_otlp::{MetricExporter, Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{
@@ -82,6 +83,8 @@ pub(super) struct OtlpConfig {
     pub(super) protocol: Protocol,
     /// The variable that names a PEM file with the authorities to trust in place of the system's, and that file.
     pub(super) certificate: Option<(String, PathBuf)>,
+    /// The general headers, where the variable of the signal is empty. `Debug` shows none, because they are marked as sensitive.
+    headers: Option<HeaderValue>,
     /// For one request.
     pub(super) timeout: Duration,
     queue: usize,
@@ -113,6 +116,13 @@ impl OtlpConfig {
         };
         if is("OTEL_SDK_DISABLED", "true") || is(&format!("OTEL_{}_EXPORTER", signal.as_str()), "none") {
             return Ok(None);
+        }
+        let is_hidden =
+            variable(&format!("OTEL_EXPORTER_OTLP_{}_HEADERS", signal.as_str())).is_some_and(|value| value.is_empty());
+        let general = if is_hidden { set("OTEL_EXPORTER_OTLP_HEADERS") } else { None };
+        let mut headers = general.and_then(|pairs| HeaderValue::try_from(pairs).ok());
+        if let Some(pairs) = &mut headers {
+            pairs.set_sensitive(true);
         }
         let Some((variable, endpoint)) = of_signal("ENDPOINT") else { return Ok(None) };
         let Some(endpoint) = endpoint.parse::<Uri>().ok().filter(names_a_server) else { return Err(NotAUrl(variable)) };
@@ -152,6 +162,7 @@ impl OtlpConfig {
             is_https: endpoint.scheme_str() == Some("https"),
             protocol,
             certificate: of_signal("CERTIFICATE").map(|(name, path)| (name, path.into())),
+            headers,
             timeout: Duration::from_millis(millis.unwrap_or(TIMEOUT)),
             queue: queue.map_or(QUEUE, |size| usize::try_from(size).unwrap_or(usize::MAX).min(LONGEST_QUEUE)),
             delay: delay.map(|millis| Duration::from_millis(millis.max(SHORTEST_DELAY))),
@@ -268,7 +279,10 @@ pub(super) fn metrics(config: OtlpConfig) -> Result<MetricExporter, NotAUrl> {
 fn through<B: WithExportConfig + WithHttpConfig>(builder: B, config: OtlpConfig) -> B {
     // Nothing but the timeout ends the retries.
     let retries = RetryPolicy::recommended().with_max_retries(usize::MAX);
-    let builder = builder.with_protocol(Encoding::HttpBinary).with_retry_policy(retries);
+    let pairs = config.headers.as_ref().and_then(|pairs| pairs.to_str().ok()).unwrap_or_default();
+    let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+    let headers = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect();
+    let builder = builder.with_protocol(Encoding::HttpBinary).with_retry_policy(retries).with_headers(headers);
     builder.with_http_client(CollectorClient::new(config))
 }
 
@@ -293,6 +307,10 @@ pub(super) fn resource(detected: Resource, identity: &str) -> Resource {
 #[cfg(test)]
 mod tests {
     use opentelemetry::Value;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
 
     use super::*;
     use crate::{config::Log, telemetry::log::captured};
@@ -368,6 +386,7 @@ mod tests {
             is_https: true,
             protocol: Protocol::Grpc,
             certificate: Some(("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE".into(), "/of-traces".into())),
+            headers: None,
             timeout: Duration::from_millis(400),
             queue: 8,
             delay: None,
@@ -438,6 +457,30 @@ mod tests {
         for sampler in ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"] {
             assert_eq!(told(&[("OTEL_TRACES_SAMPLER", sampler)]), "");
         }
+    }
+
+    #[tokio::test]
+    async fn the_general_headers_go_out_where_those_of_the_signal_are_empty() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush, of = all");
+        assert_eq!(with(&[headers, ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "of=traces")]).headers, None);
+        let config = with(&[headers, ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "")]);
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+
+        let exporter = through(SpanExporter::builder().with_http().with_endpoint(url), config).build().unwrap();
+        let receiving = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut head = [0; 1024];
+            let length = stream.read(&mut head).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8_lossy(&head[..length]).into_owned()
+        };
+        let spans = crate::telemetry::spans::tests::any();
+        let (sent, head) = tokio::join!(trace::SpanExporter::export(&exporter, spans), receiving);
+
+        sent.unwrap();
+        assert!(head.contains("authorization: Bearer hush\r\n") && head.contains("of: all\r\n"), "{head}");
     }
 
     #[test]

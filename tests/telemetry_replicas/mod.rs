@@ -239,7 +239,10 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
     for wire in [Wire::Http, Wire::Grpc] {
         let mut collector = Collector::start(wire, Manner::Obliging);
         let name = format!("{wire:?}").to_lowercase();
-        let one = prepare(&stage, &name, &collector).await.set("log.level", "trace").start();
+        let mut prepared = prepare(&stage, &name, &collector).await.set("log.level", "trace");
+        // Empty means unset: the general ones count.
+        prepared.launch.env.push(("OTEL_EXPORTER_OTLP_TRACES_HEADERS".to_owned(), String::new()));
+        let one = prepared.start();
         stage.witness.start(&name, 0).await;
         let seen = wait(&mut collector, "a span", |seen| !seen.is_empty()).await;
         assert_eq!(seen[0].headers["authorization"], "Bearer hush");
