@@ -8,7 +8,7 @@
 
 use std::{
     fmt, fs,
-    io::{self, Read as _},
+    io::Read as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -99,13 +99,7 @@ impl Bearer {
 
     /// Reads the file at `now`. While it has no token, `inline`, which is older, takes its place, as in client-go.
     fn of_file(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Self, AccessError> {
-        let header = match (read(&path), inline.and_then(bearer)) {
-            (Ok(Some(header)), _) | (Ok(None) | Err(_), Some(header)) => header,
-            (Ok(None), None) => return Err(AccessError::unusable(UNSENDABLE)),
-            (Err(error), None) => {
-                return Err(AccessError::caused(format!("cannot read the token file {}", path.display()), error));
-            }
-        };
+        let header = read(&path).or_else(|error| inline.and_then(bearer).ok_or(error))?;
         Ok(Self::new(Source::File(path), (header, FILE_IS_GOOD), now))
     }
 
@@ -167,8 +161,10 @@ impl Source {
             Self::File(path) => {
                 let path = path.clone();
                 // It may lie where a read hangs.
-                let read = spawn_blocking(move || read(&path).ok().flatten()).await;
-                Ok(read.ok().flatten().map(|header| (header, FILE_IS_GOOD)))
+                match spawn_blocking(move || read(&path)).await {
+                    Ok(read) => read.map(|header| Some((header, FILE_IS_GOOD))),
+                    Err(_) => Ok(None),
+                }
             }
             Self::Plugin(plugin) => plugin.ask(PATIENCE).await.map(|given| given.token),
         }
@@ -192,11 +188,13 @@ fn sensitive(value: String) -> Option<HeaderValue> {
     Some(header)
 }
 
-/// As in client-go, without the whitespace around the token; `None` if that cannot be sent.
-fn read(path: &Path) -> io::Result<Option<HeaderValue>> {
+/// As in client-go, without the whitespace around the token.
+fn read(path: &Path) -> Result<HeaderValue, AccessError> {
     let mut text = String::new();
-    fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
-    Ok(bearer(text.trim()))
+    fs::File::open(path)
+        .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
+        .map_err(|error| AccessError::caused(format!("cannot read the token file {}", path.display()), error))?;
+    bearer(text.trim()).ok_or_else(|| AccessError::unusable(UNSENDABLE))
 }
 
 #[cfg(test)]
@@ -207,6 +205,7 @@ mod tests {
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
     use super::*;
+    use crate::{config::Log, telemetry::log::captured};
 
     /// A file of this test process, removed at the end.
     struct File(PathBuf);
@@ -233,7 +232,8 @@ mod tests {
         /// The token at `now`, once a read that is due then is over.
         fn token(&self, token: &Bearer, now: Instant) -> HeaderValue {
             if !token.header(now).1 {
-                token.found(Ok(read(&self.0).ok().flatten().map(|header| (header, FILE_IS_GOOD))), now);
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                token.found(runtime.block_on(token.source.find()), now);
             }
             token.header(now).0
         }
@@ -277,6 +277,27 @@ mod tests {
 
         assert_eq!(file.token(&token, START + FILE_IS_GOOD + PAUSE), "Bearer first");
         assert_eq!(file.token(&token, START + FILE_IS_GOOD + PAUSE + PAUSE), "Bearer second");
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_told_once_until_there_is_another() {
+        let file = File::new("told", "first");
+        let (token, mut now) = (file.open(None), START);
+        let mut told = || {
+            now += FILE_IS_GOOD;
+            captured(&Log::default(), || drop(file.token(&token, now)))
+        };
+        let renewed = "WARN credentials cannot be renewed; the old ones are used on error=";
+        file.write("open\nsesame");
+        let malformed = told();
+        assert!(malformed.contains(&format!("{renewed}{UNSENDABLE:?}")) && !malformed.contains("sesame"), "{malformed}");
+        file.remove();
+        assert_eq!(told(), "");
+        file.write("second");
+        assert_eq!(told(), "");
+        file.remove();
+        let missing = told();
+        assert!(missing.contains(&format!("{renewed}\"cannot read the token file {}: ", file.0.display())), "{missing}");
     }
 
     #[test]
