@@ -166,7 +166,7 @@ impl Source {
                     Err(_) => Ok(None),
                 }
             }
-            Self::Plugin(plugin) => plugin.ask(PATIENCE).await.map(|given| given.token),
+            Self::Plugin(plugin) => plugin.ask(PATIENCE).await.map(|given| given.token.map(|header| (header, given.good))),
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::{sync::Mutex, time};
 use super::{
     classify::{Answered, classify},
     credentials::Access,
+    dial::Dialer,
     exchange::{ExchangeError, exchange},
     request::Request,
     watch::{Watch, Watching},
@@ -30,7 +31,7 @@ pub(crate) struct Client {
     timeout: Duration,
     /// A refusal of the credentials has the next request wait for new ones.
     is_urgent: bool,
-    connection: Arc<Mutex<Option<kube::Client>>>,
+    connection: Arc<Mutex<Option<(Dialer, kube::Client)>>>,
 }
 
 /// A request that can be sent, until its deadline.
@@ -117,11 +118,20 @@ impl Client {
     async fn connected(&self) -> Result<kube::Client, RequestError> {
         let mut connection = self.connection.lock().await;
         // A failed watch is no reason to drop a connection that works (law 16).
-        if let Some(client) = connection.as_ref() {
+        if let Some((dialer, client)) = connection.as_ref()
+            && dialer.until().is_none_or(|until| clock::boot() < until)
+        {
             return Ok(client.clone());
         }
         let dialer = self.access.dial(self.is_urgent).await.map_err(|error| one_line(&error))?;
-        Ok(connection.insert(dialer.client()).clone())
+        if let Some((used, client)) = connection.as_ref()
+            && used.is(&dialer)
+        {
+            return Ok(client.clone());
+        }
+        let client = dialer.client();
+        *connection = Some((dialer, client.clone()));
+        Ok(client)
     }
 
     /// Begins a watch, on a connection of its own.

@@ -95,6 +95,7 @@ impl Access {
         match (made, &mut state.built) {
             (Ok(dialer), built) => {
                 state.told.forget();
+                state.again = dialer.until();
                 Ok(built.insert(dialer).clone())
             }
             // Expired credentials are used as well: only the server knows whether it still accepts them.

@@ -19,7 +19,7 @@ use super::{
     plugin::{Given, Plugin},
     tls, url,
 };
-use crate::clock;
+use crate::{clock, time::Instant};
 
 /// A dead peer of an idle or watching connection is noticed after about a minute, long before the server ends a watch.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -36,6 +36,8 @@ pub struct Dialer {
     /// The server and the source that names it, for people.
     pub(crate) server: String,
     bearer: Option<Arc<Bearer>>,
+    /// When another is to take its place: its plugin's certificate ends soon after.
+    until: Option<Instant>,
 }
 
 impl Dialer {
@@ -52,12 +54,13 @@ impl Dialer {
         if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
             config.root_cert.get_or_insert_default();
         }
-        let mut token = None;
+        let (mut token, mut until) = (None, None);
         if let Some((plugin, given)) = asked {
-            token = given.token.map(|found| (plugin, found));
+            token = given.token.map(|header| (plugin, (header, given.good)));
             if let Some((certificate, key)) = given.identity {
                 config.auth_info.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
                 config.auth_info.client_key_data = Some(BASE64_STANDARD.encode(key).into());
+                until = Some(clock::boot() + given.good);
             }
         }
         let bearer = Bearer::of(&config.auth_info, token, clock::boot())
@@ -100,7 +103,17 @@ impl Dialer {
                 .with_layer(&addressed)
                 .build()
         };
-        Ok(Self { make: Arc::new(make), server, bearer })
+        Ok(Self { make: Arc::new(make), server, bearer, until })
+    }
+
+    /// When another is to take its place.
+    pub(super) const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Returns true if this is a clone of `other`.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.make, &other.make)
     }
 
     /// Returns true if it signs with the token of a pod that has not expired.
@@ -144,13 +157,6 @@ mod tests {
 
     const PLUGIN: &str =
         r#"echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"open-sesame"}}'"#;
-
-    impl Dialer {
-        /// Returns true if this is a clone of `other`.
-        pub(crate) fn is(&self, other: &Self) -> bool {
-            Arc::ptr_eq(&self.make, &other.make)
-        }
-    }
 
     /// A user in a kubeconfig, and a file beside it.
     struct User {

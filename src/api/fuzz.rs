@@ -31,10 +31,10 @@ pub(crate) fn reply(bytes: &[u8]) {
 
 /// Whatever a plugin prints, it is no credentials, or a token that stands in a header as it is, or a certificate.
 pub(crate) fn credential(bytes: &[u8]) {
-    let Some(Given { token, identity }) = plugin::read(bytes, Timestamp::UNIX_EPOCH) else { return };
-    assert!(token.is_some() || identity.is_some());
-    if let Some((header, good)) = token {
-        assert!(good >= LEAST && header.len() > "Bearer ".len() && header.is_sensitive());
+    let Some(Given { token, identity, good }) = plugin::read(bytes, Timestamp::UNIX_EPOCH) else { return };
+    assert!(good >= LEAST && (token.is_some() || identity.is_some()));
+    if let Some(header) = token {
+        assert!(header.len() > "Bearer ".len() && header.is_sensitive());
         assert!(!header.as_bytes().iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
     }
 }

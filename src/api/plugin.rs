@@ -33,9 +33,9 @@ use crate::{
 
 /// A plugin that prompts nobody counts as hung after this long, unless somebody waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// A token is replaced this long before it ends.
+/// A token or a certificate is replaced this long before it ends.
 const AHEAD: Duration = Duration::from_secs(60);
-/// From one run to the next, however short a token lives.
+/// From one run to the next, however short its credentials live.
 pub(super) const LEAST: Duration = Duration::from_secs(5);
 /// Bytes that are read of its output. More would take memory from the workload.
 const LONGEST: u64 = 1024 * 1024;
@@ -51,10 +51,12 @@ pub(super) struct Plugin {
 
 /// Credentials of a plugin: a token, a certificate, or both.
 pub(super) struct Given {
-    /// The header, and how long it is good.
-    pub(super) token: Option<(HeaderValue, Duration)>,
+    /// The header.
+    pub(super) token: Option<HeaderValue>,
     /// The certificate and its key, in PEM.
     pub(super) identity: Option<(String, String)>,
+    /// How long both are good.
+    pub(super) good: Duration,
 }
 
 #[derive(Deserialize)]
@@ -189,11 +191,11 @@ pub(super) fn read(printed: &[u8], now: Timestamp) -> Option<Given> {
     };
     // An empty one would not be refused, but make this replica anonymous.
     let token = match token.filter(|token| !token.is_empty()) {
-        Some(token) => Some((bearer(&token)?, good)),
+        Some(token) => Some(bearer(&token)?),
         None => None,
     };
     let identity = client_certificate_data.zip(client_key_data);
-    (token.is_some() || identity.is_some()).then_some(Given { token, identity })
+    (token.is_some() || identity.is_some()).then_some(Given { token, identity, good })
 }
 
 fn bounded(pipe: impl Read) -> Vec<u8> {
@@ -211,12 +213,13 @@ mod tests {
     fn what_a_plugin_prints_is_credentials_only_if_it_can_be_sent() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let read = |printed: &str| read(printed.as_bytes(), now);
-        let good = |printed: &str| read(printed).unwrap().token.map(|(_, good)| good);
+        let good = |printed: &str| read(printed).map(|given| given.good);
         assert_eq!(good(r#"{"status": {"token": "t"}}"#), Some(Duration::MAX));
         for (end, seconds) in [("2026-01-01T01:00:00Z", 3540), ("2026-01-01T00:00:30Z", 5), ("2020-01-01T00:00:00Z", 5)] {
             assert_eq!(good(&format!("status: {{token: t, expirationTimestamp: '{end}'}}")), Some(Duration::from_secs(seconds)));
         }
-        assert_eq!(good(r#"{"status": {"clientCertificateData": "c", "clientKeyData": "k"}}"#), None);
+        let certificate = "{clientCertificateData: c, clientKeyData: k, expirationTimestamp: '2026-01-01T01:00:00Z'}";
+        assert_eq!(good(&format!("status: {certificate}")), Some(Duration::from_secs(3540)));
         for none in [
             "",
             "{}",

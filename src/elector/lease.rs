@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::api::{
         Cluster,
-        stub::{Say, Stub, json},
+        stub::{Say, Seen, Stub, json},
     };
 
     const LEASE: &str = r#"{"metadata":{"name":"writer","resourceVersion":"7"},"spec":{}}"#;
@@ -324,12 +324,14 @@ mod tests {
         assert!(message.words.contains("/nonexistent/config"), "{message}");
     }
 
-    #[tokio::test]
-    async fn a_plugin_slower_than_the_timeout_is_run_ahead_and_renews_what_ends() {
-        let directory = std::env::temp_dir().join(format!("tenure-lease-plugin-{}", std::process::id()));
+    /// Sends requests, none of which is refused after the first, until one shows that what this plugin gave was renewed. `identity`
+    /// is for the plugin, and its `runs` are counted.
+    async fn renews(name: &str, given: &str, identity: &str, is_renewed: impl Fn(&Seen, usize) -> bool) {
+        let directory = std::env::temp_dir().join(format!("tenure-lease-plugin-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let script = r#"echo >>"$0/runs"; sleep 0.5; echo "{status: {token: t$(grep -c '' "$0/runs"),
-            expirationTimestamp: '$(date -u -d "@$(($(date +%s) + 6))" +%FT%TZ)'}}""#;
+        std::fs::write(directory.join("identity"), identity).unwrap();
+        let end = r#"expirationTimestamp: '$(date -u -d "@$(($(date +%s) + 6))" +%FT%TZ)'"#;
+        let script = format!(r#"echo >>"$0/runs"; sleep 0.5; printf %s "{{status: {{{given}, {end}}}}}""#);
         let mut stub = Stub::answering(|_| json(200, LEASE)).await;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -354,16 +356,30 @@ mod tests {
                 assert!(!has_credentials || !matches!(answer, Answer::Refused { .. }), "{answer:?}");
                 has_credentials |= matches!(answer, Answer::Object(_));
                 while let Ok(seen) = stub.seen.try_recv() {
-                    if seen.head.contains("authorization: bearer t3\r\n") {
+                    if is_renewed(&seen, std::fs::read(directory.join("runs")).unwrap().len()) {
                         return;
                     }
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), later).await.expect("the third token is used");
+        tokio::time::timeout(Duration::from_secs(60), later).await.expect("what was renewed is used");
 
         let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    #[tokio::test]
+    async fn a_plugin_slower_than_the_timeout_is_run_ahead_and_renews_what_ends() {
+        let given = r#"token: t$(grep -c '' "$0/runs")"#;
+        renews("token", given, "", |seen, _| seen.head.contains("authorization: bearer t3\r\n")).await;
+    }
+
+    #[tokio::test]
+    async fn a_certificate_of_a_slow_plugin_is_renewed_ahead_with_its_connections() {
+        let own = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+        let (certificate, key) = (json!(own.cert.pem()), json!(own.signing_key.serialize_pem()));
+        let identity = format!("clientCertificateData: {certificate}, clientKeyData: {key}");
+        renews("certificate", r#"$(cat "$0/identity")"#, &identity, |seen, runs| runs > 2 && seen.connection > 1).await;
     }
 
     #[tokio::test]
