@@ -169,6 +169,20 @@ fn ctrl_c_ends_a_loop_around_init_too_of_the_shell_or_of_a_script() {
 }
 
 #[test]
+fn a_stop_signal_of_inits_own_is_no_key_and_ends_no_script() {
+    let (_server, mut terminal) = with_leases();
+    let lock = "tenure lock keys --log-level=error --set lease.creationWait=0s --set workload.stop.signal=SIGINT --";
+    let line = format!("{lock} sh -c 'echo $$; exec sleep 600'; echo after $?");
+    terminal.run(&format!("bash -c {}", quoted(&line)));
+    let workload = terminal.pid();
+    terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
+
+    kill(parent(workload).unwrap(), Signal::SIGTERM).unwrap();
+
+    assert_eq!(terminal.line(), "after 130");
+}
+
+#[test]
 fn ctrl_z_suspends_the_rest_of_the_job_too() {
     // The script around it shares its process group.
     let line = "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'";

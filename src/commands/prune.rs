@@ -50,6 +50,7 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
         let mut interrupts = interrupts.map_err(|error| refuse(exit::INTERNAL, &format!("cannot wait for signals: {error}")))?;
         for unused in found.iter_mut().filter(|_| !prune.dry_run) {
             tokio::select! {
+                biased;
                 () = interrupts.next() => is_interrupted = true,
                 () = sleep_until(config.timing().takeable(listed, unused.watched)) => {}
             }

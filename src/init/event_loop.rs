@@ -46,7 +46,7 @@ impl EventLoop {
             electors: ElectorProcesses::new(inherited),
             processes: Processes::new(programs, hook_output, inherited, config),
             notifications: Notifications::new(notify),
-            foreground: Foreground::new(terminal, !config.lease.enabled),
+            foreground: Foreground::new(terminal, !config.lease.enabled, config.workload.runs == Runs::Frozen),
             prover: Prover::new(pid1),
             fuses: Fuses::new(fuse_advance(config)),
             page,

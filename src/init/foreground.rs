@@ -19,12 +19,16 @@ pub(super) struct Foreground {
     terminal: Option<Terminal>,
     /// Without a Lease nobody has to guard the workload, so init is suspended with it.
     suspends: bool,
+    /// Init itself stops the workload, by SIGSTOP.
+    freezes: bool,
     /// A child changed its state; it may have been suspended.
     changed: bool,
     /// Init got this SIGTSTP, SIGTTIN or SIGTTOU and passed it on.
     told_to_stop: Option<Received>,
     /// SIGINT or SIGQUIT of a key that init got, or that has ended the workload.
     key: Option<Key>,
+    /// Init has sent the workload such a signal.
+    sent: bool,
 }
 
 /// A key that ends programs.
@@ -35,8 +39,13 @@ struct Key {
 }
 
 impl Foreground {
-    pub(super) const fn new(terminal: Option<Terminal>, suspends: bool) -> Self {
-        Self { terminal, suspends, changed: false, told_to_stop: None, key: None }
+    pub(super) const fn new(terminal: Option<Terminal>, suspends: bool, freezes: bool) -> Self {
+        Self { terminal, suspends, freezes, changed: false, told_to_stop: None, key: None, sent: false }
+    }
+
+    /// Remembers a signal that init sends the workload.
+    pub(super) fn sends(&mut self, signal: Signal) {
+        self.sent |= matches!(signal.0, libc::SIGINT | libc::SIGQUIT);
     }
 
     /// The process group of a workload that starts.
@@ -78,7 +87,7 @@ impl Foreground {
         let (in_foreground, by_terminal) = match reap::stopped_by(main)? {
             Signal(libc::SIGTSTP) if self.terminal.is_some() => (true, true),
             // Some programs, such as top, handle Ctrl-Z and then stop themselves by SIGSTOP.
-            Signal(libc::SIGSTOP) if self.has(main) => (true, true),
+            Signal::STOP if !self.freezes && self.has(main) => (true, true),
             stop @ Signal(libc::SIGTSTP) => {
                 let told = self.told_to_stop.take().filter(|told| told.signal == stop)?;
                 (told.from_kernel, told.from_kernel)
@@ -130,9 +139,9 @@ impl Foreground {
 
     /// Takes the terminal back from a workload that has ended.
     pub(super) fn ended(&mut self, main: Pid, exit: Exit) {
-        let (key, had_it) = (self.key.take(), self.has(main));
+        let (key, sent, had_it) = (self.key.take(), std::mem::take(&mut self.sent), self.has(main));
         self.key = match exit {
-            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if had_it => Some(Key { signal, is_workloads: true }),
+            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if had_it && !sent => Some(Key { signal, is_workloads: true }),
             Exit::Signal(signal) => key.filter(|key| key.signal == signal),
             // It has handled the key.
             Exit::Code(_) => None,
