@@ -116,6 +116,9 @@ mod tests {
         config::Scheme,
     };
 
+    /// For the tests that look at a file: this process has one permit of each kind.
+    static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
     fn probe(address: SocketAddr, change: impl FnOnce(&mut Probe)) -> Probe {
         let mut probe = Probe { timeout: Duration::from_secs(20), ..Probe::default() };
         (probe.http.port, probe.http.host) = (address.port(), Some(address.ip()));
@@ -189,6 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_is_there_and_as_young_as_it_has_to_be() {
+        let _alone = ALONE.lock().await;
         let path = std::env::temp_dir().join(format!("tenure-probe-{}", std::process::id()));
         let file = |max_age| Probe {
             file: FileProbe { path: path.display().to_string(), max_age },
@@ -238,6 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_system_that_hangs_holds_up_one_thread_and_no_more() {
+        let _alone = ALONE.lock().await;
         let file = || Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
         let hangs = looking(ProbeKind::Liveness).acquire().await.unwrap();
         assert_eq!(asked(ProbeKind::Liveness, file()).await, Some("its file system does not answer".into()));
