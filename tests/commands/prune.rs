@@ -20,7 +20,8 @@ fn without_a_cluster_it_is_78() {
 
 #[test]
 fn its_help_says_what_stays_and_its_exit_codes() {
-    tenure(&["prune", "--help"], &[]).says(0, &["is in use, and stays", "1 interrupted, or the server refused to delete some", "[default: 1h]"]);
+    tenure(&["prune", "--help"], &[])
+        .says(0, &["is in use, and stays", "1 interrupted, or the server refused to delete some", "[default: 1h]"]);
 }
 
 #[test]

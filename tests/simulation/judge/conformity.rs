@@ -182,8 +182,10 @@ impl Judge {
             is_forgotten || !is_done && State::of(lease) == State::Released
         };
         self.began.take_if(|_| lease.is_none_or(forgets));
+        // Also what has begun under it and does not run yet.
         if lease.is_none() {
             self.ran.clear();
+            self.fires.clear();
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reign = lease.map(|lease| {
