@@ -13,7 +13,7 @@ use crate::{
     election::{record::LeaseRecord, writes::operator::rehearsal},
     http::Health,
     link::InitialState,
-    request::RequestError,
+    request::{Answer, Refusal},
 };
 
 const UPDATE: &str = "update";
@@ -64,24 +64,26 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
 /// Asks by a review or, where reviews are denied, by the dry run of an update that changes nothing. None: there was no answer, or
 /// one that may soon be another. A server that has no such answer leaves it to the first update.
 async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> {
-    match client.send(&Right::new(place, UPDATE).request()).await.object() {
-        Ok(review) => Some(verdict(&review)),
-        Err(error) if error.is_forbidden() => {
-            let lease = client.send(&Request::get(place)).await.object().ok()?;
-            let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
-            match client.send(&update).await.object() {
-                Ok(_) => Some(Ok(())),
-                Err(error) if error.is_forbidden() => Some(Err(String::new())),
-                Err(error) => left_to_the_update(&error),
-            }
-        }
-        Err(error) => left_to_the_update(&error),
+    let answer = client.send(&Right::new(place, UPDATE).request()).await.answer;
+    if let Answer::Object(review) = &answer {
+        return Some(verdict(review));
     }
+    if permits(&answer)? {
+        return Some(Ok(()));
+    }
+    let lease = client.send(&Request::get(place)).await.object().ok()?;
+    let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
+    Some(if permits(&client.send(&update).await.answer)? { Ok(()) } else { Err(String::new()) })
 }
 
-fn left_to_the_update(error: &RequestError) -> Option<Result<(), String>> {
-    let may_pass = |status: &u16| matches!(status, 401 | 408 | 429 | 500..);
-    error.status.filter(|status| !may_pass(status)).map(|_| Ok(()))
+/// Returns false if the request is denied. None: the same request may soon be answered in another way.
+fn permits(answer: &Answer) -> Option<bool> {
+    match answer {
+        Answer::Unknown { .. } => None,
+        Answer::Refused { refusal: Refusal::Forbidden, .. } => Some(false),
+        Answer::Refused { refusal, .. } => (*refusal != Refusal::Unauthorized && !refusal.may_pass()).then_some(true),
+        Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => Some(true),
+    }
 }
 
 #[cfg(test)]

@@ -204,7 +204,8 @@ fn prepare(
     let signals = Received::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let alarm = Alarm::nonblocking().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
     let terminal = Terminal::of_streams();
-    // Even without a terminal as standard input and output, a key may end the workload, because it is lent the terminal once it asks for it.
+    // Even without a terminal as standard input and output, a key may end the workload, because it is lent the terminal once it
+    // asks for it.
     let config = AgentConfig { config: config.into(), preset, began, identity, context, pid1, terminal: Terminal::is_there() };
     Ok((Prepared { inherited, signals, alarm, programs, hook_output, page, notify, terminal }, config))
 }

@@ -44,7 +44,7 @@ pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
 }
 
-/// `kill(-1, Signal::KILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
+/// `kill(-1, SIGKILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
 ///
 /// # Errors
 /// EPERM unless called by PID 1: there it would kill the machine. ESRCH if nobody is left.
