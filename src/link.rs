@@ -172,7 +172,7 @@ pub enum ToElector {
         /// When init saw its end.
         at: Instant,
     },
-    /// Init has begun a stop by itself. The elector answers with its StepDown.
+    /// Init has begun a stop by itself, or begins it once the address is withdrawn (law 19). The elector answers with its StepDown.
     Stopping {
         /// The term that ends.
         term: Term,
@@ -192,9 +192,9 @@ pub enum ToElector {
         /// The step after the release.
         then: Then,
     },
-    /// Processes are left that SIGKILL did not remove; there will be no release.
+    /// Processes are left that SIGKILL did not remove. Nothing is released until a later scan proves their death.
     Unproved {
-        /// The term that stays unreleased.
+        /// The term that is not released yet.
         term: Term,
     },
     /// Init was told to end. End the term properly, write nothing as a follower, answer [`ToInit::Done`].

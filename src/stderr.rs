@@ -1,7 +1,8 @@
 //! Writes lines to standard error without ever waiting for their reader, and writes a container's termination message.
 //!
-//! Owns the only way in which this program writes there while it guards a workload, and the format of the lines. A line that does
-//! not fit is dropped and counted. The count is written before the next line that fits.
+//! Owns the only way in which this program writes there while it guards a workload, and the format of init's lines;
+//! `telemetry::log` formats the elector's. A line that does not fit is dropped and counted. The count is written before the next
+//! line that fits.
 //!
 //! O_NONBLOCK is never set on standard error, because its open file description is shared with the workload and, on a terminal,
 //! with the shell. Instead:

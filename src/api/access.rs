@@ -1,4 +1,4 @@
-//! Why there is no access to a cluster: the message, and the exit code of a command.
+//! Why there is no access to a cluster: the message, and the exit code of a command or a replica.
 
 use std::io;
 

@@ -147,7 +147,8 @@ impl Elector {
         self.core.common.is_workload_ready
     }
 
-    /// The core takes the version in, the phase settles what it was waiting for, and the tick that follows decides.
+    /// The core takes the version in, and the phase settles what it was waiting for. A leader judges the version at once; for a follower
+    /// the tick that follows decides.
     fn watched(&mut self, watched: Watched, now: Now) {
         let Some((slot, event)) = self.core.watched(watched, now) else { return };
         match (&mut self.phase, event) {

@@ -34,7 +34,7 @@ pub trait Process {
     fn request(&mut self, slot: Slot, id: RequestId, request: Request);
     /// Starts a watch in place of the last one.
     fn watch(&mut self, resource_version: Option<String>);
-    /// Tells the second guard a message before init gets it.
+    /// Completes a message for init, and tells it to the second guard first.
     fn telling(&mut self, message: &mut ToInit);
     /// Sends a message to init.
     ///

@@ -1,6 +1,6 @@
 //! The limit of the wait for a live holder (`lock --try`, `lock --timeout`).
 //!
-//! Owns the decision to give up. The wall clock only tells whether a longer wait is worth while. When the Lease is taken, the law
+//! Owns the decision to give up; where electors keep ending, init gives up by itself. The wall clock only tells whether a longer wait is worth while. When the Lease is taken, the law
 //! decides (11, 14).
 
 use std::time::Duration;

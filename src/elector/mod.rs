@@ -4,11 +4,12 @@
 //! who leads. Starts no process except the kubeconfig's credential plugins. Reads no configuration: init hands it over in the
 //! InitialState.
 //!
-//! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
+//! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm), its inbox and a withdrawal are all that can wake it.
 //! - [`lease`] carries requests and the watch out.
 //! - [`permission`] asks whether this replica may update the Lease, until it may; [`candidates`] announces it as a standby.
 //! - [`detach`] makes it a process of its own that no signal ends.
-//! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Nothing waits for either.
+//! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Only a planned stop waits for the
+//!   withdrawal of the address, and the end of the elector a moment for both.
 //! - [`workload_probe`] asks the workload over the network, where init wants that.
 //! - [`witness`] hands init's pidfd to the witness of this replica, which gives the Lease back once all are dead.
 //! - [`guard`] decides when the elector kills, at H, if init does not. [`remains`] kills, then and after the death of init.

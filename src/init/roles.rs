@@ -1,4 +1,4 @@
-//! Tells a workload that runs everywhere its role: by signal and NOTIFY_SOCKET (law 8, 15).
+//! Tells a workload that runs everywhere or is continued its role: by signal and NOTIFY_SOCKET (law 8, 15).
 
 use super::event_loop::EventLoop;
 use crate::{

@@ -1,4 +1,4 @@
-//! Sends signals, and SIGKILL until nobody is left.
+//! Sends signals, SIGSTOP to a frozen standby, and SIGKILL until nobody is left.
 //!
 //! Owns every kill(2) of init and the elector, and the proof of death that permits a release (law 8). Never waits: a pass takes as
 //! long as a scan, and its caller makes another when children were reaped or some time is over.

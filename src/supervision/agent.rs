@@ -5,7 +5,9 @@
 //!
 //! The way of a SIGTERM leads from file to file. [`requests`] takes it and asks the workload's machine, which asks, kills and proves.
 //! [`term_end`] ends the term and tells the elector, which answers with a StepDown. [`told`] hands that to [`requests`], which asks the
-//! workload's machine for a proof made from then on, and [`events`] sends the proof. [`shutdown`] ends init.
+//! workload's machine for a proof made from then on, and [`events`] sends the proof. After it [`told`] takes what the elector says of
+//! the release, and [`shutdown`] ends init. Where an address is published, [`requests`] first puts the stop off, until [`told`] takes
+//! that the address is withdrawn.
 //!
 //! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's
 //! machine what is wanted of it.

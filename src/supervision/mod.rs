@@ -23,7 +23,7 @@
 //! | `agent` | the machine that couples link and workload; the files below it have one kind of input each |
 //! | `term` | the term that init holds, and its deadlines |
 //! | `electors` | when an elector is started, and when one is given up |
-//! | `workload` | the machine of the process: `starting`, `roles` (promotion and demotion), `signals`, `stopping` |
+//! | `workload` | the machine of the process: `starting`, `roles` (promotion, demotion, freezing), `signals`, `stopping` |
 //! | `escalation` | the way of a stop, from the stop signal to the proof of death |
 //! | `restarts`, `policy` | when what ended is started again; the configuration of the workload's machine |
 //! | `health`, `hooks` | the checks of a running workload; one run of a hook |

@@ -1,4 +1,4 @@
-//! Log lines of the elector, on standard error, as text or JSON.
+//! Log lines of the elector and of `tenure witness`, on standard error, as text or JSON.
 //!
 //! Owns the subscriber and its sink. Never waits for the reader of standard error: a line that does not fit is dropped and counted
 //! (`crate::stderr`). Lines of libraries are shown from warn up at any level, because lower ones may hold credentials.

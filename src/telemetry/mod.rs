@@ -3,7 +3,7 @@
 //! Owns everything that people and collectors see of an election. It is told of each event afterwards, on the elector's own
 //! thread, and never waits there: log lines that do not fit are dropped, and spans go to a bounded queue of the SDK.
 //!
-//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's first message, and [`Telemetry::amend`] before a
+//! The elector calls [`log::start`] and [`Telemetry::start`] with init's first message, and its loop [`Telemetry::amend`] before a
 //! Lead. It makes each [`status::Fact`] a [`status::Change`] of the one [`status`], and shows that to all edges; what the
 //! [`recorder`] makes of a fact comes first. Before it sends Done it awaits the future of [`Telemetry::finish`], and keeps running
 //! meanwhile.

@@ -1,6 +1,7 @@
 //! The files of a transaction: what they ask for, and why they are refused before anything is asked of the API server.
 //!
-//! Owns the format: Transactions of tenure and of janus, and nothing else. A refusal names the file, the document and the change.
+//! Owns the format: Transactions of tenure and of janus, and nothing else. Any kind that the API server serves may be a target, but for
+//! those that `judge` names. A refusal names the file, the document and the change.
 
 use std::{
     fs::File,

@@ -1,4 +1,5 @@
-//! The end of a term: the stop, the proof, and then a release or back to following (law 4, 7, 8).
+//! The end of a term: the stop, the proof, and then a release or back to following (law 4, 7, 8). Decides whether the Lease of a task
+//! rests after its run.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Requests to end the lead or init: a signal to init, and a StepDown of the elector.
 //!
 //! A planned stop waits a moment until the leader's address is withdrawn (law 19). Nothing of the stop is under way before it
-//! begins: `stop_or_demote` begins what was put off, once, and so calls back into this file. A StepDown that asks for it is kept
-//! until then, so that only a proof made after it can answer it (law 8).
+//! begins: `stop_or_demote` (in [`term_end`](super::term_end)) begins what was put off, once, and so calls back into this file. A
+//! StepDown that asks for it is kept until then, so that only a proof made after it can answer it (law 8).
 
 use super::{Agent, shutdown::Shutdown};
 use crate::{

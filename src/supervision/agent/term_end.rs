@@ -1,4 +1,5 @@
-//! The end of a term: its deadlines, and the stop that begins then (law 3, 7). The elector is told after the workload's signal.
+//! The end of a term: its deadlines, and the stop that begins then (law 3, 7). The elector is told after the workload's signal, or
+//! before it where the stop waits until the address is withdrawn (law 19).
 
 use super::Agent;
 use crate::{

@@ -11,7 +11,8 @@ use crate::{
     time::Instant,
 };
 
-/// Everything outside of the decisions: processes, descriptors, the clock. An implementation decides nothing and never blocks.
+/// Everything outside of the decisions: processes, descriptors, the clock. An implementation decides nothing about the term, and waits
+/// no longer than the head of `init` says.
 pub trait Container {
     /// The hardware's clock.
     fn now(&self) -> Instant;

@@ -1,4 +1,5 @@
-//! Changes of role of a running workload: telling it, waiting for its acknowledgement, and the hooks around that.
+//! Changes of role of a running workload: telling it, waiting for its acknowledgement, and the hooks around that. A frozen standby is
+//! frozen here once it is ready, and continued when it is to lead.
 //!
 //! A promotion is beforeLead, the signal, afterLead, the notification. A demotion is the signal, beforeFollow, the notification.
 //! Each step is there if it is configured. No change begins before the last one is acknowledged.
