@@ -90,6 +90,7 @@ fn verify_finds_members_of_an_archive_that_unpack_to_more_than_the_files_of_a_re
         ("name='more'; m.type=tarfile.SYMTYPE; m.linkname='/etc/passwd'", "a member is not a file"),
         ("name='more'; m.mode=0o4755", "more has another mode or owner"),
         ("name='more'; m.uid=1000", "more has another mode or owner"),
+        ("name='more'; m.pax_headers={'SCHILY.xattr.security.capability': 'x'}", "more has extended attributes"),
     ] {
         let release = pack();
         let script = format!(
