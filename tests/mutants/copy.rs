@@ -86,7 +86,8 @@ pub(crate) fn original(file: &Path) -> Vec<u8> {
     text
 }
 
-fn tracked(root: &Path) -> Vec<PathBuf> {
+/// The files that git does not ignore.
+pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)

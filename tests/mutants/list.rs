@@ -1,6 +1,9 @@
 //! The list of mutants, and how one changes the text of a file.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
@@ -61,15 +64,6 @@ impl Mutant {
         Ok(change)
     }
 
-    /// The prefix of the unit tests of its room; what is not of the product counts as what decides.
-    pub(crate) fn room(&self) -> String {
-        let mut parts = self.file.iter().map(|part| part.to_string_lossy());
-        match (parts.next().as_deref(), parts.next()) {
-            (Some("src"), Some(room)) => format!("{}::", room.trim_end_matches(".rs")),
-            (Some(_) | None, _) => "law::".into(),
-        }
-    }
-
     /// Returns whether its rule is one of the protocol of transactions.
     pub(crate) fn is_of_transactions(&self) -> bool {
         self.file.starts_with("src/transaction")
@@ -84,6 +78,15 @@ impl Mutant {
         let law = law(if self.is_of_transactions() { "src/transaction/mod.rs" } else { "src/law.rs" });
         let quoted = law.get(*rule).is_some_and(|text| text.contains(sentence));
         if quoted { Ok(()) } else { Err(format!("{name}: law {rule} does not say {sentence:?}")) }
+    }
+}
+
+/// The prefix of the unit tests of the room of this file; what is not of the product counts as what decides.
+pub(crate) fn room(file: &Path) -> String {
+    let mut parts = file.iter().map(|part| part.to_string_lossy());
+    match (parts.next().as_deref(), parts.next()) {
+        (Some("src"), Some(room)) => format!("{}::", room.trim_end_matches(".rs")),
+        (Some(_) | None, _) => "law::".into(),
     }
 }
 

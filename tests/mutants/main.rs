@@ -8,6 +8,7 @@
 //! tests/mutants/run                       each is found by what the list says
 //! tests/mutants/run RULE|NAME...          those of some rules
 //! tests/mutants/run --all [RULE|NAME]...  with every check, so that the list can be written
+//! tests/mutants/run --generated PATH...   generated ones of these rooms: which tests find each, and which never alone
 //! ```
 //!
 //! All mutants are built at once ([`weave`]), in a copy of the product ([`copy`]): this takes seconds for each mutant instead of
@@ -21,7 +22,9 @@ use libtest_mimic::{Arguments, Trial};
 
 mod check;
 mod copy;
+mod generate;
 mod list;
+mod matrix;
 mod run;
 mod weave;
 

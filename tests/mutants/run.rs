@@ -7,7 +7,8 @@ use clap::Parser;
 use crate::{
     check::{Checks, DECIDING},
     copy::Copy,
-    list::{self, Mutant},
+    list::{self, Mutant, room},
+    matrix,
     weave::Change,
 };
 
@@ -25,8 +26,11 @@ struct Wanted {
     /// Runs every check, so that the list can be written.
     #[arg(long)]
     all: bool,
-    /// The number of a rule, or a mutant's name.
-    #[arg(value_name = "RULE|NAME")]
+    /// Generates the mutants of these rooms or files of the product, prints which tests find each, and which tests alone find none.
+    #[arg(long, conflicts_with = "all")]
+    generated: bool,
+    /// The number of a rule, or a mutant's name; a path such as src/election with --generated.
+    #[arg(value_name = "RULE|NAME|PATH")]
     words: Vec<String>,
 }
 
@@ -41,7 +45,10 @@ struct Found {
 
 /// Runs the mutants named by their rules or names, or all.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let Wanted { all: every, words } = Wanted::parse_from([String::new()].iter().chain(arguments));
+    let Wanted { all: every, generated, words } = Wanted::parse_from([String::new()].iter().chain(arguments));
+    if generated {
+        return matrix::run(&words);
+    }
     let listed = list::read();
     if let Some(word) = words.iter().find(|word| !listed.iter().any(|mutant| is_called(mutant, word))) {
         eprintln!("{word} is neither a rule that has mutants nor a mutant's name; tests/mutants/law has both");
@@ -81,7 +88,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Does this for each, on all CPUs; returns for how many it was true.
-fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
+pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let all = Mutex::new(all);
     let next = || all.lock().expect("nobody panics with it").pop_front();
@@ -120,7 +127,7 @@ fn holds_without(checks: &Checks) -> Result<(), String> {
 
 /// Runs the checks that the list names, or all if it says that nothing finds the mutant. Model and simulation run what decides.
 fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
-    let room = mutant.room();
+    let room = room(&mutant.file);
     if mutant.is_of_transactions() {
         let simulation = mutant.simulation.and_then(|terms| checks.simulation("transaction", number, terms));
         return Found { simulation, ..Found::default() };
