@@ -155,10 +155,10 @@
 //!
 //! 20. A witness is a process under the same kernel, outside the PID namespace of the workload. The elector hands it, at each
 //!     connection, a pidfd of init, only where init is PID 1, and init's full identity. The pidfd of a later elector replaces that of
-//!     an earlier one of the same identity. An identity of another pod is refused, and so is a pidfd that is readable when it arrives:
-//!     it proves nothing about an init that is told to live. That the pidfd is readable later is all that tells the witness anything:
-//!     not the end of the connection, not silence, not an exit code, not a status. It is a complete proof: init, the elector, the
-//!     workload and whatever was exec'ed in are gone.
+//!     an earlier one of the same identity, whose connection has ended; until then it is refused, as somebody else's. An identity of
+//!     another pod is refused too, and a pidfd that is readable when it arrives: it proves nothing about an init that is told to live.
+//!     That the pidfd is readable later is all that tells the witness anything: not the end of the connection, not silence, not an exit
+//!     code, not a status. It is a complete proof: init, the elector, the workload and whatever was exec'ed in are gone.
 //!     The witness then reads the Leases it was told of (quorum); what names that identity as its holder, and nobody else in
 //!     `tenure.dev/holder`, it gives back in the shape of a release, with `tenure.dev/obituary: IDENTITY` beside it, which the next
 //!     acquisition removes: one PUT with the uid and resourceVersion that it read, repeated as a leader's retries after a 409 or

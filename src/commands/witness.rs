@@ -57,6 +57,8 @@ const USUAL: &str = "/run/tenure/witness";
 const LONGEST: usize = 20 * 1024;
 /// A connection that says nothing for so long is closed.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How many requests it sends in a second at most, whatever it is told: two for each Lease of a replica with as many as are allowed.
+const MOST_REQUESTS: usize = 128;
 /// As long as the process has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -75,6 +77,11 @@ pub(super) fn run(asked: &cli::Witness) -> Ended {
     let Config { lease, log, .. } = super::load(&flags, &[], Purpose::Look)?.config;
     let socket = asked.socket.clone().or(lease.witness).unwrap_or_else(|| USUAL.into());
     log::start(&log);
+    memory::close_to_others();
+    if fs::metadata("/proc/self/fdinfo/0").is_err() {
+        // Before Linux 5.14 it could not look at a pidfd then.
+        memory::open_to_others();
+    }
     let listener = listen_at(&socket).map_err(|why| refuse(exit::INVALID, &why))?;
     let ended = block_on(serve(&socket, listener)).flatten();
     ended.map(|()| 0).map_err(|error| refuse(exit::INTERNAL, &format!("cannot start: {error}")))
@@ -99,6 +106,7 @@ async fn serve(name: &str, listener: OwnedFd) -> io::Result<()> {
         living: BTreeMap::new(),
         dead: BTreeMap::new(),
         refused: BTreeSet::new(),
+        pace: Arc::new(Semaphore::new(MOST_REQUESTS)),
     };
     memory::forget_start();
     let mut is_ending = false;
@@ -129,6 +137,8 @@ struct Room {
     dead: BTreeMap<String, (Instant, Option<Lease>)>,
     /// Refusals that the log has: each is said once.
     refused: BTreeSet<&'static str>,
+    /// A place for each request of the last second.
+    pace: Arc<Semaphore>,
 }
 
 impl Room {
@@ -136,14 +146,14 @@ impl Room {
         match handed {
             Handed::Told(replica, pidfd, reply) => {
                 let identity = replica.identity.clone();
-                self.witness.handle(Input::Told(replica), clock::now().wall);
-                let is_known = self.witness.knows(&identity);
-                if !is_known {
-                    self.refuse("there is no room for another replica");
-                } else if !self.dead.contains_key(&identity) {
-                    self.await_death(identity, pidfd);
+                let is_believed = self.witness.believes(&identity);
+                match (is_believed, self.witness.knows(&identity)) {
+                    (true, _) => self.await_death(identity, pidfd),
+                    (false, true) => self.refuse("an elector of its replica is connected, or its replica is dead"),
+                    (false, false) => self.refuse("there is no room for another replica"),
                 }
-                let _ = reply.send(is_known);
+                self.witness.handle(Input::Told(replica), clock::now().wall);
+                let _ = reply.send(is_believed);
             }
             Handed::Refused(why) => return self.refuse(why),
             Handed::Died(identity, number) => {
@@ -168,7 +178,10 @@ impl Room {
         self.told += 1;
         let wait = tokio::spawn(await_death((identity.clone(), self.told), pidfd, self.hand.clone())).abort_handle();
         match self.living.insert(identity.clone(), (self.told, wait)) {
-            Some((_, earlier)) => earlier.abort(),
+            Some((_, earlier)) => {
+                tracing::info!(identity = &*bounded(&identity), "its next elector has told of it");
+                earlier.abort();
+            }
             None => tracing::info!(identity = &*bounded(&identity), "will give back what it holds once it is dead"),
         }
     }
@@ -189,11 +202,13 @@ impl Room {
                     let access = Access::new(Arc::new(|| Cluster::discover(None, None)), replica.attempt_timeout);
                     Lease::new(access, Keys::named(&replica.namespace, replica.leases.iter().cloned()), replica.attempt_timeout)
                 });
-                let (client, hand) = (client.clone(), self.hand.clone());
+                let (client, hand, pace) = (client.clone(), self.hand.clone(), Arc::clone(&self.pace));
                 drop(tokio::spawn(async move {
                     sleep(pause).await;
+                    let _place = pace.acquire().await;
                     let answer = client.send(Slot(slot.unwrap_or_default()), &request).await;
                     let _ = hand.send(Handed::Event(Input::Answered { id, answer })).await;
+                    sleep(PAUSE).await;
                 }));
             }
             Action::Failed { identity, lease, message } => {

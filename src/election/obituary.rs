@@ -49,10 +49,10 @@ pub struct Replica {
 /// Input of the witness.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Input {
-    /// An elector handed over a pidfd of its init, which replaces that of an earlier elector of the replica. Forgotten if
-    /// [`MOST_REPLICAS`] are known.
+    /// An elector handed over a pidfd of its init, which replaces that of an earlier elector of the replica. Forgotten unless
+    /// [`Witness::believes`] it.
     Told(Replica),
-    /// The connection of that elector ended.
+    /// The connection of the elector that was believed ended.
     Disconnected {
         /// Full identity of its replica.
         identity: String,
@@ -121,6 +121,8 @@ pub struct Witness {
 #[derive(Clone, Debug, Hash)]
 struct Entry {
     replica: Arc<Replica>,
+    /// The elector that told of it is connected.
+    is_connected: bool,
     /// The Leases that are not settled, once the replica is dead; none while it lives.
     open: Option<Vec<Step>>,
     given_back: Vec<String>,
@@ -158,7 +160,9 @@ impl Witness {
         match input {
             Input::Told(replica) => self.told(replica),
             // It says nothing of the processes (law 20).
-            Input::Disconnected { .. } => {}
+            Input::Disconnected { identity } => {
+                self.replicas.entry(identity).and_modify(|entry| entry.is_connected = false);
+            }
             Input::Died { identity } => self.died(&identity),
             Input::Answered { id, answer } => self.answered(id, answer, wall),
             Input::Ending => self.is_ending = true,
@@ -168,6 +172,16 @@ impl Witness {
     /// The next thing to do, in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Returns true if an elector of this replica is believed that connects now. While an earlier one is connected nobody else is: two
+    /// electors of one init never are, so somebody borrows its name.
+    #[must_use]
+    pub fn believes(&self, identity: &str) -> bool {
+        match self.replicas.get(identity) {
+            Some(entry) => entry.open.is_none() && !entry.is_connected,
+            None => self.replicas.len() < MOST_REPLICAS,
+        }
     }
 
     /// Returns true if this replica is known: it lives, or not everything is done yet.
@@ -183,13 +197,9 @@ impl Witness {
     }
 
     fn told(&mut self, replica: Replica) {
-        let (identity, has_room) = (replica.identity.clone(), self.replicas.len() < MOST_REPLICAS);
-        match self.replicas.get_mut(&identity) {
-            Some(entry) if entry.open.is_none() => entry.replica = replica.into(),
-            None if has_room => {
-                self.replicas.insert(identity, Entry { replica: replica.into(), open: None, given_back: Vec::new() });
-            }
-            Some(_) | None => {}
+        if self.believes(&replica.identity) {
+            let entry = Entry { replica: replica.into(), is_connected: true, open: None, given_back: Vec::new() };
+            self.replicas.insert(entry.replica.identity.clone(), entry);
         }
     }
 

@@ -26,6 +26,11 @@ pub fn close_to_others() {
     let _ = prctl::set_dumpable(false);
 }
 
+/// Takes [`close_to_others`] back.
+pub fn open_to_others() {
+    let _ = prctl::set_dumpable(true);
+}
+
 /// Locks every page that is used from now on into memory, if RLIMIT_MEMLOCK covers the whole address space. Children do not
 /// inherit it.
 pub fn keep_what_is_used() {

@@ -140,7 +140,7 @@ print(sum(libc.syscall(438, pidfd, number, 0) >= 0 for number in range(32)), sum
 "#;
 
 #[test]
-fn a_neighbour_of_the_same_user_gets_nothing_of_init_and_the_elector_by_a_pidfd() {
+fn a_neighbour_of_the_same_user_gets_nothing_of_init_the_elector_and_the_witness_by_a_pidfd() {
     let what = "a neighbour that is handed a pidfd of init";
     if !nix::unistd::geteuid().is_root() {
         return not_run(what, "a replica and its neighbour need a user of their own, and so root");
@@ -167,6 +167,9 @@ fn a_neighbour_of_the_same_user_gets_nothing_of_init_and_the_elector_by_a_pidfd(
     }
     assert!(of_workload.ends_with(" 2"), "{of_workload}");
     assert_eq!([stolen(init), stolen(elector)], ["0 0", "0 0"]);
+    let witness = Running::as_pid_1_of_nobody(&["witness", "--socket=@tenure-theft"], &[]);
+    witness.says(&["waits for replicas"]);
+    assert_eq!(stolen(witness.init()), "0 0");
     let score = std::fs::read_to_string(format!("/proc/{workload}/oom_score_adj")).unwrap();
     assert_eq!(score.trim(), "300", "the workload's own files stay its own");
 }

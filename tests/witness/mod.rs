@@ -29,6 +29,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_witness_that_comes_back_is_told_again,
         what_is_no_elector_is_refused_and_disturbs_nobody,
         a_later_elector_takes_the_place_of_an_earlier_one_of_the_same_replica,
+        however_many_die_at_once_the_api_server_is_asked_at_a_pace,
         no_descriptor_of_a_datagram_that_has_too_many_is_kept,
         a_program_of_another_user_is_refused_at_an_abstract_socket_and_served_at_a_path,
         a_flood_of_connections_costs_no_release,
@@ -237,12 +238,15 @@ async fn a_later_elector_takes_the_place_of_an_earlier_one_of_the_same_replica(s
     let witness = witness(&stage, "aside").await;
     let (me, _other) = pair(&stage).await;
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
-    // A pidfd that never fires, in the name of the leader; then the leader's next elector. In the name of a third replica that same
-    // pidfd, and then one that fires.
+    // In the name of the leader, whose elector is connected: a pidfd that never fires, and one that does. In the name of a third replica
+    // one that never fires, and after the end of its connection one that does. Then the leader's next elector comes.
     let mut held = std::process::Command::new("setpriv");
     let script = r#"
 pidfd, lives = box(); later, dies = box(); third = b"me_" + b"0" * 32
-print(say(good(sys.argv[2].encode()), pidfd), say(good(third), pidfd), say(good(third), later), flush=True)
+leader = good(sys.argv[2].encode()); other, ends = box()
+print(say(leader, pidfd), say(leader, other), say(good(third), pidfd), say(good(third), later), flush=True)
+ends.stdin.close(); kept.clear()
+while not say(good(third), later): kept.clear()
 dies.stdin.close(); lives.wait()
 "#;
     let script = format!("{PEER}{script}");
@@ -250,8 +254,9 @@ dies.stdin.close(); lives.wait()
     let mut held = held.spawn().expect("python3");
     let mut line = String::new();
     BufReader::new(held.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    assert_eq!(line.trim(), "1 1 1");
+    assert_eq!(line.trim(), "0 0 1 0");
     witness.said("it is dead, and").await;
+    assert!(!witness.lines().iter().any(|line| line.contains("given back")), "{:?}", witness.lines());
     let told = || me.lines().iter().filter(|line| line.contains("gives the Lease back if")).count();
     let before = told();
     kill(me.elector().await, Signal::SIGKILL).expect("it lives");
@@ -262,6 +267,24 @@ dies.stdin.close(); lives.wait()
 
     follows(&stage, killed).await;
     held.kill().and_then(|()| held.wait()).expect("it lives");
+}
+
+async fn however_many_die_at_once_the_api_server_is_asked_at_a_pace(stage: Stage) {
+    let witness = witness(&stage, "aside").await;
+    let script = r#"
+pidfd, box = box()
+leases = [b"lease-%d" % n for n in range(64)]
+print(sum(say(good(b"me_%032d" % n, leases=leases), pidfd) for n in range(3)))
+box.stdin.close(); box.wait()
+"#;
+    let began = clock::boot();
+
+    let said = peer(&socket(&stage), script, "").await;
+
+    assert_eq!(said, "3");
+    let asked = || witness.proxy.log.all().len();
+    support::until("all Leases are asked for", async || asked() >= 3 * 64).await;
+    assert!(clock::boot().since(began) >= Duration::from_secs(1), "128 requests a second");
 }
 
 async fn no_descriptor_of_a_datagram_that_has_too_many_is_kept(stage: Stage) {

@@ -314,11 +314,24 @@ fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_certainly_refused()
 #[test]
 fn the_word_of_a_later_elector_replaces_that_of_an_earlier_one() {
     let mut pod = Pod::with(held(ME, 60));
+    pod.input(Input::Disconnected { identity: ME.into() });
     pod.input(Input::Told(replica(ME, &["other", "lease"])));
 
     pod.dies();
 
     assert_eq!(pod.awaited.len(), 2);
+}
+
+#[test]
+fn nobody_replaces_the_word_of_an_elector_that_is_connected() {
+    let mut pod = Pod::with(held(ME, 60));
+    assert!(!pod.witness.believes(ME) && pod.witness.believes("me_2"));
+    pod.input(Input::Told(replica(ME, &["other", "lease"])));
+
+    pod.dies();
+
+    assert_eq!(pod.awaited.len(), 1);
+    assert!(!pod.witness.believes(ME), "its replica is dead");
 }
 
 #[test]
