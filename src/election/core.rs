@@ -64,7 +64,7 @@ impl Core {
             let last_seen = initial.last_seen.get(&slot).cloned().unwrap_or_else(nothing);
             let (me, trigger) = (initial.identity.clone(), common.trigger.clone());
             let observation = Observation::after(last_seen, me, common.timing, &common.config, trigger);
-            Lease::new(slot, observation, initial.preset.wait_limit().map(|bound| WaitLimit::new(bound, initial.began)))
+            Lease::new(slot, observation, WaitLimit::of(&initial.preset, common.timing.duration, initial.began))
         };
         let count = common.config.lease.slots.max(1);
         let hash = initial.identity.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));

@@ -224,7 +224,9 @@ impl Elector {
         }
     }
 
+    /// What was written before a term, to whichever Lease, proves no later one.
     fn enter(&mut self, next: Phase) {
+        self.core.leases.iter_mut().for_each(|lease| lease.unanswered.forget_all());
         if matches!(next, Phase::Finished) {
             self.core.common.tell(ToInit::Done);
         }

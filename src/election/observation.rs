@@ -141,6 +141,8 @@ impl Observation {
         let recorded = record.duration().unwrap_or(self.last_duration);
         self.last_duration = match state {
             LeaseState::Held if !is_past => recorded,
+            // How long a Lease rests is nobody's hold, also when its holder is cleared by hand.
+            LeaseState::Free if record.is_cleared_rest() => self.last_duration,
             LeaseState::Held | LeaseState::Nobody | LeaseState::Free => self.last_duration.max(recorded),
             LeaseState::Resting | LeaseState::Released => self.last_duration,
         };
@@ -166,6 +168,7 @@ impl Observation {
             self.held = record.holder().map(|_| record.uid().to_owned());
         }
         let is_named = match record.holder() {
+            Some(_) if state == LeaseState::Resting => false,
             Some(_) => record.annotation(HOLDER).is_some() || self.was_named && continues,
             None => self.was_named && state != LeaseState::Released,
         };
@@ -181,7 +184,7 @@ impl Observation {
 
     /// Takes in a version from the watch. Returns false if it is no later than the last observed version, of this Lease or of an
     /// earlier one that is gone, or if no reply has shown this Lease yet: an earlier elector may have observed a later one (law 16).
-    /// An older version still tells for how long its holder may run, and one of another uid that its holder may run at all.
+    /// Such a version still tells for how long its holder may run; one of another uid, or before a reply, that its holder may run at all.
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Now) -> bool {
         let is_later = || self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         let is_news = !self.is_unknown() && is_later();
@@ -192,7 +195,8 @@ impl Observation {
             self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
             if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
                 // That Lease was gone before the current one was created.
-                self.remember(record.duration().unwrap_or_else(|| self.longest()), self.since);
+                let since = if self.is_unknown() { now.boot } else { self.since };
+                self.remember(record.duration().unwrap_or_else(|| self.longest()), since);
             }
         }
         is_news

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::names::{HOLDER, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
+use super::names::{HOLDER, JOURNAL, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, STEP_DOWN_TO, micros, rests};
 
 /// A version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -217,6 +217,17 @@ impl LeaseRecord {
             && self.acquire_time() == self.renew_time()
             && self.annotation(HOLDER).is_none();
         if marked { LeaseState::Released } else { LeaseState::Free }
+    }
+
+    /// Returns true if somebody has removed the holder of a Lease that rested: its duration is then that of the rest.
+    pub(crate) fn is_cleared_rest(&self) -> bool {
+        let rested = self.annotation(RESTS).and_then(|rests| rests.split_once(' ')).map(|(time, _)| time);
+        self.holder().is_none() && rested.is_some() && rested == self.renew_time()
+    }
+
+    /// Returns true if a deletion would lose what people have written into it: a pause, the journal of a transaction, a strategy.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_paused() || self.annotation(JOURNAL).is_some() || self.strategy().is_some()
     }
 
     /// Returns a warning if replicas wait for the Lease, or leave it alone, in a way that the user of `me` would not expect.

@@ -197,7 +197,7 @@ impl Releasing {
         let is_wanted = self.then == Then::Follow || record.annotation(STEP_DOWN_TO).is_some();
         match one.common.config.lease.release {
             // With it, the fires that are due would be lost.
-            Release::Delete if !is_wanted && record.annotation(FIRE).is_none() => {
+            Release::Delete if !is_wanted && !record.is_kept() && record.annotation(FIRE).is_none() => {
                 self.step = ReleaseStep::Delete(record);
                 self.due = now.boot + one.common.config.deletion_wait();
                 self.until = self.due + one.common.timing.attempt_timeout;

@@ -1,7 +1,7 @@
-//! The limit of the wait for a live holder (`lock --try`, `lock --timeout`).
+//! The limit of the wait for a live holder (`lock --try`, `lock --timeout`, `task --once`).
 //!
-//! Owns the decision to give up; where electors keep ending, init gives up by itself. The wall clock only tells whether a longer wait is worth while. When the Lease is taken, the law
-//! decides (11, 14).
+//! Owns the decision to give up; where electors keep ending, init gives up by itself. The wall clock only tells whether a longer wait is
+//! worth while. When the Lease is taken, the law decides (11, 14).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     record::{LeaseRecord, LeaseState},
 };
 use crate::{
-    config::{self, duration},
+    config::{self, Preset, duration},
     exit,
     request::{Operation, RequestError},
     slot::Slot,
@@ -28,6 +28,8 @@ pub(crate) type GivenUp = (u8, String);
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct WaitLimit {
     until: Instant,
+    /// As long as nothing was read: a run that is due is not lost with one answer.
+    unread_until: Instant,
     code: u8,
     /// The limit has passed, and was acted on.
     is_over: bool,
@@ -40,9 +42,12 @@ pub(crate) struct WaitLimit {
 }
 
 impl WaitLimit {
-    pub(crate) fn new(bound: config::WaitLimit, began: Instant) -> Self {
-        let (until, code) = (began + bound.limit, bound.code);
-        Self { until, code, is_over: false, has_given_up: false, watched: None, in_vain: None }
+    /// The limit of this preset, with as much patience for a task as for a write that cannot be made: D.
+    pub(crate) fn of(preset: &Preset, duration: Duration, began: Instant) -> Option<Self> {
+        let config::WaitLimit { limit, code } = preset.wait_limit()?;
+        let until = began + limit;
+        let unread_until = if preset.task().is_some() { until + duration } else { until };
+        Some(Self { until, unread_until, code, is_over: false, has_given_up: false, watched: None, in_vain: None })
     }
 
     /// Returns when the limit passes, unless that was acted on.
@@ -88,8 +93,11 @@ impl One<'_> {
             Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } | Eligibility::Open { .. } => None,
         };
         let (at, why) = match seen {
-            // Waits until a request has failed.
-            Eligibility::Unknown => return (now.boot < self.reader.retry_at()).then(|| self.unavailable(write, now)),
+            Eligibility::Unknown => {
+                let has_failed = now.boot < self.reader.retry_at();
+                let is_vain = wait_limit.unread_until <= now.boot || self.common.failure(write).is_some_and(is_denied);
+                return (has_failed && is_vain).then(|| self.unavailable(write, now));
+            }
             _ if is_unsettled => (now.boot, None),
             _ if self.common.failure(write).is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(write, now)),
             Eligibility::Closed => return Some((wait_limit.code, self.not_acquired(None, now))),
@@ -138,8 +146,7 @@ impl One<'_> {
     /// Returns the exit code and the words for a Lease that cannot be read, or could be taken but was not.
     fn unavailable(&self, write: Option<Operation>, now: Now) -> GivenUp {
         let why = self.common.failure(write);
-        let denied = matches!(why.and_then(|why| why.status), Some(401 | 403));
-        let code = if denied { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
+        let code = if why.is_some_and(is_denied) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
         (code, self.not_acquired(Some(why.map_or_else(|| "it keeps changing".into(), RequestError::to_string)), now))
     }
 
@@ -161,6 +168,10 @@ impl One<'_> {
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();
         format!("the Lease {} was not acquired: {}", self.common.config.lease.name_of(self.lease.slot), parts.join("; "))
     }
+}
+
+const fn is_denied(why: &RequestError) -> bool {
+    matches!(why.status, Some(401 | 403))
 }
 
 fn began(record: &LeaseRecord) -> &str {

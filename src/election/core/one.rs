@@ -144,7 +144,6 @@ impl One<'_> {
 
     /// Tells init that `term` is over. The other replicas go first until `until`.
     pub(crate) fn leave(&mut self, term: Term, then: Then, until: Option<Instant>) -> Then {
-        self.lease.unanswered.forget_all();
         let common = &mut *self.common;
         common.lease_backoff.until = common.lease_backoff.until.max(until.unwrap_or_default());
         let backoff = Some(common.lease_backoff).filter(|backoff| *backoff != LeaseBackoff::default());

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::bench::{Bench, ME, TICK, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::Release,
-    election::{Event, Request, writes::STEP_DOWN_TO},
+    election::{
+        Event, Request,
+        writes::{JOURNAL, PAUSED, STEP_DOWN_TO},
+    },
     link::{LeaseBackoff, Reason, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal},
 };
@@ -88,7 +93,7 @@ fn a_release_is_based_on_the_version_that_was_last_seen_as_the_terms_own() {
 
 #[test]
 fn what_the_read_after_a_conflict_shows_of_another_term_is_left_alone() {
-    let edits: [fn(&mut serde_json::Value); 4] = [
+    let edits: [fn(&mut Value); 4] = [
         |spec| spec["holderIdentity"] = "".into(),
         |spec| spec["holderIdentity"] = "x".into(),
         |spec| spec["acquireTime"] = "2030-01-01T00:00:00Z".into(),
@@ -244,6 +249,25 @@ fn a_lease_that_somebody_has_taken_is_not_waited_for_and_one_that_somebody_waits
     bench.stop(Reason::Signal, Then::Exit);
     bench.run(TICK);
     assert_eq!((bench.register.object(), bench.is_done()), (None, true), "nobody waits for one that is gone");
+}
+
+#[test]
+fn what_people_have_written_into_a_lease_is_not_deleted_with_it() {
+    let edits: [fn(&mut Value); 3] = [
+        |object| object["metadata"]["annotations"][PAUSED] = "true".into(),
+        |object| object["metadata"]["annotations"][JOURNAL] = "x me_1".into(),
+        |object| object["spec"]["strategy"] = "OldestEmulationVersion".into(),
+    ];
+    for edit in edits {
+        let mut initial = initial_state();
+        initial.config.lease.release = Release::Delete;
+        let mut bench = Bench::leading_with(initial);
+        bench.see(edit);
+        bench.stop(Reason::Signal, Then::Exit);
+        bench.run(LEFT);
+        assert_eq!((released(&bench), bench.is_done()), (Some("clear"), true));
+        assert!(bench.register.object().is_some());
+    }
 }
 
 #[test]

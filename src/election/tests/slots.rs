@@ -606,3 +606,32 @@ fn the_next_elector_goes_on_with_the_term_in_its_slot() {
     assert!(bench.written().len() > 10 && bench.written().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.written());
     assert!(!bench.is_stopping() && bench.elector.view().leading.is_some_and(|led| led.term == Term(1)));
 }
+
+#[test]
+fn a_write_that_was_lost_before_a_term_in_another_slot_begins_no_term_after_it() {
+    let mut bench = Bench::start(one_of(2, "me_0"), Register::of(&[Some(held("other_1", 15)), others()]));
+    bench.answers = false;
+    let write = loop {
+        match bench.awaited.clone() {
+            Some((_, write @ Request::Replace(_))) => break write,
+            Some(_) => bench.serve(),
+            None => bench.run(SPREAD),
+        }
+    };
+    bench.answer(lost());
+    while bench.awaited.is_none() {
+        bench.run(SPREAD);
+    }
+    assert!(matches!(bench.awaited, Some((_, Request::Get))), "{:?}", bench.awaited);
+    bench.see_in(1, |object| object["spec"] = mark());
+    bench.serve();
+    bench.answers = true;
+    bench.run_answered(seconds(1));
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+
+    let stored = bench.register.apply_to(Slot(0), &write);
+    assert!(matches!(stored, Answer::Object(_)), "{stored:?}");
+    bench.stop(Reason::StepDown, Then::Follow);
+    bench.run(seconds(5));
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, plus, seconds},
+    bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, plus, seconds, takes_exactly_after},
     release::{acknowledge_release, released},
 };
 use crate::{
@@ -307,6 +307,12 @@ fn how_long_a_lease_rests_is_no_duration_that_anybody_is_waited_for() {
     bench.run(TICK);
     assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15, "nobody holds it for D");
 
+    let mut bench = Bench::start(every(3_600), resting(3_600));
+    bench.run(seconds(1));
+    bench.see(|object| object["spec"]["holderIdentity"] = "".into());
+    bench.run(seconds(1));
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15, "its holder was removed by hand");
+
     let mut register = Register::holding(held("other_1", 15));
     (0..9).for_each(|label| register.edit(|object| object["metadata"]["labels"]["edited"] = label.into()));
     let mut bench = Bench::start(every(3_600), register);
@@ -316,6 +322,25 @@ fn how_long_a_lease_rests_is_no_duration_that_anybody_is_waited_for() {
     bench.watch(Watched::Changed(stale.into()));
     bench.run(seconds(4));
     assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15);
+}
+
+#[test]
+fn a_rest_gives_the_lease_back_so_that_the_next_holder_needs_no_name() {
+    let mut register = Register::holding(held("other_1", 15));
+    register.edit(|object| object["metadata"]["annotations"] = json!({HOLDER: "other_1"}));
+    let mut bench = Bench::start(every(1), register);
+    bench.run(seconds(1));
+    let rest = resting(10).object().unwrap();
+    bench.see(|object| {
+        object["spec"] = rest["spec"].clone();
+        object["metadata"]["annotations"] = rest["metadata"]["annotations"].clone();
+    });
+    bench.run(seconds(1));
+    bench.see(|object| {
+        object["spec"] = held("stranger", 3);
+        object["metadata"]["annotations"] = json!({});
+    });
+    takes_exactly_after(&mut bench, plus(3));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, lost, mark, plus, seconds, takes_exactly_after};
 use crate::{
-    config::{Preset, WaitLimit},
+    config::{Preset, Task, Trigger, WaitLimit},
     election::{
         Event, Request,
         writes::{PAUSED, STEP_DOWN_TO},
@@ -214,6 +214,25 @@ fn where_nothing_is_ever_read_it_is_unavailable_or_not_permitted_and_says_why() 
         bench.run(Duration::from_millis(100));
         gave_up(&bench, code, &[words]);
     }
+}
+
+#[test]
+fn a_single_run_of_a_task_waits_for_an_api_server_as_long_as_for_a_write() {
+    let task = Task { trigger: Trigger::Every(seconds(60)), limit: None, once: Some(75) };
+    let initial = || InitialState { preset: Preset::Task(task.clone()), began: START, ..initial_state() };
+    let mut bench = Bench::start(initial(), Register::holding(mark()));
+    lose(&mut bench, seconds(10), &lost());
+    bench.answers = true;
+    bench.run_answered(seconds(4));
+    assert_eq!((given_up(&bench), bench.leads().is_some()), (None, true));
+
+    let mut bench = Bench::start(initial(), Register::holding(mark()));
+    lose(&mut bench, seconds(21), &lost());
+    gave_up(&bench, 69, &["timed out"]);
+
+    let mut bench = Bench::start(initial(), Register::holding(mark()));
+    bench.answer(refused(Refusal::Forbidden, 403));
+    gave_up(&bench, 77, &["403"]);
 }
 
 #[test]

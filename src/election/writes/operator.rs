@@ -147,8 +147,7 @@ fn is_task(record: &LeaseRecord) -> bool {
 pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool, wall: i64) -> Option<Duration> {
     let is_owned = metadata_of(record.object(), "ownerReferences").is_some_and(|owners| owners != &json!([]));
     let remembers = record.annotation(FIRE).is_some() && !schedules;
-    let is_needed = is_owned || remembers || record.annotation(JOURNAL).is_some();
-    if is_needed || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
+    if is_owned || remembers || record.is_kept() || record.is_being_deleted() {
         return None;
     }
     let age = wall.saturating_sub(record.renew_time().and_then(micros)?);

@@ -56,6 +56,29 @@ fn what_the_watch_brings_of_a_slot_that_was_not_read_yet_makes_no_elector_forget
 }
 
 #[test]
+fn whoever_the_watch_shows_to_hold_a_slot_that_was_not_read_yet_may_still_run() {
+    let mut register = Register::of(&[others(), Some(held("other_1", 60))]);
+    let old = register.object_of(Slot(1)).expect("a Lease");
+    register.edit_in(Slot(1), |object| object["spec"] = held("stranger_1", 3));
+    let mut bench = Bench::start(one_of(2, "me_0"), register);
+    bench.answers = false;
+    while bench.slot() == Slot(0) {
+        match &bench.awaited {
+            Some((_, Request::List)) => bench.answer(forbidden()),
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(10)),
+        }
+    }
+    bench.watch(Watched::Changed(old.into()));
+    bench.serve();
+    bench.answers = true;
+    bench.run(seconds(59));
+    assert_eq!(bench.written(), []);
+    bench.run(seconds(3));
+    assert_eq!(bench.written(), [Slot(1)]);
+}
+
+#[test]
 fn slots_that_are_absent_and_may_not_be_created_cost_no_more_reads_than_one() {
     let mut bench = Bench::start(one_of(64, "me_0"), Register::of(&vec![None; 64]));
     let run = |bench: &mut Bench, span: Duration| {
