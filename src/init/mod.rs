@@ -149,6 +149,13 @@ fn prepare(
         let cluster = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref());
         let cluster = cluster.map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         context = cluster.context();
+        if let Some(pipe) = context.iter().flat_map(|context| &context.files).find(|file| !file.is_file()) {
+            let why = format!(
+                "cannot use the kubeconfig {}: each elector reads it again, and it is no file: write it to one",
+                pipe.display()
+            );
+            return Err(Unprepared { code: exit::INVALID, why });
+        }
         if config.lease.namespace.is_empty() {
             // The workload is told the namespace too.
             let namespace = cluster.namespace().map_err(|error| Unprepared::new(error.exit_code(), &error))?;

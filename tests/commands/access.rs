@@ -23,6 +23,20 @@ fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
 }
 
 #[test]
+fn a_kubeconfig_that_can_be_read_only_once_starts_no_replica() {
+    let cluster = Cluster::embedded();
+    let output = std::process::Command::new("sh")
+        .args(["-c", "cat \"$1\" | exec \"$0\" lock x --try --kubeconfig /dev/stdin -- true", TENURE])
+        .arg(cluster.kubeconfig())
+        .output()
+        .unwrap();
+
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot use the kubeconfig /dev/stdin: each elector reads it again"), "{said}");
+    assert_eq!(output.status.code(), Some(78));
+}
+
+#[test]
 fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
     let place = Scratch::new();
     let broken = place.file("broken", "{");

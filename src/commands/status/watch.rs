@@ -7,10 +7,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
     env,
     io::{self, IsTerminal as _},
+    os::fd::AsFd as _,
     time::Duration,
 };
 
 use jiff::Timestamp;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -54,9 +56,22 @@ pub(super) async fn run(status: &Status, selector: Option<&str>, config: &Config
         tokio::select! {
             () = interrupts.next() => Ok(0),
             ended = board.keep(access, namespace, which) => ended,
+            () = nobody_reads() => Ok(0),
         }
     };
     ended.await.unwrap_or_else(|error| printed(heard(Err(error)), 0))
+}
+
+/// Ends once nobody reads standard output any more: a pipe tells that only to who asks.
+async fn nobody_reads() {
+    let out = io::stdout();
+    let is_read = || {
+        let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
+        poll(&mut asked, PollTimeout::ZERO).is_err() || !asked[0].revents().is_some_and(|told| told.contains(PollFlags::POLLERR))
+    };
+    while is_read() {
+        sleep(PAUSE).await;
+    }
 }
 
 /// An event between two looks at a Lease. A Lease that was not seen before did not exist.
