@@ -256,7 +256,7 @@ pub struct KubeContext {
 }
 
 /// First message to an elector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct InitialState {
     /// The validated configuration, without the keys that only init needs (command, env, hooks). Every elector of an init gets
     /// the same, so that D, rho, G and killMargin stay the same for a term (law 1).
@@ -288,21 +288,8 @@ pub struct InitialState {
 impl InitialState {
     /// Makes the state for the first elector of an init that is PID 1.
     #[must_use]
-    pub const fn first(config: Config, identity: String) -> Self {
-        Self {
-            config,
-            preset: Preset::Run,
-            began: Instant::BOOT,
-            identity,
-            context: None,
-            generation: 1,
-            last_term: Term(0),
-            resume: None,
-            last_seen: BTreeMap::new(),
-            backoff: None,
-            shutdown: false,
-            pid1: true,
-        }
+    pub fn first(config: Config, identity: String) -> Self {
+        Self { config, identity, generation: 1, pid1: true, ..Self::default() }
     }
 }
 

@@ -8,10 +8,14 @@ use crate::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timers<K>(BTreeMap<K, Instant>);
 
-impl<K: Copy + Ord> Timers<K> {
+impl<K> Default for Timers<K> {
     /// Nothing is set.
-    pub const NONE: Self = Self(BTreeMap::new());
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
 
+impl<K: Copy + Ord> Timers<K> {
     /// Sets the deadline.
     pub fn set(&mut self, key: K, at: Instant) {
         self.0.insert(key, at);
@@ -90,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_first_deadline_is_next_and_comes_once() {
-        let mut timers = Timers::NONE;
+        let mut timers = Timers::default();
         assert_eq!(timers.next(), None);
         timers.set('b', at(5));
         timers.set('a', at(7));
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn only_what_is_set_is_moved() {
-        let mut timers = Timers::NONE;
+        let mut timers = Timers::default();
         timers.hasten('a', at(1));
         timers.delay('a', at(1));
         assert_eq!(timers.at('a'), None);

@@ -51,7 +51,7 @@ pub(super) const DESCRIPTORS: u64 = SPARED + 2 * MOST as u64;
 const PASS: Duration = Duration::from_millis(300);
 
 /// The fuses that are armed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fuses {
     /// When they fire: H, or `advance` before it; none while nothing of a leader may run.
     hard: Option<Instant>,
@@ -75,17 +75,7 @@ impl Fuses {
     /// Without any yet. They are set by `advance` before H.
     pub(super) fn new(advance: Duration) -> Self {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
-        Self {
-            hard: None,
-            advance,
-            armed: Vec::new(),
-            most: most(descriptors.saturating_sub(open_descriptors())),
-            started: None,
-            searched: (Instant::BOOT, Duration::ZERO),
-            search_from: Instant::BOOT,
-            looked: Instant::BOOT,
-            failure: Once::NEW,
-        }
+        Self { advance, most: most(descriptors.saturating_sub(open_descriptors())), ..Self::default() }
     }
 
     /// Moves all fuses to H, or removes them. Returns true if H has changed.

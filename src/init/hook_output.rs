@@ -95,7 +95,7 @@ impl HookOutput {
 }
 
 /// Splits bytes into lines to log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lines {
     /// The beginning of the next line.
     begun: Vec<u8>,
@@ -104,12 +104,6 @@ struct Lines {
     /// Count of the lines since then.
     logged: u64,
     dropped: u64,
-}
-
-impl Default for Lines {
-    fn default() -> Self {
-        Self { begun: Vec::new(), ready: Vec::new(), since: Instant::BOOT, logged: 0, dropped: 0 }
-    }
 }
 
 impl Lines {

@@ -30,7 +30,7 @@ const NAMED: usize = 8;
 const REAPING: Duration = Duration::from_secs(1);
 
 /// The escalation of a single stop.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct StopEscalation {
     pid1: bool,
     mode: KillMode,
@@ -48,9 +48,10 @@ pub(crate) struct StopEscalation {
     exhausted: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Phase {
     /// The stop signal was sent.
+    #[default]
     Asked,
     /// SIGKILL by sweeps, with this pause before the next but one.
     Sweeping { pause: Duration },
@@ -84,21 +85,9 @@ pub(crate) enum Step {
 impl StopEscalation {
     /// Begins with the stop signal, which the caller sends now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
-        let mut timers = Timers::NONE;
+        let mut timers = Timers::default();
         timers.set(Timer::Kill, kill_at);
-        Self {
-            pid1,
-            mode,
-            margin,
-            phase: Phase::Asked,
-            timers,
-            main_gone: false,
-            killed: None,
-            stepped: None,
-            last: Scan::default(),
-            adrift: None,
-            exhausted: false,
-        }
+        Self { pid1, mode, margin, timers, ..Self::default() }
     }
 
     /// Begins with the sweeps, because the main process is gone or its time is up.

@@ -75,7 +75,7 @@ struct Attempt {
 }
 
 impl HealthChecks {
-    pub(crate) fn new(policy: Arc<Policy>) -> Self {
+    pub(crate) fn new(policy: Arc<Policy>, since: Instant) -> Self {
         let check = |kind: ProbeKind| {
             let probe = kind.of(&policy.config.workload).clone();
             let handler = if policy.plain { None } else { probe.handler() };
@@ -92,7 +92,7 @@ impl HealthChecks {
                 at: Instant::NEVER,
                 attempt: None,
                 watchdog,
-                since: Instant::BOOT,
+                since,
             }
         };
         let (readiness, liveness) = (check(ProbeKind::Readiness), check(ProbeKind::Liveness));
@@ -105,10 +105,7 @@ impl HealthChecks {
 
     /// Starts over for a new run of the workload, which is started now.
     pub(crate) fn forget(&mut self, now: Instant) {
-        *self = Self::new(Arc::clone(&self.policy));
-        for check in self.checks() {
-            check.since = now;
-        }
+        *self = Self::new(Arc::clone(&self.policy), now);
     }
 
     /// Starts the checks, now that the workload runs.

@@ -129,7 +129,7 @@ impl Workload {
         let policy = Arc::new(policy);
         Self {
             restarts: Restarts::new(policy.config.workload.restart.clone()),
-            health: HealthChecks::new(Arc::clone(&policy)),
+            health: HealthChecks::new(Arc::clone(&policy), Instant::BOOT),
             policy,
             wanted: Wanted::Down,
             state: State::Down,
