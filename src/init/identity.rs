@@ -2,44 +2,27 @@
 //!
 //! Others rely on its form: the witness on the name of the pod at its beginning, commands and log on the last underscore.
 
+use super::Unprepared;
 use crate::{
     config::{Config, can_stand},
     exit,
 };
 
-/// There is no identity.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum IdentityError {
-    /// The kernel gives no randomness.
-    #[error("there are no random bits for an identity")]
-    Random(#[source] getrandom::Error),
-    /// The name that the environment gives this replica is not valid in a Lease.
-    #[error(
-        "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity"
-    )]
-    Base,
-}
-
-impl IdentityError {
-    pub(super) const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Random(_) => exit::INTERNAL,
-            Self::Base => exit::INVALID,
-        }
-    }
-}
+/// The name that the environment gives this replica is not valid in a Lease.
+const UNFIT: &str =
+    "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity";
 
 /// `BASE_` and 32 hexadecimal digits; constant per init.
 ///
 /// # Errors
-/// [`IdentityError`].
-pub(super) fn full(config: &Config, pod_name: Option<String>) -> Result<String, IdentityError> {
+/// There is no such name, or no randomness.
+pub(super) fn full(config: &Config, pod_name: Option<String>) -> Result<String, Unprepared> {
     let base = base(&config.lease.identity, pod_name);
     if !can_stand(&base) {
-        return Err(IdentityError::Base);
+        return Err(Unprepared { code: exit::INVALID, why: UNFIT.into() });
     }
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(IdentityError::Random)?;
+    getrandom::fill(&mut random).map_err(|error| Unprepared::system("there are no random bits for an identity", &error))?;
     let random = u128::from_ne_bytes(random);
     Ok(format!("{base}_{random:032x}"))
 }
@@ -68,7 +51,8 @@ mod tests {
     #[test]
     fn what_cannot_stand_in_a_lease_is_no_name() {
         for name in ["a\nb".into(), "a".repeat(254)] {
-            assert!(matches!(full(&Config::default(), Some(name)), Err(IdentityError::Base)));
+            let refused = full(&Config::default(), Some(name)).unwrap_err();
+            assert_eq!((refused.code, &*refused.why), (exit::INVALID, UNFIT));
         }
     }
 

@@ -119,6 +119,7 @@ struct Prepared {
 }
 
 /// The reason why nothing can be run.
+#[derive(Debug)]
 struct Unprepared {
     code: u8,
     why: String,
@@ -185,7 +186,7 @@ fn prepare(
     let mut identity = String::new();
     if guards {
         let pod_name = std::env::var("POD_NAME").ok();
-        identity = identity::full(&config, pod_name).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        identity = identity::full(&config, pod_name)?;
         inherited.raise_descriptors(fuses::DESCRIPTORS);
         // Refused by older kernels and some containers; it only makes late wake-ups rarer.
         let _ = slice::shorten();
@@ -195,10 +196,9 @@ fn prepare(
         .transpose()
         .map_err(|error| Unprepared::system("NOTIFY_SOCKET cannot be made", &error))?;
     let address = notify.as_ref().map(NotifySocket::address);
-    let mut programs = Programs::find(&config, std::env::vars_os(), &identity, address)
-        .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+    let mut programs = Programs::find(&config, std::env::vars_os(), &identity, address)?;
     let sockets = Sockets::inherited(|name| std::env::var(name).ok());
-    if let Some(sockets) = sockets.map_err(|error| Unprepared::new(exit::INVALID, &error))? {
+    if let Some(sockets) = sockets.map_err(|why| Unprepared { code: exit::INVALID, why })? {
         programs.hand(sockets);
     }
     let page = if guards { term_page(log) } else { None };

@@ -9,6 +9,7 @@ use std::{
     path::PathBuf,
 };
 
+use super::Unprepared;
 use crate::{
     config::{Config, HookKind, ProbeKind, Signal},
     environment::{
@@ -17,12 +18,13 @@ use crate::{
     },
     link::{Exit, TermInfo},
     process::{
-        resolve::{ResolveError, resolve},
+        resolve::resolve,
         sockets::{self, Sockets},
         spawn::{Command, SpawnError},
     },
     role::Role,
     supervision::{HelperKind, ProgramEnv},
+    words::squeezed,
 };
 
 /// The workload, its hooks and its probes, ready to be started.
@@ -53,41 +55,24 @@ struct Program {
     arguments: Vec<String>,
 }
 
-/// A program cannot be executed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FindError {
-    #[error(transparent)]
-    Workload(ResolveError),
-    /// A hook, a probe or `standby.command`, by its section and key.
-    #[error("{0}.{1}")]
-    Helper(&'static str, &'static str, #[source] ResolveError),
-}
-
-impl FindError {
-    /// The exit code for it.
-    pub(super) fn exit_code(&self) -> u8 {
-        let (Self::Workload(why) | Self::Helper(_, _, why)) = self;
-        why.code()
-    }
-}
-
 impl Programs {
     /// Finds every command in the PATH that it will have: that of `inherited`, or of `workload.env`. `notify` is the value of
     /// NOTIFY_SOCKET.
     ///
     /// # Errors
-    /// [`FindError`]: the first one that cannot be executed.
+    /// The first one that cannot be executed.
     pub(super) fn find(
         config: &Config,
         inherited: impl Iterator<Item = (OsString, OsString)>,
         identity: &str,
         notify: Option<String>,
-    ) -> Result<Self, FindError> {
+    ) -> Result<Self, Unprepared> {
         let environment = environment(config, inherited, identity, notify);
         let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
-        let find = |command: &[String]| {
-            let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
-            Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
+        let find = |key: &str, command: &[String]| {
+            let found = resolve(command.first().map(String::as_str).unwrap_or_default(), path);
+            let file = found.map_err(|(code, why)| Unprepared { code, why: squeezed(&format!("{key}{why}")) })?;
+            Ok(Program { file, arguments: command.to_vec() })
         };
         let hooks = HookKind::ALL.into_iter().filter_map(|kind| Some(("hooks", kind.as_str(), &kind.of(&config.hooks)?.command)));
         let probes = ProbeKind::ALL.into_iter().map(|kind| ("workload", kind.as_str(), &kind.of(&config.workload).exec.command));
@@ -95,13 +80,13 @@ impl Programs {
         // Without a Lease none of them is run.
         if config.lease.enabled {
             for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())) {
-                helpers.insert(key, find(command).map_err(|why| FindError::Helper(section, key, why))?);
+                helpers.insert(key, find(&format!("{section}.{key}: "), command)?);
             }
         }
         let standby = Some(&*config.standby.command).filter(|command| !command.is_empty() && config.lease.enabled);
         Ok(Self {
-            standby: standby.map(find).transpose().map_err(|why| FindError::Helper("standby", "command", why))?,
-            workload: find(&config.workload.command).map_err(FindError::Workload)?,
+            standby: standby.map(|command| find("standby.command: ", command)).transpose()?,
+            workload: find("", &config.workload.command)?,
             helpers,
             leases: config.lease.names().collect(),
             environment,
@@ -247,7 +232,7 @@ fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Hook, words::one_line};
+    use crate::config::Hook;
 
     fn config() -> Config {
         let mut config = Config::default();
@@ -258,8 +243,7 @@ mod tests {
     #[test]
     fn a_program_is_sought_in_the_path_that_it_will_have() {
         let mut config = config();
-        let missing =
-            |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err().map(|error| error.exit_code());
+        let missing = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err().map(|error| error.code);
         assert_eq!(missing(&config), None);
 
         config.workload.env.insert("PATH".into(), "/nonexistent".into());
@@ -274,14 +258,14 @@ mod tests {
         let missing = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err();
 
         let error = missing(&config).unwrap();
-        assert_eq!((error.exit_code(), one_line(&error)), (127, "hooks.afterLead: /no/such/hook: not found".into()));
+        assert_eq!((error.code, error.why), (127, "hooks.afterLead: /no/such/hook: not found".into()));
         config.lease.enabled = false;
         assert!(missing(&config).is_none());
 
         config.standby.command = vec!["/no/such/page".into()];
         assert!(missing(&config).is_none());
         (config.lease.enabled, config.hooks.after_lead) = (true, Hook::default());
-        assert_eq!(missing(&config).map(|error| one_line(&error)), Some("standby.command: /no/such/page: not found".into()));
+        assert_eq!(missing(&config).map(|error| error.why), Some("standby.command: /no/such/page: not found".into()));
     }
 
     #[test]

@@ -20,46 +20,17 @@ use crate::exit;
 /// Where execvp looks when there is no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
 
-/// The program cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ResolveError {
-    /// There is none.
-    #[error("{program}: not found{}{}", place(path.as_deref()), no_shell(program))]
-    NotFound {
-        /// The name as given.
-        program: String,
-        /// The PATH that was searched; none for a name with a slash.
-        path: Option<String>,
-    },
-    /// The file exists, but cannot be executed.
-    #[error("{}: {why}", file.display())]
-    NotExecutable {
-        /// The file that was found.
-        file: PathBuf,
-        /// Directory, permissions.
-        why: &'static str,
-    },
-}
-
-impl ResolveError {
-    /// The exit code for it: 127 or 126.
-    #[must_use]
-    pub fn code(&self) -> u8 {
-        match self {
-            Self::NotFound { .. } => exit::NOT_FOUND,
-            Self::NotExecutable { .. } => exit::CANNOT_EXECUTE,
-        }
-    }
-}
+/// The program cannot be run: the exit code for it, and why.
+pub type Unresolved = (u8, String);
 
 /// The file that execvp would execute for `program` with this PATH (the child's, not necessarily ours).
 ///
 /// # Errors
-/// [`ResolveError`], with the exit code.
-pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
+/// [`Unresolved`].
+pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, Unresolved> {
     if program.contains('/') {
         return check(PathBuf::from(program))
-            .unwrap_or_else(|| Err(ResolveError::NotFound { program: program.to_owned(), path: None }));
+            .unwrap_or_else(|| Err((exit::NOT_FOUND, format!("{program}: not found{}", no_shell(program)))));
     }
     let path = path.unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
     let mut denied = None;
@@ -75,13 +46,13 @@ pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveEr
             None => {}
         }
     }
-    let path = Some(path.to_string_lossy().into_owned());
-    Err(denied.unwrap_or_else(|| ResolveError::NotFound { program: program.to_owned(), path }))
+    let sought = path.to_string_lossy();
+    Err(denied.unwrap_or_else(|| (exit::NOT_FOUND, format!("{program}: not found in PATH ({sought}){}", no_shell(program)))))
 }
 
 /// `None` if nothing is there.
-fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
-    let refuse = |why| Some(Err(ResolveError::NotExecutable { file: file.clone(), why }));
+fn check(file: PathBuf) -> Option<Result<PathBuf, Unresolved>> {
+    let refuse = |why| Some(Err((exit::CANNOT_EXECUTE, format!("{}: {why}", file.display()))));
     match std::fs::metadata(&file) {
         Ok(found) if found.is_dir() => return refuse("is a directory"),
         Ok(found) if !found.is_file() => return refuse("is not a regular file"),
@@ -111,17 +82,12 @@ fn no_shell(program: &str) -> &'static str {
     }
 }
 
-fn place(path: Option<&str>) -> String {
-    path.map_or_else(String::new, |path| format!(" in PATH ({path})"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn fails(program: &str, path: &str) -> (u8, String) {
-        let error = resolve(program, Some(path.as_ref())).expect_err("nothing to run");
-        (error.code(), error.to_string())
+        resolve(program, Some(path.as_ref())).expect_err("nothing to run")
     }
 
     #[test]

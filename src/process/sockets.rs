@@ -28,32 +28,23 @@ pub type Entry = [u8; 24];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sockets(Range<RawFd>);
 
-/// The sockets are not there.
-#[derive(Debug, thiserror::Error)]
-pub enum SocketsError {
-    /// No number of descriptors.
-    #[error("LISTEN_FDS: {0:?} is not a number of descriptors")]
-    Count(String),
-    /// Fewer than that.
-    #[error("LISTEN_FDS={0}, but tenure was started without descriptor {1}: pass it on, or unset LISTEN_FDS")]
-    Missing(u16, RawFd),
-}
-
 impl Sockets {
     /// Returns the sockets that these variables promise to this process; none if they name another one.
     ///
     /// # Errors
-    /// [`SocketsError`]: what they promise is not there.
-    pub fn inherited(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, SocketsError> {
+    /// What they promise is not there.
+    pub fn inherited(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let [pid, _] = NAMES_PROCESS;
         let (Some(count), Some(pid)) = (variable(COUNT), variable(pid)) else { return Ok(None) };
         if pid != Pid::this().to_string() {
             return Ok(None);
         }
-        let count: u16 = count.parse().map_err(|_| SocketsError::Count(count))?;
+        let count: u16 = count.parse().map_err(|_| format!("LISTEN_FDS: {count:?} is not a number of descriptors"))?;
         let all = FIRST..FIRST + RawFd::from(count);
         match all.clone().find(|number| !is_inherited(*number)) {
-            Some(missing) => Err(SocketsError::Missing(count, missing)),
+            Some(missing) => Err(format!(
+                "LISTEN_FDS={count}, but tenure was started without descriptor {missing}: pass it on, or unset LISTEN_FDS"
+            )),
             None => Ok(Some(Self(all))),
         }
     }
@@ -88,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    fn inherited(pid: &str, count: &str) -> Result<Option<Sockets>, SocketsError> {
+    fn inherited(pid: &str, count: &str) -> Result<Option<Sockets>, String> {
         Sockets::inherited(|name| Some(if name == COUNT { count } else { pid }.to_owned()))
     }
 
@@ -105,7 +96,7 @@ mod tests {
         let own = File::open("/dev/null").unwrap();
         let missing = own.as_raw_fd() - FIRST + 1;
 
-        let errors = ["-1".to_owned(), missing.to_string()].map(|count| inherited(&me, &count).unwrap_err().to_string());
+        let errors = ["-1".to_owned(), missing.to_string()].map(|count| inherited(&me, &count).unwrap_err());
 
         assert_eq!(errors[0], "LISTEN_FDS: \"-1\" is not a number of descriptors");
         assert!(

@@ -83,7 +83,7 @@ fn check_programs(config: &Config, report: &mut Report) {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {
             Ok(file) => report.good(&format!("{name} is {}", file.display())),
-            Err(error) => report.bad(exit::INVALID, &format!("{name} cannot be executed ({}): {error}", error.code())),
+            Err((code, why)) => report.bad(exit::INVALID, &format!("{name} cannot be executed ({code}): {why}")),
         }
     }
 }
