@@ -184,8 +184,7 @@ impl Container for EventLoop {
     }
 
     fn scan(&mut self, kill: bool) -> Scan {
-        let electors = self.electors.pids();
-        if kill { self.prover.sweep(&electors) } else { self.prover.look(&electors) }
+        self.prover.scan(&self.electors.pids(), kill)
     }
 
     fn kill_all(&mut self) {

@@ -1,20 +1,16 @@
 //! The scan that follows each step of the stop escalation, SIGSTOP of a standby that is frozen, and which process groups the fuses cover.
 
-use std::io;
-
 use nix::unistd::getpgrp;
 
 use crate::{
     process::{
         Pid,
         fuse::INIT_GROUP,
-        kill::{self, KillSweep, Verdict},
+        kill::{self, KillSweep, Left, Verdict},
         scan::{Found, Process, Scanner, Scope, Spare},
     },
     supervision::Scan,
 };
-
-type How = fn(&mut KillSweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
 /// The scanner, and the means to kill by it.
 #[derive(Debug)]
@@ -47,15 +43,21 @@ impl Prover {
         self.sweep.as_mut()
     }
 
-    /// Sends SIGKILL to everything but init and these electors; returns the result. The caller has reaped all dead children before.
-    pub(super) fn sweep(&mut self, electors: &[Pid]) -> Scan {
-        let found = self.scan(electors, KillSweep::pass);
-        Scan { killed: !found.left.is_empty(), ..found }
-    }
-
-    /// Scans without sending a signal.
-    pub(super) fn look(&mut self, electors: &[Pid]) -> Scan {
-        self.scan(electors, KillSweep::look)
+    /// Looks for everything but init and these electors. With `kill`, sends SIGKILL to it. The caller has reaped all dead children
+    /// before.
+    pub(super) fn scan(&mut self, electors: &[Pid], kill: bool) -> Scan {
+        let (scope, spare) = (self.scope(), Spare { init: Pid::this(), electors });
+        match self.prepare().map(|sweep| if kill { sweep.pass(scope, spare) } else { sweep.look(scope, spare) }) {
+            Some(Ok(Verdict::Proved)) => Scan { clean: true, ..Scan::default() },
+            Some(Ok(Verdict::Left(Left { pids, refused }))) => {
+                let left: Vec<i32> = pids.iter().map(|pid| pid.as_raw()).collect();
+                Scan { clean: false, killed: kill && !left.is_empty(), left, denied: refused }
+            }
+            // Without /proc the kernel still knows whether PID 1 is alone.
+            Some(Err(_)) | None => {
+                Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }
+            }
+        }
     }
 
     /// Finds the process groups of everything that a sweep would kill, `main`'s, and PID 1's own, which any process of its session
@@ -85,21 +87,6 @@ impl Prover {
 
     const fn scope(&self) -> Scope<'static> {
         if self.pid1 { Scope::Namespace } else { Scope::Descendants }
-    }
-
-    fn scan(&mut self, electors: &[Pid], how: How) -> Scan {
-        let scope = self.scope();
-        let verdict = self.prepare().map(|sweep| how(sweep, scope, Spare { init: Pid::this(), electors }));
-        match verdict {
-            Some(Ok(Verdict::Proved)) => Scan { clean: true, ..Scan::default() },
-            Some(Ok(Verdict::Left(left))) => {
-                Scan { left: left.pids.iter().map(|pid| pid.as_raw()).collect(), denied: left.refused, ..Scan::default() }
-            }
-            // Without /proc the kernel still knows whether PID 1 is alone.
-            Some(Err(_)) | None => {
-                Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }
-            }
-        }
     }
 
     /// The scanner, to look at single processes.
