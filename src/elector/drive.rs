@@ -7,7 +7,7 @@ use std::{future::pending, io, time::Duration};
 use tokio::{
     io::unix::AsyncFd,
     sync::mpsc,
-    task::{AbortHandle, spawn},
+    task::{JoinSet, spawn},
     time::timeout,
 };
 
@@ -16,7 +16,6 @@ use super::{
     guard::Guard,
     kubernetes_events::Events,
     lease::Lease,
-    link::{self, Link},
     register,
     remains::Init,
     workload_probe::{self, ProgramStart},
@@ -40,12 +39,15 @@ use crate::{
         status::{Change, Edge, Fact, Requested},
     },
     time::{Instant, Now, wait},
-    wire::Broken,
+    wire::{Broken, End},
     words::bounded,
 };
 
 /// A burst of watch events waits in the connection, not in memory.
 const INBOX: usize = 16;
+
+/// The elector's end of the link to init. No call blocks, so that a stopped init does not stop the elector.
+pub(super) type Link = AsyncFd<End>;
 
 /// The edges of the loop.
 pub(super) struct Edges {
@@ -76,8 +78,9 @@ struct Running {
     arrived: mpsc::Receiver<Handed>,
     /// The message that has ended the last wait.
     woken_by: Option<Handed>,
-    request: Option<AbortOnDrop>,
-    watch: Option<AbortOnDrop>,
+    /// Each has one task, which is aborted with its set.
+    request: JoinSet<()>,
+    watch: JoinSet<()>,
     watches: u64,
     /// The probes.
     workload: WorkloadConfig,
@@ -93,21 +96,8 @@ enum Handed {
     WatchAnswered(Result<(), Option<u16>>, Duration),
     /// From the watch of this number.
     Watched(u64, Watched),
-    /// The answer of a probe.
-    Probed(Box<ToInit>),
-    /// The slice shows that this term is over.
-    Withdrawn(Term),
-    /// Telemetry is flushed, or out of time: init may be told `Done`.
-    Flushed,
-}
-
-/// A task that is aborted when this is dropped.
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// What init is to be told: the answer of a probe, that the slice shows the end of a term, or that telemetry is flushed.
+    ForInit(Box<ToInit>),
 }
 
 impl EventLoop {
@@ -126,8 +116,8 @@ impl EventLoop {
                 arrive,
                 arrived,
                 woken_by: None,
-                request: None,
-                watch: None,
+                request: JoinSet::new(),
+                watch: JoinSet::new(),
                 watches: 0,
                 workload: initial.config.workload.clone(),
                 start: ProgramStart::default(),
@@ -175,7 +165,7 @@ impl EventLoop {
         }
         let Running { edges, arrived, woken_by, .. } = &mut self.process;
         tokio::select! {
-            ready = link::ready(&edges.link) => ready?,
+            ready = ready(&edges.link) => ready?,
             ready = self.alarm.readable() => {
                 ready?.clear_ready();
                 // If it was set again since, there is nothing to take in, which is no error.
@@ -183,7 +173,7 @@ impl EventLoop {
                 self.alarm_at = Instant::NEVER;
             }
             handed = arrived.recv() => *woken_by = handed,
-            term = withdrawn(&mut edges.traffic) => *woken_by = Some(Handed::Withdrawn(term)),
+            term = withdrawn(&mut edges.traffic) => *woken_by = Some(Handed::ForInit(Box::new(ToInit::Withdrawn { term }))),
         }
         Ok(())
     }
@@ -206,7 +196,7 @@ impl Process for Running {
             let since = self.start.wall(since, clock::now());
             spawn(async move {
                 let failure = workload_probe::ask(kind, probe, since).await;
-                let _ = arrive.send(Handed::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
+                let _ = arrive.send(Handed::ForInit(Box::new(ToInit::Probed { kind, began, failure }))).await;
             });
         }
         Ok(Some(message))
@@ -223,13 +213,13 @@ impl Process for Running {
 
     fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
         let (lease, arrive) = (self.edges.lease.clone(), self.arrive.clone());
-        let task = spawn(async move {
+        self.request = JoinSet::new();
+        self.request.spawn(async move {
             let sent = clock::boot();
             let answer = lease.send(slot, &request).await;
             let took = clock::boot().since(sent);
             let _ = arrive.send(Handed::Answer(id, request.operation(), answer, took)).await;
         });
-        self.request = Some(AbortOnDrop(task.abort_handle()));
     }
 
     fn watch(&mut self, resource_version: Option<String>) {
@@ -244,10 +234,10 @@ impl Process for Running {
                 let _ = arrive.send(Handed::WatchAnswered(answer, clock::boot().since(sent))).await;
             }
         };
-        let task = spawn(self.edges.lease.clone().watch(resource_version, answered, async move |watched| {
+        self.watch = JoinSet::new();
+        self.watch.spawn(self.edges.lease.clone().watch(resource_version, answered, async move |watched| {
             let _ = arrive.send(Handed::Watched(number, watched)).await;
         }));
-        self.watch = Some(AbortOnDrop(task.abort_handle()));
     }
 
     fn telling(&mut self, message: &mut ToInit) {
@@ -283,7 +273,8 @@ impl Process for Running {
                 }
             });
             let _ = tokio::join!(flushed, others);
-            let _ = arrive.send(Handed::Flushed).await;
+            // They are done, or out of time.
+            let _ = arrive.send(Handed::ForInit(Box::new(ToInit::Done))).await;
         });
     }
 
@@ -337,11 +328,23 @@ impl Running {
             Handed::Watched(number, watched) if number == self.watches => Some(Arrived::Input(Input::Watched(watched))),
             // An event of a watch that was replaced.
             Handed::Watched(..) => None,
-            Handed::Probed(answer) => Some(Arrived::ForInit(*answer)),
-            Handed::Withdrawn(term) => Some(Arrived::ForInit(ToInit::Withdrawn { term })),
-            Handed::Flushed => Some(Arrived::ForInit(ToInit::Done)),
+            Handed::ForInit(message) => Some(Arrived::ForInit(*message)),
         }
     }
+}
+
+/// Waits until a message may have come, or there may be room for what is unsent.
+pub(super) async fn ready(link: &Link) -> io::Result<()> {
+    // Readiness is cleared before the socket is tried, so that what comes in between wakes the loop again.
+    if link.get_ref().is_clogged() {
+        tokio::select! {
+            ready = link.readable() => ready?.clear_ready(),
+            ready = link.writable() => ready?.clear_ready(),
+        }
+    } else {
+        link.readable().await?.clear_ready();
+    }
+    Ok(())
 }
 
 async fn withdrawn(traffic: &mut Option<Traffic>) -> Term {

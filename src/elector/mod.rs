@@ -4,7 +4,7 @@
 //! who leads. Starts no process except the kubeconfig's credential plugins. Reads no configuration: init hands it over in the
 //! InitialState.
 //!
-//! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm), its inbox and a withdrawal are all that can wake it.
+//! - [`drive`] is the loop; [the link](crate::link), the [`alarm`](crate::alarm), its inbox and a withdrawal are all that can wake it.
 //! - [`lease`] carries requests and the watch out.
 //! - [`permission`] asks whether this replica may update the Lease, until it may; [`candidates`] announces it as a standby.
 //! - [`detach`] makes it a process of its own that no signal ends.
@@ -36,11 +36,10 @@ use nix::{
 use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
-    drive::{Edges, EventLoop},
+    drive::{Edges, EventLoop, Link, ready},
     endpoint_slice::{NoAddress, Traffic},
     guard::Guard,
     kubernetes_events::Events,
-    link::Link,
 };
 use crate::{
     api::{Access, AccessError, Client, Cluster, EVENT_INTERVAL},
@@ -53,7 +52,7 @@ use crate::{
     process::memory,
     stderr::StderrLog,
     telemetry::{Telemetry, log, recorder::Recorder},
-    wire::Broken,
+    wire::{Broken, End},
     words::one_line,
 };
 
@@ -64,7 +63,6 @@ mod endpoint_slice;
 mod guard;
 mod kubernetes_events;
 mod lease;
-mod link;
 mod permission;
 mod remains;
 pub(crate) mod witness;
@@ -176,7 +174,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .build()
         .map_err(Failure::Start)?;
     let whole = async {
-        let mut link = link::link(socket).map_err(Failure::Start)?;
+        let mut link = register(End::of(socket)).map_err(Failure::Start)?;
         let initial = greet(&mut link).await?;
         lead_or_follow(link, initial).await
     };
@@ -200,7 +198,7 @@ async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
             if let Some(message) = link.get_mut().receive()? {
                 return Ok(message);
             }
-            link::ready(link).await.map_err(Broken::Socket)?;
+            ready(link).await.map_err(Broken::Socket)?;
         }
     };
     let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await.map_err(|_| Failure::Silent)?;

@@ -76,7 +76,7 @@ impl Replica {
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
         let health = Health::new(&initial, clock::boot());
         let edges = Edges {
-            link: link::link(ours).unwrap(),
+            link: register(End::of(ours)).unwrap(),
             lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             init: Init::of(&initial),
@@ -247,5 +247,24 @@ async fn without_a_watch_it_follows_by_reading() {
         let seen = timeout(PATIENCE, stub.seen.recv()).await.unwrap().unwrap();
         assert!(seen.line.starts_with("GET "), "{}", seen.line);
         reads += usize::from(!seen.line.contains("watch=true"));
+    }
+}
+
+#[tokio::test]
+async fn what_comes_wakes_whoever_waits_and_so_does_room() {
+    let (mut init, socket) = End::pair().unwrap();
+    let mut link = register(End::of(socket)).unwrap();
+
+    init.send(&ToElector::Heartbeat).unwrap();
+    ready(&link).await.unwrap();
+    assert_eq!(link.get_mut().receive().unwrap(), Some(ToElector::Heartbeat));
+
+    while !link.get_ref().is_clogged() {
+        link.get_mut().send(&ToInit::Heartbeat).unwrap();
+    }
+    while link.get_ref().is_clogged() {
+        while init.receive::<ToInit>().unwrap().is_some() {}
+        ready(&link).await.unwrap();
+        link.get_mut().flush().unwrap();
     }
 }
