@@ -238,16 +238,8 @@ impl Command {
         };
         let score =
             oom_scores(setup.oom_score_adjust).filter(|(own, childs)| own != childs).map(|(_, childs)| childs.to_string());
-        let spawning = fork(&child::Plan::Execute(child::Execution {
-            setup,
-            null: null.as_ref().map(AsRawFd::as_raw_fd),
-            score: score.as_deref().map(str::as_bytes),
-            program: &self.program,
-            arguments: &arguments,
-            environment: &environment,
-            kept: self.kept,
-            sockets,
-        }))?;
+        let (null, score) = (null.as_ref().map(AsRawFd::as_raw_fd), score.as_deref().map(str::as_bytes));
+        let spawning = fork(|| child::execute(self, setup, null, score, &arguments, &environment, sockets.as_ref()))?;
         if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
             // Parent and child both do it, so that the group exists whichever runs first. After the execve it fails, harmlessly.
             let _ = nix::unistd::setpgid(spawning.pid, spawning.pid);
@@ -283,7 +275,7 @@ impl RoleSignal<'_> {
         // recycled.
         let handle = kill::pidfd_open(self.pid).ok();
         let files = StatusFiles::of(self.pid);
-        fork(&child::Plan::Signal { role_signal: self, handle: handle.as_ref().map(AsFd::as_fd), files: &files })
+        fork(|| child::deliver(self, handle.as_ref().map(AsFd::as_fd), &files))
     }
 }
 
@@ -293,7 +285,7 @@ impl RoleSignal<'_> {
 /// # Errors
 /// [`SpawnError`]; nobody was continued then.
 pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> {
-    fork(&child::Plan::Continue { pids, not_after })
+    fork(|| child::resume(pids, not_after))
 }
 
 /// Returns true if a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it
@@ -321,8 +313,9 @@ impl AsFd for Spawning {
     }
 }
 
+/// Forks a child that does this work. The work allocates nothing, and makes only async-signal-safe calls.
 #[expect(unsafe_code, reason = "fork")]
-fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
+fn fork(work: impl FnOnce() -> Result<Outcome, Failure>) -> Result<Spawning, SpawnError> {
     let failed = |errno: Errno| SpawnError::Unavailable("no pipe for a child", errno.into());
     let no_process = |errno: Errno| SpawnError::Unavailable("no further process can be started", errno.into());
     let (report, end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
@@ -330,9 +323,9 @@ fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
     let parent = Pid::this();
     // No handler of ours may run in the child.
     let mask = Mask::ALL.set().map_err(no_process)?;
-    // SAFETY: the child calls nothing but `child::run`, which makes only async-signal-safe calls and does not return.
+    // SAFETY: the child calls nothing but `child::run`, which does not return. Like the work, it makes only async-signal-safe calls.
     let forked = match unsafe { libc::fork() } {
-        0 => child::run(plan, parent, end.as_raw_fd()),
+        0 => child::run(work, parent, end.as_raw_fd()),
         result => Errno::result(result),
     };
     let _ = mask.set();

@@ -1,7 +1,7 @@
 //! The child between fork and execve: async-signal-safe system calls only, no allocation, no return.
 
 use std::{
-    ffi::{CStr, c_char},
+    ffi::c_char,
     ops::Range,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd},
 };
@@ -13,7 +13,7 @@ use nix::{
 };
 
 use super::{
-    Failure, Outcome, ProcessGroup, RoleSignal, Setup, Step,
+    Command, Failure, Outcome, ProcessGroup, RoleSignal, Setup, Step,
     handling::{Handling, Receipt, StatusFiles},
 };
 use crate::{
@@ -33,39 +33,15 @@ use crate::{
 /// Bytes of a report: step (counted from 1; 0: late), errno.
 pub(super) const REPORT: usize = 5;
 
-/// The work of the child, prepared by the parent.
-pub(super) enum Plan<'a> {
-    Execute(Execution<'a>),
-    Signal { role_signal: &'a RoleSignal<'a>, handle: Option<BorrowedFd<'a>>, files: &'a StatusFiles },
-    Continue { pids: &'a [Pid], not_after: Instant },
-}
-
-pub(super) struct Execution<'a> {
-    pub(super) setup: &'a Setup<'a>,
-    pub(super) null: Option<RawFd>,
-    pub(super) score: Option<&'a [u8]>,
-    pub(super) program: &'a CStr,
-    pub(super) arguments: &'a [*const c_char],
-    pub(super) environment: &'a [*const c_char],
-    pub(super) kept: Option<RawFd>,
-    /// Their descriptors, and the entry of the environment that is to name this process.
-    pub(super) sockets: Option<(Range<RawFd>, *mut Entry)>,
-}
-
 /// The status of a child whose signal was sent, but not taken.
 const UNTAKEN: i32 = 1;
 /// Milliseconds between two looks at a process that does not handle its signal yet, or has not taken it: the first, and the
 /// longest.
 const PAUSES: (i32, i32) = (1, 16);
 
-/// Carries out the plan, reports to `end` what prevented that, and exits.
-pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
-    let outcome = die_with(parent).and_then(|()| match plan {
-        Plan::Execute(execution) => execute(execution),
-        Plan::Signal { role_signal, handle, files } => deliver(role_signal, *handle, files),
-        Plan::Continue { pids, not_after } => resume(pids, *not_after),
-    });
-    match outcome {
+/// Does the work, reports to `end` what prevented that, and exits.
+pub(super) fn run(work: impl FnOnce() -> Result<Outcome, Failure>, parent: Pid, end: RawFd) -> ! {
+    match die_with(parent).and_then(|()| work()) {
         Ok(Outcome::Done) => exit(0),
         Ok(Outcome::Late) => tell(end, 0, 0),
         Ok(Outcome::Failed(failure)) | Err(failure) => tell(end, failure.step as u8 + 1, failure.errno as i32),
@@ -94,9 +70,18 @@ fn die_with(parent: Pid) -> Result<(), Failure> {
     }
 }
 
+/// Makes the child of the setup, and executes the command. `sockets` are the descriptors that it is handed, and the entry of its
+/// environment that is to name this process.
 #[expect(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
-fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
-    let Execution { setup, null, score, program, arguments, environment, kept, sockets } = execution;
+pub(super) fn execute(
+    command: &Command,
+    setup: &Setup<'_>,
+    null: Option<RawFd>,
+    score: Option<&[u8]>,
+    arguments: &[*const c_char],
+    environment: &[*const c_char],
+    sockets: Option<&(Range<RawFd>, *mut Entry)>,
+) -> Result<Outcome, Failure> {
     // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
     unsafe {
         match setup.group {
@@ -112,7 +97,7 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
             // Init may be stopped before it could do this. An extra guard: without it two are left.
             let _ = fuse::own(fuse, Pid::from_raw(libc::getpid()));
         }
-        if let Some(null) = *null {
+        if let Some(null) = null {
             check(Step::Prepare, libc::dup2(null, libc::STDIN_FILENO))?;
         }
         if let Some(output) = setup.output {
@@ -125,7 +110,7 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
             Some(link) => check(Step::Prepare, libc::dup2(link, link::FD))?,
             None => {}
         }
-        if let Some(kept) = *kept {
+        if let Some(kept) = command.kept {
             check(Step::Prepare, libc::fcntl(kept, libc::F_SETFD, 0))?;
         }
         if let Some((numbers, entry)) = sockets {
@@ -145,7 +130,7 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
         if is_late(setup.not_after) {
             return Ok(Outcome::Late);
         }
-        check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
+        check(Step::Execute, libc::execve(command.program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
     }
     Ok(Outcome::Done)
 }
@@ -166,10 +151,14 @@ fn give_back(inherited: Inherited) -> nix::Result<()> {
     inherited.mask.lacking(inherited.sent).set().map(drop)
 }
 
-fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: &StatusFiles) -> Result<Outcome, Failure> {
+pub(super) fn deliver(
+    role_signal: &RoleSignal<'_>,
+    handle: Option<BorrowedFd<'_>>,
+    files: &StatusFiles,
+) -> Result<Outcome, Failure> {
     let RoleSignal { pid, signal, not_after, mark, until_taken } = *role_signal;
     if not_after.is_some() {
-        await_handler(signal, files, not_after)?;
+        await_handler(signal, files, not_after);
     }
     if let Some(mark) = mark {
         mark.set().map_err(|errno| Failure { step: Step::Mark, errno })?;
@@ -182,13 +171,13 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
         None => kill::kill(pid.as_raw(), signal),
     };
     sent.map_err(|errno| Failure { step: Step::Signal, errno })?;
-    if until_taken && !is_taken(signal, files, not_after)? {
+    if until_taken && !is_taken(signal, files, not_after) {
         exit(UNTAKEN);
     }
     Ok(Outcome::Done)
 }
 
-fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
+pub(super) fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
     let mut continued = false;
     for pid in pids {
         match is_late(Some(not_after)) {
@@ -203,22 +192,21 @@ fn resume(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
 }
 
 /// Returns when the process handles the signal, or it is too late.
-fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<(), Failure> {
+fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) {
     let (mut pause, _) = PAUSES;
     while !is_late(not_after) && files.handling(signal) != Handling::Yes {
         pause = wait(pause);
     }
-    Ok(())
 }
 
 /// Waits for the process to take the signal. Returns false if it is gone without that, or it is too late.
-fn is_taken(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<bool, Failure> {
+fn is_taken(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> bool {
     let (mut pause, _) = PAUSES;
     loop {
         match files.receipt(signal) {
-            Receipt::Taken => return Ok(true),
-            Receipt::Gone => return Ok(false),
-            Receipt::Pending if is_late(not_after) => return Ok(false),
+            Receipt::Taken => return true,
+            Receipt::Gone => return false,
+            Receipt::Pending if is_late(not_after) => return false,
             Receipt::Pending => pause = wait(pause),
         }
     }
