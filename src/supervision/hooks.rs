@@ -1,11 +1,8 @@
 //! A single run of a hook: its time limit, and the meaning of its end.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
-use super::{
-    interface::{Action, ProgramEnv},
-    policy::Policy,
-};
+use super::{interface::Action, policy::Policy};
 use crate::{
     config::{HookKind, OnHookFailure},
     link::Exit,
@@ -17,7 +14,7 @@ use crate::{
 pub(crate) struct HookRun {
     pub(crate) kind: HookKind,
     /// Its pid, once it has forked.
-    pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     /// Time of the kill; none if it was killed.
     kill_at: Option<Instant>,
     /// Time from which it counts as failed even if it is still there.
@@ -27,33 +24,9 @@ pub(crate) struct HookRun {
 }
 
 impl HookRun {
-    /// Starts the hook, if one is configured. It does not begin from `not_after` on.
-    pub(crate) fn start(
-        kind: HookKind,
-        policy: &Policy,
-        told: ProgramEnv,
-        not_after: Instant,
-        now: Instant,
-        out: &mut VecDeque<Action>,
-    ) -> Option<Self> {
-        let hook = policy.hook(kind)?;
-        out.push_back(Action::Hook { hook: kind, told, not_after });
-        let kill_at = now + hook.timeout;
-        Some(Self {
-            kind,
-            pid: None,
-            kill_at: Some(kill_at),
-            until: kill_at + policy.config.workload.stop.kill_margin,
-            cancelled: false,
-        })
-    }
-
-    pub(crate) const fn forked(&mut self, pid: i32) {
-        self.pid = Some(pid);
-    }
-
-    pub(crate) fn is(&self, pid: i32) -> bool {
-        self.pid == Some(pid)
+    /// It is killed at `kill_at`, and counts as failed `kill_margin` later.
+    pub(crate) fn new(kind: HookKind, kill_at: Instant, kill_margin: Duration) -> Self {
+        Self { kind, pid: None, kill_at: Some(kill_at), until: kill_at + kill_margin, cancelled: false }
     }
 
     /// Time of the kill; after the kill, the time from which it counts as failed.

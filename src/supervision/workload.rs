@@ -404,7 +404,7 @@ impl Workload {
                 let since = if self.is_starting() { now } else { self.since };
                 self.ended(exit, since, now);
             }
-        } else if self.control.as_ref().is_some_and(|hook| hook.is(pid)) {
+        } else if self.control.as_ref().is_some_and(|hook| hook.pid == Some(pid)) {
             self.hook_ended(Some(exit), now);
             self.advance(now);
         } else if let State::Stopping { escalation, .. } = &mut self.state {

@@ -100,9 +100,15 @@ impl Workload {
         }
     }
 
+    /// Runs the hook, if it is configured. It does not begin from `not_after` on.
     fn run_hook(&mut self, kind: HookKind, told: ProgramEnv, not_after: Instant, now: Instant) -> bool {
-        self.control = HookRun::start(kind, &self.policy, told, not_after, now, &mut self.actions);
-        self.control.is_some()
+        let kill_margin = self.policy.config.workload.stop.kill_margin;
+        self.control = self.policy.hook(kind).map(|hook| HookRun::new(kind, now + hook.timeout, kill_margin));
+        let runs = self.control.is_some();
+        if runs {
+            self.actions.push_back(Action::Hook { hook: kind, told, not_after });
+        }
+        runs
     }
 
     /// Tells a standby that it leads.
@@ -200,7 +206,7 @@ impl Workload {
         let step = self.change().map(|change| change.step);
         match input {
             RoleInput::HookForked { pid } => match &mut self.control {
-                Some(hook) => hook.forked(pid),
+                Some(hook) => hook.pid = Some(pid),
                 // A stop began meanwhile.
                 None => self.actions.push_back(Action::KillHook { pid }),
             },
