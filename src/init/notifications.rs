@@ -1,6 +1,6 @@
 //! Reads NOTIFY_SOCKET: notifications of the workload, and marks.
 
-use std::os::fd::AsFd;
+use std::{collections::BTreeSet, os::fd::AsFd};
 
 use crate::{
     notification::{Heard, Notification},
@@ -15,12 +15,12 @@ use crate::{
 pub(super) struct Notifications {
     socket: Option<NotifySocket>,
     /// Kinds of dropped notifications that were logged for this run of the workload, so that a flood gives one line.
-    rejected: Vec<&'static str>,
+    rejected: BTreeSet<&'static str>,
 }
 
 impl Notifications {
     pub(super) const fn new(socket: Option<NotifySocket>) -> Self {
-        Self { socket, rejected: Vec::new() }
+        Self { socket, rejected: BTreeSet::new() }
     }
 
     pub(super) const fn socket(&self) -> Option<&NotifySocket> {
@@ -39,27 +39,21 @@ impl Notifications {
 
     /// Reads the next datagram; returns it with lines for the log.
     pub(super) fn next(&mut self, main: Pid, scanner: Option<&Scanner>) -> Option<(Heard, Vec<String>)> {
-        let (mut said, mut lines) = (Vec::new(), Vec::new());
-        match self.socket.as_ref()?.receive(main, scanner) {
-            Ok(Some(Ok(mark @ Heard::Marked(_)))) => return Some((mark, lines)),
-            Ok(Some(Ok(Heard::Said(words)))) => said = words,
-            Ok(Some(Err(rejected))) if self.is_first(rejected.kind()) => lines.push(rejected.to_string()),
-            Ok(Some(Err(_))) => {}
-            Ok(None) | Err(_) => return None,
-        }
-        for why in said.iter().filter_map(|said| if let Notification::Refused(why) = said { Some(*why) } else { None }) {
-            if self.is_first(why) {
-                lines.push(why.into());
+        let received = self.socket.as_ref()?.receive(main, scanner).ok()??;
+        let mut lines = Vec::new();
+        let heard = received.unwrap_or_else(|rejected| {
+            lines.extend(self.rejected.insert(rejected.kind()).then(|| rejected.to_string()));
+            Heard::Said(Vec::new())
+        });
+        if let Heard::Said(said) = &heard {
+            for notification in said {
+                if let Notification::Refused(why) = notification
+                    && self.rejected.insert(why)
+                {
+                    lines.push((*why).into());
+                }
             }
         }
-        Some((Heard::Said(said), lines))
-    }
-
-    fn is_first(&mut self, kind: &'static str) -> bool {
-        let is_first = !self.rejected.contains(&kind);
-        if is_first {
-            self.rejected.push(kind);
-        }
-        is_first
+        Some((heard, lines))
     }
 }
