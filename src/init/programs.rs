@@ -114,12 +114,10 @@ impl Programs {
     /// A NUL byte in the environment.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<TermInfo>) -> Result<Command, SpawnError> {
         let described = self.sockets.iter().flat_map(|handed| &handed.described);
-        let command = self.command(self.program(role), role, &ProgramEnv { info, ..ProgramEnv::default() }, described)?;
-        let command = self.with_page(command)?;
-        Ok(match &self.sockets {
-            Some(handed) => command.handing(handed.sockets.clone()),
-            None => command,
-        })
+        let told = ProgramEnv { info, ..ProgramEnv::default() };
+        let mut command = self.command(self.program(role), role, &told, described, self.page)?;
+        command.sockets = self.sockets.as_ref().map(|handed| handed.sockets.clone());
+        Ok(command)
     }
 
     /// The command of a hook or a probe, with the role, the term and the reason of its end in the environment. A hook gets the page too.
@@ -128,18 +126,8 @@ impl Programs {
     /// A NUL byte in the environment, or no such command.
     pub(super) fn helper(&self, kind: HelperKind, role: Role, told: &ProgramEnv) -> Result<Command, SpawnError> {
         let unset = || SpawnError::Unavailable("it is not set", ErrorKind::NotFound.into());
-        let command = self.command(self.helpers.get(kind.as_str()).ok_or_else(unset)?, Some(role), told, [])?;
-        match kind {
-            HelperKind::Hook(_) => self.with_page(command),
-            HelperKind::Probe(_) => Ok(command),
-        }
-    }
-
-    fn with_page(&self, command: Command) -> Result<Command, SpawnError> {
-        match self.page {
-            Some(page) => command.keeping(TERM_FD, page),
-            None => Ok(command),
-        }
+        let page = self.page.filter(|_| matches!(kind, HelperKind::Hook(_)));
+        self.command(self.helpers.get(kind.as_str()).ok_or_else(unset)?, Some(role), told, [], page)
     }
 
     /// The name of the workload's program in this role, for log lines.
@@ -160,6 +148,7 @@ impl Programs {
         role: Option<Role>,
         ProgramEnv { info, reason, exit }: &ProgramEnv,
         more: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
+        page: Option<RawFd>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
@@ -176,10 +165,13 @@ impl Programs {
             Exit::Code(code) => (EXIT_CODE.into(), code.to_string()),
             Exit::Signal(signal) => (EXIT_SIGNAL.into(), Signal(signal).name()),
         }));
+        told.extend(page.map(|page| (TERM_FD.into(), page.to_string())));
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
         let kept = kept.chain(more).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
-        Command::new(&program.file, &program.arguments, kept.chain(told))
+        let mut command = Command::new(&program.file, &program.arguments, kept.chain(told))?;
+        command.kept = page;
+        Ok(command)
     }
 }
 

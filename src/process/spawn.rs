@@ -52,8 +52,10 @@ pub struct Command {
     program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    kept: Option<RawFd>,
-    sockets: Option<Sockets>,
+    /// A descriptor that it inherits, and that stays open, under its number.
+    pub kept: Option<RawFd>,
+    /// It inherits these, and is told that they are for it.
+    pub sockets: Option<Sockets>,
 }
 
 /// The setup of a child.
@@ -67,7 +69,7 @@ pub struct Setup<'a> {
     pub input: Input,
     /// Its standard output and error; none for init's.
     pub output: Option<BorrowedFd<'a>>,
-    /// Its descriptor 3. The execve closes every other one above 2, except those of [`Command::keeping`] and [`Command::handing`].
+    /// Its descriptor 3. The execve closes every other one above 2, except those of [`Command::kept`] and [`Command::sockets`].
     pub link: Option<BorrowedFd<'a>>,
     /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.
     pub oom_score_adjust: i16,
@@ -200,21 +202,6 @@ impl Command {
             kept: None,
             sockets: None,
         })
-    }
-
-    /// Lets it inherit this descriptor, which stays open, under its number, and tells it the number by this variable.
-    ///
-    /// # Errors
-    /// [`SpawnError::Nul`].
-    pub fn keeping(mut self, name: &str, number: RawFd) -> Result<Self, SpawnError> {
-        self.environment.push(CString::new(format!("{name}={number}"))?);
-        Ok(Self { kept: Some(number), ..self })
-    }
-
-    /// Hands it these, and tells it that they are for it.
-    #[must_use]
-    pub fn handing(self, sockets: Sockets) -> Self {
-        Self { sockets: Some(sockets), ..self }
     }
 
     /// Forks. Call it from the thread that lives as long as init: the child dies with the thread.
