@@ -17,7 +17,9 @@
 //! The process lives until its link ends. Init decides its end.
 
 use std::{
-    env, io,
+    env,
+    error::Error,
+    io,
     net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
     sync::Arc,
@@ -26,7 +28,6 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::{
         prctl,
@@ -37,17 +38,17 @@ use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
     drive::{Edges, EventLoop, Link, ready},
-    endpoint_slice::{NoAddress, Traffic},
+    endpoint_slice::Traffic,
     guard::Guard,
     kubernetes_events::Events,
 };
 use crate::{
-    api::{Access, AccessError, Client, Cluster, EVENT_INTERVAL},
+    api::{Access, Client, Cluster, EVENT_INTERVAL},
     clock,
     config::{Config, LogFormat, Preset},
     election::turn::Turn,
     exit,
-    http::{Health, HttpError, serve},
+    http::{Health, serve},
     link::{FD, InitialState, ToElector, ToInit},
     process::memory,
     stderr::StderrLog,
@@ -83,24 +84,12 @@ const BLOCKING_THREADS: usize = 16;
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The elector cannot do its work.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("`tenure elector` is started by tenure itself: there is no link at file descriptor {FD}")]
-    NoLink,
-    #[error("cannot start the elector")]
-    Start(#[source] io::Error),
-    #[error("cannot start the elector")]
-    Link(#[source] Broken),
-    #[error("init gave no initial state within {INITIAL_TIMEOUT:?}")]
-    Silent,
-    #[error("init did not begin with an initial state")]
-    Unexpected,
-    #[error(transparent)]
-    Access(AccessError),
-    #[error(transparent)]
-    Probes(HttpError),
-    #[error(transparent)]
-    NoAddress(NoAddress),
+struct Failure {
+    /// The exit code.
+    code: u8,
+    why: String,
+    /// Init is told, and reports it as it exits.
+    is_told: bool,
 }
 
 /// Runs the elector on the link that init left at file descriptor 3. Returns the exit code.
@@ -108,37 +97,37 @@ enum Failure {
 pub fn run() -> u8 {
     memory::close_to_others();
     let ended = adopt().and_then(|socket| {
-        detach::detach().map_err(Failure::Start)?;
+        detach::detach().map_err(Failure::start)?;
         elect(socket)
     });
     let Err(failure) = ended else { return 0 };
-    if !failure.is_told() {
-        let line = format!("tenure elector: {}", one_line(&failure));
+    if !failure.is_told {
+        let line = format!("tenure elector: {}", failure.why);
         if tracing::dispatcher::has_been_set() {
             tracing::error!("{line}");
         } else {
             StderrLog::new(LogFormat::Text).write(format!("{line}\n").as_bytes());
         }
     }
-    failure.exit_code()
+    failure.code
 }
 
 impl Failure {
-    /// Returns whether init reports the failure as it exits.
-    const fn is_told(&self) -> bool {
-        match self {
-            Self::Access(_) | Self::Probes(_) | Self::NoAddress(_) => true,
-            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected => false,
-        }
+    /// A failure that init is told.
+    fn told(code: u8, why: &(dyn Error + 'static)) -> Self {
+        Self { code, why: one_line(why), is_told: true }
     }
 
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::NoLink => exit::USAGE,
-            Self::Access(error) => error.exit_code(),
-            Self::Probes(_) | Self::NoAddress(_) => exit::INVALID,
-            Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected => exit::INTERNAL,
-        }
+    fn untold(why: String) -> Self {
+        Self { code: exit::INTERNAL, why, is_told: false }
+    }
+
+    fn start(why: impl Into<io::Error>) -> Self {
+        Self::untold(format!("cannot start the elector: {}", one_line(&why.into())))
+    }
+
+    fn link(why: Broken) -> Self {
+        Self::untold(format!("cannot start the elector: {}", one_line(&why)))
     }
 }
 
@@ -149,11 +138,11 @@ fn adopt() -> Result<OwnedFd, Failure> {
     if getsockopt(&socket, sockopt::SockType) != Ok(SockType::SeqPacket) {
         // Another descriptor there is not ours to close.
         std::mem::forget(socket);
-        return Err(Failure::NoLink);
+        let why = format!("`tenure elector` is started by tenure itself: there is no link at file descriptor {FD}");
+        return Err(Failure { code: exit::USAGE, ..Failure::untold(why) });
     }
-    let failed = |errno: Errno| Failure::Start(errno.into());
-    fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(failed)?;
-    fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
+    fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Failure::start)?;
+    fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(Failure::start)?;
     Ok(socket)
 }
 
@@ -172,9 +161,9 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(FOR_EVER)
         .build()
-        .map_err(Failure::Start)?;
+        .map_err(Failure::start)?;
     let whole = async {
-        let mut link = register(End::of(socket)).map_err(Failure::Start)?;
+        let mut link = register(End::of(socket)).map_err(Failure::start)?;
         let initial = greet(&mut link).await?;
         lead_or_follow(link, initial).await
     };
@@ -192,7 +181,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
 }
 
 async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
-    link.get_mut().send(&ToInit::Hello).map_err(Failure::Link)?;
+    link.get_mut().send(&ToInit::Hello).map_err(Failure::link)?;
     let first = async {
         loop {
             if let Some(message) = link.get_mut().receive()? {
@@ -201,8 +190,11 @@ async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
             ready(link).await.map_err(Broken::Socket)?;
         }
     };
-    let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await.map_err(|_| Failure::Silent)?;
-    let ToElector::InitialState(initial) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
+    let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await;
+    let first = first.map_err(|_| Failure::untold(format!("init gave no initial state within {INITIAL_TIMEOUT:?}")))?;
+    let ToElector::InitialState(initial) = first.map_err(Failure::link)? else {
+        return Err(Failure::untold("init did not begin with an initial state".into()));
+    };
     Ok(*initial)
 }
 
@@ -211,24 +203,23 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     log::start(&initial.config.log);
     let init = remains::Init::of(&initial);
     // From here on the end of init shows as the end of the link, and this process kills the processes that init leaves.
-    prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
-    let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
+    prctl::set_pdeathsig(None).map_err(Failure::start)?;
+    let guard = Guard::start(init.killer()).map_err(Failure::start)?;
     // Once there is a thread, tokio queues blocking work if no further thread can be made, as at a container's limit of
     // processes. Without a thread it would panic, even to look up the collector's name.
-    drop(thread::Builder::new().spawn(|| ()).map_err(Failure::Start)?.join());
+    drop(thread::Builder::new().spawn(|| ()).map_err(Failure::start)?.join());
     drop(spawn_blocking(|| ()).await);
     let context = initial.context.clone();
     let discover = move || Cluster::again(context.as_ref());
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(&initial, clock::boot());
-    let endpoints = endpoint_slice::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
+    let endpoints = endpoint_slice::endpoints(&initial.config, variable).map_err(|error| Failure::told(exit::INVALID, &error));
     let prepared = prepare(&initial, &access, &health).await;
     let endpoints = match prepared.and(endpoints) {
         Ok(endpoints) => endpoints,
         Err(failure) => {
-            link.get_mut()
-                .send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) })
-                .map_err(Failure::Link)?;
+            let message = failure.why.clone();
+            link.get_mut().send(&ToInit::Failed { code: failure.code, message }).map_err(Failure::link)?;
             return Err(failure);
         }
     };
@@ -251,7 +242,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let recorder = Recorder::new(&initial, clock::now());
     let edges = Edges { link, lease, guard, init, health, recorder, telemetry, traffic, events };
     let start = |initial| Turn::new(initial, seed, clock::now(), Turn::BEATS);
-    let drive = EventLoop::new(edges, initial, start).map_err(Failure::Start)?;
+    let drive = EventLoop::new(edges, initial, start).map_err(Failure::start)?;
     let (ended, init) = drive.run().await;
     tracing::debug!(error = one_line(&ended), "the link ended");
     Ok(match ended {
@@ -298,7 +289,7 @@ async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Re
     if let Some(listen) = initial.config.http.listen {
         match serve(listen, health.clone()) {
             Ok(address) => tell_where(address),
-            Err(error) if is_first => return Err(Failure::Probes(error)),
+            Err(error) if is_first => return Err(Failure::told(exit::INVALID, &error)),
             Err(error) => {
                 tracing::warn!(error = one_line(&error), "cannot serve probes yet; retrying");
                 drop(tokio::spawn(serve_in_the_end(listen, health.clone())));
@@ -309,7 +300,7 @@ async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Re
         return Ok(());
     }
     match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dial(true)).await {
-        Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
+        Ok(Err(error)) if !error.may_pass() => Err(Failure::told(error.exit_code(), &error)),
         Ok(Ok(dialer)) => {
             let server = &dialer.server;
             match initial.preset {
