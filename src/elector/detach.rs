@@ -21,7 +21,7 @@ use crate::{config, process::disposition::Disposition};
 /// # Errors
 /// A signal cannot be caught.
 pub(super) fn detach() -> io::Result<()> {
-    for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
+    for signal in Signal::iterator().filter(|signal| !is_kept(config::Signal(*signal as i32))) {
         catch(signal as i32)?;
     }
     // What was just done to SIGTERM: a C library would refuse the signals that it uses itself.
@@ -37,23 +37,12 @@ pub(super) fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Signals that are not caught: those that cannot be, the elector's own faults, and those that do nothing anyway.
-const KEPT: [Signal; 14] = [
-    Signal::SIGKILL,
-    Signal::SIGSTOP,
-    Signal::SIGFPE,
-    Signal::SIGILL,
-    Signal::SIGSEGV,
-    Signal::SIGBUS,
-    Signal::SIGABRT,
-    Signal::SIGTRAP,
-    Signal::SIGSYS,
-    Signal::SIGPIPE,
-    Signal::SIGCHLD,
-    Signal::SIGCONT,
-    Signal::SIGURG,
-    Signal::SIGWINCH,
-];
+/// Returns true for the signals that are not caught: those that cannot be, the elector's own faults, and those that do nothing
+/// anyway.
+fn is_kept(signal: config::Signal) -> bool {
+    let own = [libc::SIGKILL, libc::SIGSTOP, libc::SIGPIPE];
+    own.contains(&signal.0) || config::Signal::FAULTS.contains(&signal.0) || signal.is_ignored_by_default()
+}
 
 #[expect(unsafe_code, reason = "a signal handler is installed")]
 fn catch(signal: i32) -> nix::Result<()> {
