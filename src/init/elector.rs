@@ -33,6 +33,17 @@ pub(super) struct ElectorProcesses {
     current: Option<Elector>,
 }
 
+/// A running elector.
+#[derive(Debug)]
+struct Elector {
+    pid: Pid,
+    link: End,
+    /// The error of sending. Reported after all messages that the elector has sent.
+    broken: Option<Broken>,
+    /// The elector has sent a message. A line for its log would be lost if it ended before it ever reads.
+    greeted: bool,
+}
+
 impl ElectorProcesses {
     pub(super) const fn new(inherited: Inherited) -> Self {
         Self { inherited, unreaped: Vec::new(), current: None }
@@ -40,17 +51,34 @@ impl ElectorProcesses {
 
     /// Starts an elector in a new session, with the InitialState as the first message in its link.
     pub(super) fn start(&mut self, initial: InitialState) -> Result<Pid, NotSpawned> {
-        let (elector, spawning) = Elector::start(initial, self.inherited)?;
-        let pid = elector.pid;
-        self.current = Some(elector);
+        let (mut link, theirs) = End::pair().map_err(|broken| unlinked(&broken))?;
+        link.send(&ToElector::InitialState(Box::new(initial))).map_err(|broken| unlinked(&broken))?;
+        let command = Command::new(Path::new(OURSELVES), &["tenure".into(), "elector".into()], std::env::vars_os());
+        let spawning = command.and_then(|command| {
+            command.spawn(&Setup {
+                inherited: self.inherited,
+                group: ProcessGroup::Session,
+                input: Input::Null,
+                output: None,
+                link: Some(theirs.as_fd()),
+                oom_score_adjust: 0,
+                not_after: None,
+                fuse: None,
+            })
+        });
+        let spawning = spawning.map_err(|error| unavailable("no elector can be started", &error))?;
+        let pid = spawning.pid;
+        self.current = Some(Elector { pid, link, broken: None, greeted: false });
         self.unreaped.push(spawning);
         Ok(pid)
     }
 
-    /// Sends SIGKILL to the current elector. Its link stays open until [`Self::close`].
+    /// Sends SIGKILL to the current elector and its credential plugins. Its link stays open until [`Self::close`].
     pub(super) fn kill(&self) {
-        if let Some(elector) = &self.current {
-            elector.kill();
+        if let Some(Elector { pid, .. }) = self.current {
+            // Both, because the session may not exist yet. Errors mean that the process is gone.
+            let _ = kill::send(pid, Signal::KILL);
+            let _ = kill::send_group(pid, Signal::KILL);
         }
     }
 
@@ -76,18 +104,38 @@ impl ElectorProcesses {
 
     /// Receives the next message, if there is one. Errors (of sending, too) come after the last message.
     pub(super) fn receive(&mut self) -> Result<Option<ToInit>, Broken> {
-        self.current.as_mut().map_or(Ok(None), Elector::receive)
+        let Some(elector) = &mut self.current else { return Ok(None) };
+        let received = elector.link.receive()?;
+        elector.greeted |= received.is_some();
+        if received.is_none() { elector.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
     }
 
-    /// Sends a message: see [`Elector::send`].
+    /// Sends a message, or queues it until the socket has room. Returns false if neither was done. Messages that are only logged
+    /// are never queued. A warning is not sent to an elector that has not said anything yet.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
-        self.current.as_mut().is_some_and(|elector| elector.send(message))
+        let Some(elector) = &mut self.current else { return false };
+        let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
+        let is_unheard = matches!(message, ToElector::Warn(_)) && !elector.greeted;
+        if is_for_log && elector.is_clogged() || is_unheard {
+            return false;
+        }
+        match elector.link.send(message) {
+            Ok(()) => true,
+            // Init's messages are short; only a long log line does not fit, and the caller logs it.
+            Err(Broken::Message(_)) => false,
+            Err(broken) => {
+                elector.broken = Some(broken);
+                !is_for_log
+            }
+        }
     }
 
-    /// Sends queued messages, as far as the socket has room.
+    /// Sends queued messages, as far as the socket has room. [`Self::receive`] reports an error.
     pub(super) fn flush(&mut self) {
-        if let Some(elector) = &mut self.current {
-            elector.flush();
+        if let Some(elector) = &mut self.current
+            && let Err(broken) = elector.link.flush()
+        {
+            elector.broken = Some(broken);
         }
     }
 
@@ -99,78 +147,7 @@ impl ElectorProcesses {
     }
 }
 
-/// A running elector.
-#[derive(Debug)]
-struct Elector {
-    pid: Pid,
-    link: End,
-    /// The error of sending. Reported after all messages that the elector has sent.
-    broken: Option<Broken>,
-    /// The elector has sent a message. A line for its log would be lost if it ended before it ever reads.
-    greeted: bool,
-}
-
 impl Elector {
-    fn start(initial: InitialState, inherited: Inherited) -> Result<(Self, Spawning), NotSpawned> {
-        let (mut link, theirs) = End::pair().map_err(|broken| unlinked(&broken))?;
-        link.send(&ToElector::InitialState(Box::new(initial))).map_err(|broken| unlinked(&broken))?;
-        let command = Command::new(Path::new(OURSELVES), &["tenure".into(), "elector".into()], std::env::vars_os());
-        let spawning = command.and_then(|command| {
-            command.spawn(&Setup {
-                inherited,
-                group: ProcessGroup::Session,
-                input: Input::Null,
-                output: None,
-                link: Some(theirs.as_fd()),
-                oom_score_adjust: 0,
-                not_after: None,
-                fuse: None,
-            })
-        });
-        let spawning = spawning.map_err(|error| unavailable("no elector can be started", &error))?;
-        Ok((Self { pid: spawning.pid, link, broken: None, greeted: false }, spawning))
-    }
-
-    /// Sends SIGKILL to the elector and its credential plugins.
-    fn kill(&self) {
-        // Both, because the session may not exist yet. Errors mean that the process is gone.
-        let _ = kill::send(self.pid, Signal::KILL);
-        let _ = kill::send_group(self.pid, Signal::KILL);
-    }
-
-    /// Receives the next message, if there is one. Errors (of sending, too) come after the last message.
-    fn receive(&mut self) -> Result<Option<ToInit>, Broken> {
-        let received = self.link.receive()?;
-        self.greeted |= received.is_some();
-        if received.is_none() { self.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
-    }
-
-    /// Sends a message, or queues it until the socket has room. Returns false if neither was done. Messages that are only logged
-    /// are never queued. A warning is not sent to an elector that has not said anything yet.
-    fn send(&mut self, message: &ToElector) -> bool {
-        let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
-        let is_unheard = matches!(message, ToElector::Warn(_)) && !self.greeted;
-        if is_for_log && self.is_clogged() || is_unheard {
-            return false;
-        }
-        match self.link.send(message) {
-            Ok(()) => true,
-            // Init's messages are short; only a long log line does not fit, and the caller logs it.
-            Err(Broken::Message(_)) => false,
-            Err(broken) => {
-                self.broken = Some(broken);
-                !is_for_log
-            }
-        }
-    }
-
-    /// Sends queued messages, as far as the socket has room. [`Self::receive`] reports an error.
-    fn flush(&mut self) {
-        if let Err(broken) = self.link.flush() {
-            self.broken = Some(broken);
-        }
-    }
-
     /// Returns true if messages are queued.
     fn is_clogged(&self) -> bool {
         self.link.is_clogged() && self.broken.is_none()
