@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::{
@@ -38,7 +36,7 @@ const NOT_READY: &str = "NotReady";
 
 /// The loop's handle on the task.
 pub(super) struct Events {
-    queue: mpsc::Sender<KubeEvent>,
+    queue: mpsc::Sender<Value>,
     task: JoinHandle<()>,
     namespace: String,
     base: String,
@@ -83,29 +81,23 @@ impl Events {
         if self.told.get(reason).is_some_and(|(last, at)| *last == gist && now.since(*at) < AGAIN) {
             return;
         }
-        let mut event = KubeEvent {
-            action: Some("LeaderElection".into()),
-            event_time: Some(MicroTime(clock::timestamp())),
-            note: Some(note),
-            reason: Some(reason.into()),
-            regarding: Some(ObjectReference {
-                api_version: Some(API_VERSION.into()),
-                kind: Some(KIND.into()),
-                namespace: Some(self.namespace.clone()),
-                name: Some(held.info.slot.of(&self.base)),
-                uid: Some(held.info.uid.clone()),
-                ..ObjectReference::default()
-            }),
-            reporting_controller: Some("tenure.dev/elector".into()),
-            // The API server takes 128 characters at most.
-            reporting_instance: Some(self.identity.chars().take(128).collect()),
-            type_: Some(if warns { "Warning" } else { "Normal" }.into()),
-            ..KubeEvent::default()
-        };
         // Events get the names that client-go would give them.
         let base = self.base.get(..200).unwrap_or(&self.base).trim_end_matches(['-', '.']);
-        event.metadata.name = Some(format!("{base}.{:x}", clock::wall()));
-        event.metadata.namespace = Some(self.namespace.clone());
+        let (namespace, lease, uid) = (&self.namespace, held.info.slot.of(&self.base), &held.info.uid);
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": { "namespace": namespace, "name": format!("{base}.{:x}", clock::wall()) },
+            "action": "LeaderElection",
+            "eventTime": MicroTime(clock::timestamp()),
+            "note": note,
+            "reason": reason,
+            "regarding": { "apiVersion": API_VERSION, "kind": KIND, "namespace": namespace, "name": lease, "uid": uid },
+            "reportingController": "tenure.dev/elector",
+            // The API server takes 128 characters at most.
+            "reportingInstance": self.identity.chars().take(128).collect::<String>(),
+            "type": if warns { "Warning" } else { "Normal" },
+        });
         self.told.insert(reason, (gist, now));
         // The Event is dropped if the queue is full, because the server has not answered for long.
         let _ = self.queue.try_send(event);
@@ -138,10 +130,9 @@ impl Edge for Events {
 }
 
 /// Sends each Event once. A failure is logged once until an Event is accepted again.
-async fn send_all(mut waiting: mpsc::Receiver<KubeEvent>, client: Client, place: Place) {
+async fn send_all(mut waiting: mpsc::Receiver<Value>, client: Client, place: Place) {
     let mut failing = false;
     while let Some(event) = waiting.recv().await {
-        let event = serde_json::to_value(event).unwrap_or_default();
         let failure = client.send(&Request::of(place.clone(), Verb::Create(event.into()))).await.object().err();
         if let (false, Some(why)) = (failing, &failure) {
             tracing::warn!("an Event was not accepted, and is dropped: {}", bounded(&why.to_string()));
@@ -254,7 +245,7 @@ mod tests {
 
         let mut told = Vec::new();
         while let Ok(seen) = stub.seen.try_recv() {
-            let event: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+            let event: Value = serde_json::from_str(&seen.body).unwrap();
             told.push(event["note"].as_str().unwrap().rsplit(": ").next().unwrap().to_owned());
         }
         assert_eq!(told, ["HTTP 503 after 0 s", "HTTP 503 after 600 s"]);
@@ -283,7 +274,7 @@ mod tests {
         let mut told = Vec::new();
         while let Ok(seen) = stub.seen.try_recv() {
             assert_eq!(seen.line, "POST /apis/events.k8s.io/v1/namespaces/shop/events");
-            let event: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+            let event: Value = serde_json::from_str(&seen.body).unwrap();
             assert_eq!((&event["regarding"]["name"], &event["regarding"]["uid"]), (&"billing-slot-1".into(), &"u".into()));
             told.push(["type", "reason", "note"].map(|key| event[key].as_str().unwrap().to_owned()).join(" "));
         }
