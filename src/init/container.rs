@@ -5,6 +5,8 @@ use std::{
     os::fd::AsFd,
 };
 
+use nix::errno::Errno;
+
 use super::{event_loop::EventLoop, hook_output::HookOutput, processes::Workload};
 use crate::{
     clock,
@@ -12,8 +14,7 @@ use crate::{
     exit,
     link::{InitialState, ToElector, ToInit},
     process::{
-        Pid, kill,
-        reap::{self, Childless},
+        Pid, kill, reap,
         scan::{Scanner, children, is_any_stopped, is_stopped},
         signals::is_ignored,
         spawn::{Command, Input as Stdin, ProcessGroup, Setup, SpawnError, Spawning},
@@ -72,7 +73,8 @@ impl Container for EventLoop {
     fn dead(&mut self) -> Dead {
         match reap::peek() {
             Ok(child) => child.map_or(Dead::Nobody, |pid| Dead::Process(pid.as_raw())),
-            Err(Childless) => Dead::Childless,
+            Err(Errno::ECHILD) => Dead::Childless,
+            Err(_) => Dead::Nobody,
         }
     }
 

@@ -8,33 +8,14 @@ use nix::{errno::Errno, unistd::Pid};
 
 use crate::{config::Signal, link::Exit};
 
-/// Init has no child at all, dead or alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Childless;
-
 /// A dead child that was not reaped yet; it stays. Until its pid is freed its process group can be signalled safely.
 ///
 /// Ask until there is none after every SIGCHLD, and after every wake-up: SIGCHLDs coalesce.
 ///
 /// # Errors
-/// [`Childless`].
-pub fn peek() -> Result<Option<Pid>, Childless> {
-    match waitid(None, libc::WEXITED | libc::WNOWAIT) {
-        Ok(changed) => Ok(changed.map(|changed| changed.pid)),
-        Err(Errno::ECHILD) => Err(Childless),
-        Err(_) => Ok(None),
-    }
-}
-
-/// Checks that waitid is permitted.
-///
-/// # Errors
-/// Any error of waitid(2) but ECHILD: a seccomp profile denies it.
-pub fn is_permitted() -> nix::Result<()> {
-    match waitid(None, libc::WEXITED | libc::WNOWAIT) {
-        Ok(_) | Err(Errno::ECHILD) => Ok(()),
-        Err(errno) => Err(errno),
-    }
+/// ECHILD: init has no child at all, dead or alive. Any other: a seccomp profile denies waitid(2).
+pub fn peek() -> nix::Result<Option<Pid>> {
+    Ok(waitid(None, libc::WEXITED | libc::WNOWAIT)?.map(|changed| changed.pid))
 }
 
 /// Reaps this child, if it is dead.
