@@ -225,3 +225,10 @@ pub enum WatchEnd {
     /// With an error, or because the version to watch from is gone. Events may have been missed.
     Failed(RequestError),
 }
+
+impl WatchEnd {
+    /// Returns the HTTP status of a failure, if the API server has answered.
+    pub(crate) const fn status(&self) -> Option<u16> {
+        if let Self::Forbidden(error) | Self::Failed(error) = self { error.status } else { None }
+    }
+}

@@ -31,7 +31,7 @@ use crate::{
     http::Health,
     link::{FLUSH, InitialState, Term, ToElector, ToInit},
     process::memory,
-    request::{Answer, Operation, Watched},
+    request::{Answer, Operation, WatchEnd, Watched},
     slot::Slot,
     telemetry::{
         Telemetry,
@@ -227,17 +227,25 @@ impl Process for Running {
             self.facts.push((Fact::WatchesAgain, self.now()));
         }
         self.watches += 1;
-        let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
-        let answered = {
-            let arrive = arrive.clone();
-            async move |answer| {
-                let _ = arrive.send(Handed::WatchAnswered(answer, clock::boot().since(sent))).await;
-            }
-        };
+        let (number, sent) = (self.watches, clock::boot());
+        let (lease, arrive) = (self.edges.lease.clone(), self.arrive.clone());
         self.watch = JoinSet::new();
-        self.watch.spawn(self.edges.lease.clone().watch(resource_version, answered, async move |watched| {
-            let _ = arrive.send(Handed::Watched(number, watched)).await;
-        }));
+        self.watch.spawn(async move {
+            let mut watching = lease.watch(resource_version).await;
+            let answer = watching.as_ref().map(|_| ()).map_err(WatchEnd::status);
+            let _ = arrive.send(Handed::WatchAnswered(answer, clock::boot().since(sent))).await;
+            loop {
+                let watched = match &mut watching {
+                    Ok(watching) => watching.next().await,
+                    Err(end) => Watched::Ended(end.clone()),
+                };
+                let is_over = matches!(watched, Watched::Ended(_));
+                let _ = arrive.send(Handed::Watched(number, watched)).await;
+                if is_over {
+                    return;
+                }
+            }
+        });
     }
 
     fn telling(&mut self, message: &mut ToInit) {

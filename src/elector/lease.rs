@@ -5,13 +5,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{Access, Client, LeasePlace, Place, Request as Sent, Watch},
+    api::{Access, Client, LeasePlace, Place, Request as Sent, Watch, Watching},
     config::LeaseConfig,
     election::{
         Request,
         writes::{LeaseWrite, SLOTS},
     },
-    request::{Answer, Refusal, WatchEnd, Watched},
+    request::{Answer, Refusal, WatchEnd},
     slot::Slot,
 };
 
@@ -82,37 +82,14 @@ impl Lease {
         answer
     }
 
-    /// Watches from this version on. Calls `answered` once: when the answer begins, or with the status of the failure. Passes on
-    /// events until the watch ends. The last is always [`Watched::Ended`].
-    pub(super) async fn watch(
-        self,
-        resource_version: Option<String>,
-        answered: impl AsyncFnOnce(Result<(), Option<u16>>),
-        hand_on: impl AsyncFn(Watched),
-    ) {
+    /// Watches from this version on.
+    ///
+    /// # Errors
+    /// The watch could not start.
+    pub(super) async fn watch(&self, resource_version: Option<String>) -> Result<Watching, WatchEnd> {
         let span = Duration::from_secs(LEAST_SECONDS + fastrand::u64(..SPREAD_SECONDS));
         let (places, selector) = (Arc::clone(&self.keys.0), self.keys.selector());
-        match self.client.watch(Watch { places, selector, resource_version, span }).await {
-            Ok(mut watching) => {
-                answered(Ok(())).await;
-                loop {
-                    let watched = watching.next().await;
-                    let is_over = matches!(watched, Watched::Ended(_));
-                    hand_on(watched).await;
-                    if is_over {
-                        return;
-                    }
-                }
-            }
-            Err(end) => {
-                let status = match &end {
-                    WatchEnd::Closed => None,
-                    WatchEnd::Forbidden(error) | WatchEnd::Failed(error) => error.status,
-                };
-                answered(Err(status)).await;
-                hand_on(Watched::Ended(end)).await;
-            }
-        }
+        self.client.watch(Watch { places, selector, resource_version, span }).await
     }
 }
 
@@ -180,7 +157,7 @@ mod tests {
         let mut stub = Stub::start([json(403, "{}")]).await;
         let (lease, _) = lease(&stub, Duration::from_secs(20));
 
-        lease.watch(None, async |_| (), async |_| ()).await;
+        assert!(lease.watch(None).await.is_err());
 
         let line = stub.seen.recv().await.unwrap().line;
         let seconds = line.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
