@@ -14,11 +14,14 @@ use crate::{
     exit,
     link::{InitialState, ToElector, ToInit},
     process::{
-        Pid, kill, reap,
+        Pid, kill,
+        notify::Mark,
+        reap,
         scan::{Scanner, children, is_any_stopped, is_stopped},
         signals::is_ignored,
-        spawn::{Command, Input as Stdin, ProcessGroup, Setup, SpawnError, Spawning},
+        spawn::{self, Command, Input as Stdin, ProcessGroup, RoleSignal, Setup, SpawnError, Spawning},
     },
+    role::Role,
     supervision::{
         Container, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
     },
@@ -271,6 +274,42 @@ impl EventLoop {
             self.fuses.keep(fuse, spawning.pid);
         }
         Ok(spawning)
+    }
+
+    /// Tells the workload its role, by signal or NOTIFY_SOCKET (law 8, 15). Returns the child that does so, if one is needed. An
+    /// error is the reason why it was not told.
+    fn tell_role(&mut self, order: Order) -> Result<Option<Spawning>, String> {
+        match order {
+            Order::Mark(number) => {
+                let marked = self.notifications.mark(number).map_or(Ok(()), Mark::set);
+                marked.map(|()| None).map_err(|error| format!("NOTIFY_SOCKET cannot be marked: {error}"))
+            }
+            Order::Signal { pid, role, signal, not_after, mark, until_taken } => {
+                let pid = Pid::from_raw(pid);
+                let key = match role {
+                    Role::Leader => "signals.onLead",
+                    Role::Standby => "signals.onFollow",
+                };
+                // Without a handler the signal would end the main process, and the rest would run on as a leader's.
+                if role == Role::Standby && !spawn::handles(pid, signal) {
+                    return Err(format!("the workload does not handle {key} ({}) and is killed", signal.name()));
+                }
+                if not_after.is_none() && !until_taken {
+                    let sent = kill::send(pid, signal);
+                    return sent.map(|()| None).map_err(|error| format!("the workload cannot be told {key}: {error}"));
+                }
+                // A notification proves that the signal was received. Without one, the child waits for that.
+                let mark = mark.and_then(|number| self.notifications.mark(number));
+                let child = RoleSignal { pid, signal, not_after, mark, until_taken }.spawn();
+                child.map(Some).map_err(|error| format!("the workload cannot be told {key}: {}", one_line(&error)))
+            }
+            Order::Resume { not_after } => {
+                let pids = self.stopped(false).ok_or("the workload is not frozen any more, and does not lead")?;
+                self.foreground.hand_over(self.processes.main());
+                let child = spawn::resume(&pids, not_after);
+                child.map(Some).map_err(|error| format!("the workload cannot be continued: {}", one_line(&error)))
+            }
+        }
     }
 
     /// Returns the processes of a frozen workload, if they are stopped and the main one was never continued.

@@ -5,8 +5,8 @@
 //! standard error, for the elector or for the workload. All waits have a limit: a fork, a walk through /proc, 10 ms to see
 //! that a signal is blocked before a demotion, 200 ms for a fuse, and 500 ms for a pass over all fuses.
 //!
-//! - [`event_loop`] is the loop, and [`Alarm`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`];
-//!   [`roles`] tells a running workload its role.
+//! - [`event_loop`] is the loop, and [`Alarm`] ends its sleep. [`Turn`] gives the order of steps, and acts through [`container`],
+//!   which also tells a running workload its role.
 //! - [`elector`] starts the elector and speaks to it. [`processes`] holds the workload, its hooks and its probes, [`programs`]
 //!   their commands and environments, and [`foreground`] their terminal.
 //! - [`notifications`] reads NOTIFY_SOCKET, and [`hook_output`] logs the output of hooks. [`fuses`] lets the kernel kill at H if
@@ -60,7 +60,6 @@ mod notifications;
 mod processes;
 mod programs;
 mod proof;
-mod roles;
 
 /// Reads the configuration, for the only time, and runs the workload; returns the exit code.
 #[must_use]
