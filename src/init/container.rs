@@ -131,34 +131,26 @@ impl Container for EventLoop {
     }
 
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
-        match program {
-            Program::Workload { role, launch } => {
-                let (not_after, info) = launch.map_or((None, None), |launch| (Some(launch.not_after), launch.info));
-                let fused = not_after.is_some();
-                let command = self.processes.programs.workload(role, info);
-                let spawning = command.and_then(|command| self.spawn(&command, None, not_after, fused));
-                let spawning =
-                    spawning.map_err(|error| unspawned(&error, &format!("{}: ", self.processes.programs.name(role))))?;
-                let pid = spawning.pid;
-                self.notifications.forget();
-                self.processes.workload = Some(Workload { pid, role, starting: Some(spawning) });
-                if fused {
-                    self.prover.prepare();
-                }
-                Ok(pid.as_raw())
+        let Program { helper, role, fused, .. } = program;
+        let spawning = self.processes.programs.command(&program).and_then(|command| self.spawn(&command, &program));
+        let spawning = spawning.map_err(|error| match helper {
+            None => unspawned(&error, &format!("{}: ", self.processes.programs.name(role))),
+            Some(_) => unspawned(&error, ""),
+        })?;
+        let pid = spawning.pid;
+        if let Some(kind) = helper {
+            self.processes.others.push(spawning);
+            if let HelperKind::Hook(_) = kind {
+                self.fuses.started();
             }
-            Program::Helper { kind, role, told, not_after, fused } => {
-                let command = self.processes.programs.helper(kind, role, &told);
-                let spawning = command.and_then(|command| self.spawn(&command, Some(kind), Some(not_after), fused));
-                let spawning = spawning.map_err(|error| unspawned(&error, ""))?;
-                let pid = spawning.pid.as_raw();
-                self.processes.others.push(spawning);
-                if let HelperKind::Hook(_) = kind {
-                    self.fuses.started();
-                }
-                Ok(pid)
+        } else {
+            self.notifications.forget();
+            self.processes.workload = Some(Workload { pid, role, starting: Some(spawning) });
+            if fused {
+                self.prover.prepare();
             }
         }
+        Ok(pid.as_raw())
     }
 
     fn tell(&mut self, order: Order) -> Result<Option<i32>, String> {
@@ -240,26 +232,18 @@ impl Container for EventLoop {
 
 impl EventLoop {
     /// Forks the workload, a hook or a probe, with a fuse of its own if it may lead.
-    fn spawn(
-        &mut self,
-        command: &Command,
-        kind: Option<HelperKind>,
-        not_after: Option<Instant>,
-        fused: bool,
-    ) -> Result<Spawning, SpawnError> {
+    fn spawn(&mut self, command: &Command, program: &Program) -> Result<Spawning, SpawnError> {
+        let Program { helper, not_after, fused, .. } = *program;
         let fuse = if fused { self.fuses.spare() } else { Ok(None) };
         let fuse = fuse.map_err(|error| self.tell_fuseless(&error)).ok().flatten();
-        let (group, input) = match kind {
+        let (group, input) = match helper {
             // No key would reach a frozen workload. It gets the terminal when it leads.
             None if self.is_frozen && !fused => (ProcessGroup::Own, Stdin::Inherited),
             None => (self.foreground.group(), Stdin::Inherited),
             Some(_) => (ProcessGroup::Own, Stdin::Null),
         };
-        let hook_output = self
-            .processes
-            .hook_output
-            .iter()
-            .find(|hook_output| matches!(kind, Some(HelperKind::Hook(hook)) if hook_output.is_of(hook)));
+        let is_its = |output: &&HookOutput| matches!(helper, Some(HelperKind::Hook(hook)) if output.is_of(hook));
+        let hook_output = self.processes.hook_output.iter().find(is_its);
         let spawning = command.spawn(&Setup {
             inherited: self.processes.inherited,
             group,
@@ -267,7 +251,7 @@ impl EventLoop {
             output: hook_output.map(HookOutput::writer),
             link: None,
             oom_score_adjust: self.processes.oom_score_adjust,
-            not_after: not_after.filter(|at| *at != Instant::NEVER),
+            not_after: Some(not_after).filter(|at| *at != Instant::NEVER),
             fuse: fuse.as_ref().map(AsFd::as_fd),
         })?;
         if let Some(fuse) = fuse {

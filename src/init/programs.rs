@@ -16,14 +16,14 @@ use crate::{
         EXIT_CODE, EXIT_SIGNAL, IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT,
         TRACESTATE, WATCHDOG_PID, WATCHDOG_USEC,
     },
-    link::{Exit, TermInfo},
+    link::Exit,
     process::{
         resolve::resolve,
         sockets::{self, Sockets},
         spawn::{Command, SpawnError},
     },
     role::Role,
-    supervision::{HelperKind, ProgramEnv},
+    supervision::{self, HelperKind, ProgramEnv},
     words::squeezed,
 };
 
@@ -108,28 +108,6 @@ impl Programs {
         self.sockets = Some(Handed { sockets, described });
     }
 
-    /// The command of the workload, with its role and term in the environment.
-    ///
-    /// # Errors
-    /// A NUL byte in the environment.
-    pub(super) fn workload(&self, role: Option<Role>, info: Option<TermInfo>) -> Result<Command, SpawnError> {
-        let described = self.sockets.iter().flat_map(|handed| &handed.described);
-        let told = ProgramEnv { info, ..ProgramEnv::default() };
-        let mut command = self.command(self.program(role), role, &told, described, self.page)?;
-        command.sockets = self.sockets.as_ref().map(|handed| handed.sockets.clone());
-        Ok(command)
-    }
-
-    /// The command of a hook or a probe, with the role, the term and the reason of its end in the environment. A hook gets the page too.
-    ///
-    /// # Errors
-    /// A NUL byte in the environment, or no such command.
-    pub(super) fn helper(&self, kind: HelperKind, role: Role, told: &ProgramEnv) -> Result<Command, SpawnError> {
-        let unset = || SpawnError::Unavailable("it is not set", ErrorKind::NotFound.into());
-        let page = self.page.filter(|_| matches!(kind, HelperKind::Hook(_)));
-        self.command(self.helpers.get(kind.as_str()).ok_or_else(unset)?, Some(role), told, [], page)
-    }
-
     /// The name of the workload's program in this role, for log lines.
     pub(super) fn name(&self, role: Option<Role>) -> &str {
         self.program(role).arguments.first().map(String::as_str).unwrap_or_default()
@@ -142,14 +120,21 @@ impl Programs {
         }
     }
 
-    fn command<'a>(
-        &'a self,
-        program: &Program,
-        role: Option<Role>,
-        ProgramEnv { info, reason, exit }: &ProgramEnv,
-        more: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
-        page: Option<RawFd>,
-    ) -> Result<Command, SpawnError> {
+    /// The command of a program, with its role, its term and the reason of that one's end in the environment. The workload and
+    /// hooks get the page, and the workload the sockets.
+    ///
+    /// # Errors
+    /// A NUL byte in the environment, or no such command.
+    pub(super) fn command(&self, start: &supervision::Program) -> Result<Command, SpawnError> {
+        let supervision::Program { helper, role, told: ProgramEnv { info, reason, exit }, .. } = start;
+        let unset = || SpawnError::Unavailable("it is not set", ErrorKind::NotFound.into());
+        let (program, page, handed) = match helper {
+            None => (self.program(*role), self.page, self.sockets.as_ref()),
+            Some(kind) => {
+                let page = if let HelperKind::Hook(_) = kind { self.page } else { None };
+                (self.helpers.get(kind.as_str()).ok_or_else(unset)?, page, None)
+            }
+        };
         let mut told = BTreeMap::new();
         if let Some(role) = role {
             told.insert(ROLE.into(), role.as_str().into());
@@ -167,10 +152,12 @@ impl Programs {
         }));
         told.extend(page.map(|page| (TERM_FD.into(), page.to_string())));
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
-        let kept = kept.chain(more).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        let described = handed.iter().flat_map(|handed| &handed.described);
+        let kept = kept.chain(described).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
         let mut command = Command::new(&program.file, &program.arguments, kept.chain(told))?;
         command.kept = page;
+        command.sockets = handed.map(|handed| handed.sockets.clone());
         Ok(command)
     }
 }

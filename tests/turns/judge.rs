@@ -284,24 +284,24 @@ impl Judge {
 
     pub(crate) fn forks(&mut self, program: &Program, now: Instant) {
         self.note(program, now);
-        self.never_ran &= matches!(program, Program::Helper { .. });
-        match program {
-            Program::Workload { launch: Some(launch), .. } => {
+        self.never_ran &= program.helper.is_some();
+        match program.helper {
+            None if program.fused => {
                 let soft = self.lease.as_ref().map(|lease| lease.deadlines.soft);
-                self.forbid(now >= launch.not_after, "law 15: it starts a leader at S");
-                self.forbid(soft.is_none_or(|soft| launch.not_after > soft), "law 15: a leader may start after S");
+                self.forbid(now >= program.not_after, "law 15: it starts a leader at S");
+                self.forbid(soft.is_none_or(|soft| program.not_after > soft), "law 15: a leader may start after S");
                 self.has_fuses();
                 self.leads = true;
             }
-            Program::Helper { kind: HelperKind::Hook(HookKind::BeforeLead), .. } => {
+            Some(HelperKind::Hook(HookKind::BeforeLead)) => {
                 self.has_fuses();
                 (self.leads, self.is_prepared) = (true, true);
             }
-            Program::Helper { kind: HelperKind::Hook(HookKind::AfterFollow), .. } => {
+            Some(HelperKind::Hook(HookKind::AfterFollow)) => {
                 let is_answered = self.lease.as_ref().is_none_or(|lease| lease.is_proved);
                 self.forbid(self.has_elector && !is_answered, "law 8: afterFollow comes before the answer");
             }
-            Program::Workload { .. } | Program::Helper { .. } => {}
+            None | Some(_) => {}
         }
     }
 

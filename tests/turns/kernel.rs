@@ -187,9 +187,9 @@ impl Container for Kernel {
     }
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
         self.judge.forks(&program, self.now);
-        match program {
-            Program::Workload { .. } if self.rng.u8(..30) == 0 => Err(NotSpawned::Unavailable { message: "no process".into() }),
-            Program::Workload { .. } => {
+        match program.helper {
+            None if self.rng.u8(..30) == 0 => Err(NotSpawned::Unavailable { message: "no process".into() }),
+            None => {
                 let pid = self.fork_as(Is::Main);
                 (self.main, self.started, self.thawed) = (Some(pid), Some(Ok(())), false);
                 self.judge.main(pid);
@@ -200,7 +200,7 @@ impl Container for Kernel {
                 }
                 Ok(pid)
             }
-            Program::Helper { kind, .. } => Ok(self.fork_as(Is::Helper(kind))),
+            Some(kind) => Ok(self.fork_as(Is::Helper(kind))),
         }
     }
     fn tell(&mut self, order: Order) -> Result<Option<i32>, String> {

@@ -114,7 +114,7 @@ impl Turn {
     }
 
     fn spawn(&mut self, role: Option<Role>, launch: Option<Launch>, c: &mut impl Container) {
-        let input = match c.fork(Program::Workload { role, launch }) {
+        let input = match c.fork(Program::of(None, role, launch)) {
             Ok(pid) => {
                 self.main = Some(pid);
                 Input::Forked { pid }
@@ -199,7 +199,8 @@ impl Turn {
             HookKind::AfterFollow => (Role::Standby, false),
         };
         let kind = HelperKind::Hook(hook);
-        let input = match c.fork(Program::Helper { kind, role, told, not_after, fused }) {
+        let program = Program { helper: Some(kind), role: Some(role), told, not_after, fused };
+        let input = match c.fork(program) {
             Ok(pid) => {
                 self.helpers.push(Helper { kind, began: c.now(), pid, exit: None });
                 RoleInput::HookForked { pid }
@@ -214,11 +215,9 @@ impl Turn {
 
     /// Starts an exec probe.
     fn start_probe(&mut self, probe: ProbeKind, began: Instant, launch: Option<Launch>, c: &mut impl Container) {
-        let (role, fused) = if launch.is_some() { (Role::Leader, true) } else { (Role::Standby, false) };
-        let not_after = launch.as_ref().map_or(Instant::NEVER, |launch| launch.not_after);
-        let told = ProgramEnv { info: launch.and_then(|launch| launch.info), ..ProgramEnv::default() };
+        let role = if launch.is_some() { Role::Leader } else { Role::Standby };
         let kind = HelperKind::Probe(probe);
-        match c.fork(Program::Helper { kind, role, told, not_after, fused }) {
+        match c.fork(Program::of(Some(kind), Some(role), launch)) {
             Ok(pid) => {
                 self.unforked.forget();
                 self.helpers.push(Helper { kind, began, pid, exit: None });

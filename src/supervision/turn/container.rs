@@ -126,27 +126,26 @@ impl HelperKind {
 
 /// A program to fork.
 #[derive(Clone, Debug)]
-pub enum Program {
-    /// The workload: see [`Action::Spawn`](crate::supervision::Action::Spawn).
-    Workload {
-        /// Its role.
-        role: Option<Role>,
-        /// Its term.
-        launch: Option<Launch>,
-    },
-    /// A hook or a probe.
-    Helper {
-        /// Which.
-        kind: HelperKind,
-        /// Its role.
-        role: Role,
-        /// The rest of its environment.
-        told: ProgramEnv,
-        /// The child checks the clock just before its execve, and gives up from this instant on (law 15).
-        not_after: Instant,
-        /// A helper of a leader: a kernel fuse kills it at H.
-        fused: bool,
-    },
+pub struct Program {
+    /// A hook or a probe; none: the workload.
+    pub helper: Option<HelperKind>,
+    /// Its role; none for a plain init.
+    pub role: Option<Role>,
+    /// The rest of its environment.
+    pub told: ProgramEnv,
+    /// The child checks the clock just before its execve, and gives up from this instant on (law 15).
+    pub not_after: Instant,
+    /// It may be a leader's: a kernel fuse kills it at H.
+    pub fused: bool,
+}
+
+impl Program {
+    /// The workload or a probe, as a leader if there is a `launch`.
+    pub(super) fn of(helper: Option<HelperKind>, role: Option<Role>, launch: Option<Launch>) -> Self {
+        let fused = launch.is_some();
+        let (info, not_after) = launch.map_or((None, Instant::NEVER), |launch| (launch.info, launch.not_after));
+        Self { helper, role, told: ProgramEnv { info, ..ProgramEnv::default() }, not_after, fused }
+    }
 }
 
 /// A way to tell the workload its role.

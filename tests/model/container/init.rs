@@ -121,24 +121,23 @@ impl supervision::Container for Init<'_, '_> {
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
         let Self { container, around } = self;
         let habits = around.setup.habits();
-        Ok(match program {
-            Program::Workload { launch, .. } => {
+        let Program { helper, not_after, fused, .. } = program;
+        Ok(match helper {
+            None => {
                 // What another one has said is not believed once that is gone.
                 container.words.retain(|word| !matches!(word, Word::Said(said) if !matches!(said, Notification::Role(_))));
                 container.unready = false;
-                let lead = launch.map(|launch| (container.token, launch.not_after));
+                let lead = fused.then_some((container.token, not_after));
                 let pid = container.tree.fork(lead, false, &habits, *around);
                 container.main = Some(pid);
                 pid
             }
-            Program::Helper { kind: HelperKind::Hook(_), not_after, fused, .. } => {
+            Some(HelperKind::Hook(_)) => {
                 let token = if fused { container.token } else { 0 };
                 let hook = Hook { kind: None, workload: 0, token, not_after, tells: false, leads: fused, ill: false };
                 container.tree.fork_hook(hook, false, &habits, *around)
             }
-            Program::Helper { kind: HelperKind::Probe(_), .. } => {
-                return Err(NotSpawned::Unavailable { message: "nobody asks".into() });
-            }
+            Some(HelperKind::Probe(_)) => return Err(NotSpawned::Unavailable { message: "nobody asks".into() }),
         })
     }
 

@@ -33,7 +33,7 @@ impl Init<'_> {
         self.e.note(self.container.who, what);
     }
 
-    fn hook(&mut self, kind: HelperKind, role: Role, token: Option<u64>, not_after: Instant, leads: bool) -> Option<i32> {
+    fn hook(&mut self, kind: HelperKind, role: Option<Role>, token: Option<u64>, not_after: Instant, leads: bool) -> Option<i32> {
         let Self { container, e } = self;
         let tells = container.hooks_tell();
         let kind = match kind {
@@ -42,7 +42,7 @@ impl Init<'_> {
         };
         // Before a lead there is no workload, and where it is not told, it matters to no hook.
         let workload = if tells && kind.is_some() { container.main? } else { container.main.unwrap_or_default() };
-        let token = if role == Role::Standby && kind.is_none() { 0 } else { token? };
+        let token = if role == Some(Role::Standby) && kind.is_none() { 0 } else { token? };
         let ill = kind.is_none() && container.illness(e).is_some();
         let hook = Hook { kind, workload, token, not_after, tells, leads, ill };
         let pid = container.tree.fork_hook(hook, container.fuse.is_armed(), &container.node.habits, *e);
@@ -222,11 +222,13 @@ impl supervision::Container for Init<'_> {
     }
 
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
-        let pid = match program {
-            Program::Workload { launch, .. } => {
+        let Program { helper, role, told, not_after, fused } = program;
+        let token = told.info.as_ref().map(token_of);
+        let pid = match helper {
+            None => {
                 let Self { container, e } = self;
                 let habits = &container.node.habits;
-                let lead = launch.and_then(|launch| Some((token_of(&launch.info?), launch.not_after)));
+                let lead = token.map(|token| (token, not_after));
                 let covered = lead.is_some() && container.fuse.is_armed();
                 if let Some((_, not_after)) = lead {
                     container.judge_fuse("forks a leader", e);
@@ -237,11 +239,10 @@ impl supervision::Container for Init<'_> {
                 container.never_ran = false;
                 pid
             }
-            Program::Helper { kind, role, told, not_after, fused } => {
+            Some(kind) => {
                 if fused {
                     self.container.judge_fuse("forks a hook or probe of a leader", self.e);
                 }
-                let token = told.info.as_ref().map(token_of);
                 let pid = self.hook(kind, role, token, not_after, fused);
                 let pid = pid.ok_or_else(|| NotSpawned::Unavailable { message: "there is nobody to tell".into() })?;
                 self.note(|| format!("forks {} as pid {pid}", kind.as_str()));
