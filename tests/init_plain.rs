@@ -14,6 +14,7 @@ use nix::{
 };
 use support::{
     Lines, Scratch, denied,
+    denied::without_close_range,
     procfs::{children, is_dead, state},
     wait_for, wait_until,
 };
@@ -69,6 +70,15 @@ fn calls_without_which_init_would_never_end_are_missed_at_the_start() {
         let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         assert!(code == Some(70) && said.contains(words), "{code:?} {said}");
     }
+}
+
+#[test]
+fn before_linux_5_11_a_workload_inherits_no_more_and_its_start_takes_no_longer_the_more_descriptors_it_may_open() {
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -Sn hard && exec \"$@\" 300</dev/null", "bash", TENURE, "--leader-election=off", "--"]);
+    let output = without_close_range(command.args(["ls", "/proc/self/fd"]), 1000).output().unwrap();
+
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\n1\n2\n3\n", "{:?}", output.status);
 }
 
 #[test]

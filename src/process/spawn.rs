@@ -4,7 +4,7 @@
 //! execve, and init must keep its deadlines even then. Hence fork and not vfork, which would suspend init until then, and a pipe
 //! for the child's report, which init polls ([`Spawning`]). Forking a process as small as init takes 0.1 ms.
 //!
-//! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; own group or
+//! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; close-on-exec; own group or
 //! session; terminal; standard streams; descriptors; oom_score_adj; the limit on descriptors, the signal dispositions and the mask
 //! that tenure was started with; the deadline (law 15); execve.
 
@@ -18,6 +18,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::Path,
+    sync::OnceLock,
 };
 
 use nix::{
@@ -226,7 +227,11 @@ impl Command {
         let score =
             oom_scores(setup.oom_score_adjust).filter(|(own, childs)| own != childs).map(|(_, childs)| childs.to_string());
         let (null, score) = (null.as_ref().map(AsRawFd::as_raw_fd), score.as_deref().map(str::as_bytes));
-        let spawning = fork(|| child::execute(self, setup, null, score, &arguments, &environment, sockets.as_ref()))?;
+        let open_end = open_end();
+        let spawning = fork(|| {
+            child::close_on_execute(open_end);
+            child::execute(self, setup, null, score, &arguments, &environment, sockets.as_ref())
+        })?;
         if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
             // Parent and child both do it, so that the group exists whichever runs first. After the execve it fails, harmlessly.
             let _ = nix::unistd::setpgid(spawning.pid, spawning.pid);
@@ -318,6 +323,16 @@ fn fork(work: impl FnOnce() -> Result<Outcome, Failure>) -> Result<Spawning, Spa
     let _ = mask.set();
     let pid = forked.map_err(no_process)?;
     Ok(Spawning { pid: Pid::from_raw(pid), report: File::from(report) })
+}
+
+/// One above the highest descriptor that is open. None if /proc does not tell, or no child needs to know.
+fn open_end() -> Option<RawFd> {
+    static IS_NEEDED: OnceLock<bool> = OnceLock::new();
+    if !IS_NEEDED.get_or_init(|| !child::close_on_execute_from(RawFd::MAX)) {
+        return None;
+    }
+    let mut open = std::fs::read_dir("/proc/self/fd").ok()?;
+    open.try_fold(link::FD, |end, entry| Some(end.max(entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok()? + 1)))
 }
 
 /// The child's end of the pipe, moved out of the way of the link's descriptor.

@@ -10,6 +10,7 @@ const CALL: Step = (LOAD, 0, 0, 0);
 const FIRST_ARGUMENT: Step = (LOAD, 0, 0, 16);
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const IS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 const ALLOW: Step = (RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
 
@@ -19,6 +20,17 @@ pub fn denied(command: &mut Command, call: libc::c_long) -> &mut Command {
     let set = move || filter([CALL, (IS, 0, 1, call as u32), refused(libc::EPERM), ALLOW]);
     // SAFETY: it makes two system calls and allocates nothing.
     unsafe { command.pre_exec(set) }
+}
+
+/// Runs it on a kernel before Linux 5.11, where close_range marks nothing. A process that looks at a descriptor from `end` on is killed.
+#[allow(unsafe_code, reason = "a seccomp filter is set between fork and execve")]
+pub fn without_close_range(command: &mut Command, end: u32) -> &mut Command {
+    let is_close_range = (IS, 0, 1, libc::SYS_close_range as u32);
+    let (is_fcntl, is_beyond) = ((IS, 0, 3, libc::SYS_fcntl as u32), (AT_LEAST, 0, 1, end));
+    let killed = (RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS);
+    let steps = [CALL, is_close_range, refused(libc::EINVAL), is_fcntl, FIRST_ARGUMENT, is_beyond, killed, ALLOW];
+    // SAFETY: it makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(move || filter(steps)) }
 }
 
 /// From now on this thread runs on a kernel without IPv6.

@@ -104,7 +104,6 @@ pub(super) fn execute(
             check(Step::Prepare, libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO))?;
             check(Step::Prepare, libc::dup2(output.as_raw_fd(), libc::STDERR_FILENO))?;
         }
-        close_on_execute();
         match setup.link.map(|link| link.as_raw_fd()) {
             Some(link::FD) => check(Step::Prepare, libc::fcntl(link::FD, libc::F_SETFD, 0))?,
             Some(link) => check(Step::Prepare, libc::dup2(link, link::FD))?,
@@ -225,24 +224,31 @@ fn is_late(not_after: Option<Instant>) -> bool {
     not_after.is_some_and(|not_after| is_over(not_after, clock::boot()))
 }
 
-/// Marks every descriptor above standard error close-on-exec.
+/// Marks every descriptor above standard error close-on-exec. None is open from `open_end` on.
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
-fn close_on_execute() {
-    const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+pub(super) fn close_on_execute(open_end: Option<RawFd>) {
     // The kernel's own bound on the limit (fs.nr_open), unless that was raised.
     const MOST_OPEN: i32 = 1 << 20;
-    // SAFETY: the calls take numbers.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, link::FD, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 {
-            return;
-        }
-        // Refused, or older than Linux 5.11. Init itself opens with O_CLOEXEC; this is for what it was started with.
-        let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-        let end = i32::try_from(soft).map_or(MOST_OPEN, |end| end.min(MOST_OPEN));
-        for fd in link::FD..end {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-        }
+    if close_on_execute_from(link::FD) {
+        return;
     }
+    // Init itself opens with O_CLOEXEC; this is for what it was started with.
+    let limit = || {
+        let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+        i32::try_from(soft).map_or(MOST_OPEN, |end| end.min(MOST_OPEN))
+    };
+    for fd in link::FD..open_end.unwrap_or_else(limit) {
+        // SAFETY: the call takes numbers.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// Marks every descriptor from `first` on close-on-exec. Returns false if the call is refused, or older than Linux 5.11.
+#[expect(unsafe_code, reason = "async-signal-safe system call")]
+pub(super) fn close_on_execute_from(first: RawFd) -> bool {
+    const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+    // SAFETY: the call takes numbers.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
