@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
@@ -13,6 +13,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         signal::{Signal, kill},
         socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt},
@@ -21,7 +22,7 @@ use nix::{
     unistd::Pid,
 };
 use support::{
-    Kept, Lines, Scratch, procfs,
+    Kept, Lines, Scratch, denied, procfs,
     procfs::{children, is_dead},
     slept, wait_for, wait_until,
 };
@@ -486,6 +487,23 @@ fn a_successor_waits_for_its_kubeconfig() {
     fs::write(elector.kubeconfig.path(), whole).unwrap();
 
     wait_until("the credential plugin ran", || seen.exists());
+}
+
+#[test]
+fn an_elector_that_cannot_start_says_why_before_its_link_ends() {
+    for _ in 0..20 {
+        let mut command = Command::new("env");
+        denied(&mut command, libc::SYS_eventfd2);
+        let mut elector = Elector::start_by(command, "exec \"$0\" elector 2>&1", Kubeconfig::of_nobody());
+
+        // Without sleeping: it could say something meanwhile.
+        while recv(elector.link.as_raw_fd(), &mut [0], MsgFlags::MSG_DONTWAIT) != Ok(0) {}
+        let said = poll(&mut [PollFd::new(elector.lines.source.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
+
+        assert_eq!(said, Ok(1), "init kills it as soon as the link ends");
+        let line = elector.line();
+        assert!(line.contains("cannot start the elector: Operation not permitted"), "{line}");
+    }
 }
 
 #[test]

@@ -96,7 +96,10 @@ struct Failure {
 #[must_use]
 pub fn run() -> u8 {
     memory::close_to_others();
-    let ended = adopt().and_then(|socket| {
+    let link = adopt();
+    // Init kills an elector whose link ends, so one end stays open until the reason is written.
+    let _kept = link.as_ref().ok().and_then(|link| link.try_clone().ok());
+    let ended = link.and_then(|socket| {
         detach::detach().map_err(Failure::start)?;
         elect(socket)
     });
