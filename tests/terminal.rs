@@ -257,6 +257,28 @@ fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
 }
 
 #[test]
+fn a_lock_that_comes_while_its_script_is_suspended_leaves_the_terminal_to_the_shell() {
+    let (_server, mut terminal) = with_leases();
+    let lock = "tenure lock keys --log-level=error --set lease.creationWait=0s -- sh -c 'echo $$; exec sleep 600'";
+    terminal.run(&format!("{lock} &"));
+    let holder = parent(terminal.pid()).unwrap();
+    terminal.run(&format!("bash -c {}", quoted(&format!("echo $$; {lock}; exit $?"))));
+    let script = terminal.pid();
+    terminal.until("it waits", |_| children(script).iter().any(|init| !children(*init).is_empty()));
+    terminal.press(CTRL_Z);
+    terminal.until_shell();
+
+    kill(holder, Signal::SIGTERM).unwrap();
+
+    let workload = terminal.pid();
+    assert_eq!(terminal.foreground(), terminal.child.pid(), "the terminal is still the shell's");
+    terminal.run("fg >/dev/null");
+    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.code(), "code 130");
+}
+
+#[test]
 fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
     let scratch = Scratch::new();
     let (runs, go) = (scratch.join("runs"), scratch.join("go"));

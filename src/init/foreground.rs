@@ -48,8 +48,9 @@ impl Foreground {
         self.sent |= matches!(signal.0, libc::SIGINT | libc::SIGQUIT);
     }
 
-    /// The process group of a workload that starts.
-    pub(super) fn group(&self) -> ProcessGroup {
+    /// The process group of a workload that starts. A shell may have taken its terminal back since the start of init.
+    pub(super) fn group(&mut self) -> ProcessGroup {
+        self.terminal = self.terminal.and_then(Terminal::if_ours);
         self.terminal.map_or(ProcessGroup::Own, ProcessGroup::Foreground)
     }
 
