@@ -53,6 +53,14 @@ impl HookRun {
         }
     }
 
+    /// Kills it because a stop begins, and says so.
+    pub(crate) fn cut_short(&mut self, out: &mut VecDeque<Action>) {
+        if self.kill_at.is_some() {
+            self.kill(out);
+            out.push_back(Action::Warn(format!("hook {} was killed: the stop does not wait for it", self.kind.as_str())));
+        }
+    }
+
     /// Kills it because its result does not matter any more. That is no failure.
     pub(crate) fn cancel(&mut self, out: &mut VecDeque<Action>) {
         self.cancelled = true;

@@ -348,7 +348,7 @@ impl Workload {
             self.actions.push_back(Action::KillTeller);
         }
         if let Some(hook) = &mut self.control {
-            hook.kill(&mut self.actions);
+            hook.cut_short(&mut self.actions);
         }
         change.filter(|(to, ..)| *to == Role::Standby).map(|(.., until)| until)
     }

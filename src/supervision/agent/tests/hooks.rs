@@ -247,6 +247,31 @@ fn a_loss_and_a_second_signal_do_not_wait_for_the_hook_before_a_stop() {
 }
 
 #[test]
+fn a_planned_stop_kills_a_hook_of_the_lead_at_once_says_so_and_leaves_the_rest_to_the_hook_after_it() {
+    for kind in [HookKind::BeforeLead, HookKind::AfterLead] {
+        let mut world = World::new(with(&[kind, HookKind::AfterFollow]));
+        world.lead(1);
+        if kind == HookKind::AfterLead {
+            world.run();
+        }
+        world.hook_runs(kind);
+
+        world.step_down(9, Reason::StepDown);
+
+        let line = format!("hook {} was killed: the stop does not wait for it", kind.as_str());
+        let killed = world.actions.iter().position(|action| *action == Action::KillHook { pid: HOOK });
+        let said = world.actions.iter().position(|action| *action == Action::Warn(line.clone()));
+        assert!(killed.is_some() && killed < said, "{:?}", world.actions);
+        if kind == HookKind::AfterLead {
+            world.exit(Exit::Code(0));
+        }
+        world.hook_ends(Exit::Signal(libc::SIGKILL));
+        world.prove();
+        assert_eq!(world.hook().map(|(kind, ..)| kind), Some(HookKind::AfterFollow));
+    }
+}
+
+#[test]
 fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_how_it_went() {
     let mut world = leading(&[HookKind::AfterFollow]);
     world.step_down(9, Reason::StepDown);
