@@ -70,7 +70,11 @@ impl Processes {
             return started.or(unknown);
         }
         let index = self.others.iter().position(|child| child.pid == pid)?;
-        Some(started(self.others.swap_remove(index).outcome()?, ToString::to_string))
+        Some(match self.others.swap_remove(index).outcome()? {
+            // As if it could not be forked.
+            Outcome::Failed(failure) if failure.is_lack() => Err(NotSpawned::Unavailable { message: failure.to_string() }),
+            outcome @ (Outcome::Done | Outcome::Late | Outcome::Failed(_)) => started(outcome, ToString::to_string),
+        })
     }
 }
 

@@ -148,6 +148,12 @@ worded! {
 }
 
 impl Failure {
+    /// Returns true if no process, descriptor or memory was left for the step.
+    #[must_use]
+    pub const fn is_lack(&self) -> bool {
+        matches!(self.errno, Errno::ENOMEM | Errno::EAGAIN | Errno::ENFILE | Errno::EMFILE)
+    }
+
     /// The exit code for it: 127 if there is no such program (or interpreter), otherwise 126.
     #[must_use]
     pub const fn code(self) -> u8 {

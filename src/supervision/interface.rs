@@ -45,7 +45,7 @@ pub enum Input {
         /// The reason of a failure; none after a success.
         failure: Option<String>,
     },
-    /// [`Action::Probe`] did not fork: the system has no process, descriptor or memory left, which says nothing about the workload.
+    /// [`Action::Probe`] ran nothing: the system has no process, descriptor or memory left, which says nothing about the workload.
     ProbeNotForked {
         /// The probe.
         kind: ProbeKind,

@@ -183,6 +183,7 @@ test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
         match outcome {
             Outcome::Failed(failure @ Failure { step: Step::Execute, errno }) => {
                 assert!(failure.to_string().starts_with("cannot execute: ") && failure.to_string().contains(hint), "{failure}");
+                assert!(!failure.is_lack(), "{failure}");
                 (errno, failure.code())
             }
             Outcome::Done | Outcome::Late | Outcome::Failed(_) => panic!("{outcome:?}"),
@@ -194,6 +195,9 @@ test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
     assert_eq!(fail(text.as_ref(), "neither a program for this machine nor a script with a #! line"), (Errno::ENOEXEC, 126));
     fs::write(&text, "#!/no/such/int\n").expect("our file");
     assert_eq!(fail(text.as_ref(), "the file, or the interpreter that its #! line"), (Errno::ENOENT, 127));
+    for errno in [Errno::ENOMEM, Errno::EAGAIN, Errno::ENFILE, Errno::EMFILE] {
+        assert!(Failure { step: Step::Execute, errno }.is_lack(), "{errno}");
+    }
 });
 
 test_in!(Pid1, a_child_gets_the_limit_on_descriptors_that_tenure_was_started_with, {

@@ -218,20 +218,22 @@ impl Turn {
         let role = if launch.is_some() { Role::Leader } else { Role::Standby };
         let kind = HelperKind::Probe(probe);
         match c.fork(Program::of(Some(kind), Some(role), launch)) {
-            Ok(pid) => {
-                self.unforked.forget();
-                self.helpers.push(Helper { kind, began, pid, exit: None });
-            }
-            Err(NotSpawned::Unavailable { message }) => {
-                if self.unforked.say() {
-                    c.say(format!("workload.{}.exec cannot be run now, which does not count: {message}", probe.as_str()));
-                }
-                self.handle(Input::ProbeNotForked { kind: probe, began }, c);
-            }
-            Err(why @ (NotSpawned::Late | NotSpawned::Failed { .. })) => {
-                self.handle(Input::Probed { kind: probe, began, failure: Some(describe(why)) }, c);
-            }
+            Ok(pid) => self.helpers.push(Helper { kind, began, pid, exit: None }),
+            Err(why) => self.probe_not_run(probe, began, why, c),
         }
+    }
+
+    pub(super) fn probe_not_run(&mut self, kind: ProbeKind, began: Instant, why: NotSpawned, c: &mut impl Container) {
+        let input = match why {
+            NotSpawned::Unavailable { message } => {
+                if self.unforked.say() {
+                    c.say(format!("workload.{}.exec cannot be run now, which does not count: {message}", kind.as_str()));
+                }
+                Input::ProbeNotForked { kind, began }
+            }
+            NotSpawned::Late | NotSpawned::Failed { .. } => Input::Probed { kind, began, failure: Some(describe(why)) },
+        };
+        self.handle(input, c);
     }
 }
 

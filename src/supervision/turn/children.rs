@@ -62,10 +62,18 @@ impl Turn {
             if self.elector.is_none() {
                 self.elector_ended(ended, c);
             }
-        } else if let Some(helper) = helper.and_then(|index| self.helpers.get_mut(index)) {
+        } else if let Some((index, helper)) = helper.and_then(|index| Some((index, self.helpers.get_mut(index)?))) {
             helper.exit = Some(ended.exit);
-            if let (HelperKind::Hook(hook), Some(Err(why))) = (helper.kind, ended.started) {
-                c.say(format!("hooks.{} cannot be run: {}", hook.as_str(), describe(why)));
+            match (helper.kind, ended.started) {
+                (HelperKind::Hook(hook), Some(Err(why))) => {
+                    c.say(format!("hooks.{} cannot be run: {}", hook.as_str(), describe(why)));
+                }
+                // Its group had no other member.
+                (HelperKind::Probe(kind), Some(Err(why))) => {
+                    let began = self.helpers.swap_remove(index).began;
+                    self.probe_not_run(kind, began, why, c);
+                }
+                (HelperKind::Hook(_) | HelperKind::Probe(_), _) => {}
             }
         } else {
             self.process_ended(pid, ended, c);
@@ -128,6 +136,7 @@ impl Turn {
                     Input::Reaped { pid, exit }
                 }
                 HelperKind::Probe(kind) => {
+                    self.unforked.forget();
                     Input::Probed { kind, began, failure: (exit != Exit::Code(0)).then(|| exit.to_string()) }
                 }
             };

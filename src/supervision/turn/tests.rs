@@ -20,6 +20,8 @@ struct World {
     started: Option<Started>,
     /// No process is left for another child.
     is_full: bool,
+    /// No further child gets as far as its program, for this reason.
+    failed: Option<NotSpawned>,
     /// The workload is another user's.
     is_others: bool,
     done: Vec<String>,
@@ -28,8 +30,8 @@ struct World {
 impl World {
     fn new(takes: Duration) -> Self {
         let (messages, meanwhile, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new(), VecDeque::new());
-        let (now, started, is_full, is_others, done) = (Instant::from_nanos(1_000_000_000), None, false, false, Vec::new());
-        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, is_others, done }
+        let (now, started, failed, is_full, is_others) = (Instant::from_nanos(1_000_000_000), None, None, false, false);
+        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, failed, is_others, done: Vec::new() }
     }
 
     fn does(&mut self, what: impl Into<String>) {
@@ -64,7 +66,8 @@ impl Container for World {
         self.now += self.takes;
         self.messages.append(&mut self.meanwhile);
         self.dead.retain(|dead| *dead != pid);
-        Some(Ended { exit: Exit::Code(0), started: None })
+        let exit = Exit::Code(if self.failed.is_some() { 126 } else { 0 });
+        Some(Ended { exit, started: self.failed.clone().map(Err) })
     }
     fn started(&mut self) -> Option<Started> {
         self.started.take()
@@ -91,6 +94,7 @@ impl Container for World {
             return Err(NotSpawned::Unavailable { message: "no process".into() });
         }
         self.does("forks");
+        self.dead.extend(self.failed.as_ref().map(|_| 3));
         Ok(3)
     }
     fn tell(&mut self, _: Order) -> Result<Option<i32>, String> {
@@ -191,21 +195,8 @@ fn what_waits_on_the_link_is_read_before_an_end_of_the_workload_is_judged() {
 
 #[test]
 fn a_probe_that_the_system_has_no_process_for_is_said_once_and_does_not_count() {
-    let mut world = World::new(Duration::ZERO);
-    let exec = Probe { exec: ExecProbe { command: vec!["ask".into()] }, failure_threshold: 1, ..Probe::default() };
-    let (command, runs) = (vec!["work".into()], Runs::Always);
-    let mut turn = turn_of(WorkloadConfig { command, runs, liveness: exec, ..WorkloadConfig::default() }, true, &mut world);
-    let live = |turn: &mut Turn, world: &mut World, seconds: u64| {
-        for _ in 0..seconds {
-            world.messages.push_back(Ok(ToInit::Heartbeat));
-            world.now += Duration::from_secs(1);
-            turn.run(world);
-        }
-        std::mem::take(&mut world.done).into_iter().filter(|done| done != "a message").collect::<Vec<_>>()
-    };
-    assert_eq!(live(&mut turn, &mut world, 0), ["starts an elector", "forks"]);
-    world.messages.push_back(Ok(ToInit::Hello));
-    (world.started, world.is_full) = (Some(Ok(())), true);
+    let (mut world, mut turn) = probed();
+    world.is_full = true;
 
     let full = live(&mut turn, &mut world, 60);
     world.is_full = false;
@@ -213,6 +204,42 @@ fn a_probe_that_the_system_has_no_process_for_is_said_once_and_does_not_count() 
 
     assert_eq!(full, ["workload.liveness.exec cannot be run now, which does not count: no process"]);
     assert_eq!(free.first().map(String::as_str), Some("forks"), "{free:?}");
+}
+
+#[test]
+fn a_probe_whose_command_cannot_be_executed_says_why_and_no_memory_left_for_it_does_not_count() {
+    let (mut world, mut turn) = probed();
+    world.failed = Some(NotSpawned::Unavailable { message: "no memory".into() });
+
+    let mut lacking = live(&mut turn, &mut world, 60);
+    lacking.retain(|done| done != "forks" && !done.starts_with("signal"));
+    world.failed = Some(NotSpawned::Failed { code: 126, message: "no program".into() });
+    let wrong = live(&mut turn, &mut world, 10);
+
+    assert_eq!(lacking, ["workload.liveness.exec cannot be run now, which does not count: no memory"]);
+    assert!(wrong.contains(&"the liveness probe failed: ask: no program".into()), "{wrong:?}");
+}
+
+/// A standby that is asked by a command whether it is live, as soon as it has started.
+fn probed() -> (World, Turn) {
+    let mut world = World::new(Duration::ZERO);
+    let exec = Probe { exec: ExecProbe { command: vec!["ask".into()] }, failure_threshold: 1, ..Probe::default() };
+    let (command, runs) = (vec!["work".into()], Runs::Always);
+    let mut turn = turn_of(WorkloadConfig { command, runs, liveness: exec, ..WorkloadConfig::default() }, true, &mut world);
+    assert_eq!(live(&mut turn, &mut world, 0), ["starts an elector", "forks"]);
+    world.messages.push_back(Ok(ToInit::Hello));
+    world.started = Some(Ok(()));
+    (world, turn)
+}
+
+/// What is done in so many seconds, with an elector that is heard of.
+fn live(turn: &mut Turn, world: &mut World, seconds: u64) -> Vec<String> {
+    for _ in 0..seconds {
+        world.messages.push_back(Ok(ToInit::Heartbeat));
+        world.now += Duration::from_secs(1);
+        turn.run(world);
+    }
+    std::mem::take(&mut world.done).into_iter().filter(|done| done != "a message").collect()
 }
 
 #[test]
