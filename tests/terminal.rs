@@ -341,6 +341,10 @@ fn a_frozen_standby_has_no_terminal_before_it_leads() {
     terminal.run(&format!("{run} --set lease.creationWait=1h {script}"));
     let standby = terminal.pid();
     terminal.until("it is frozen", |_| state(standby) == Some('T'));
+    // As a shell's `fg` does after Ctrl-Z in a script around it.
+    let init = parent(standby).unwrap();
+    kill(init, Signal::SIGCONT).unwrap();
+    terminal.until("init has read it", |_| procfs::status(init, "ShdPnd").is_some_and(|set| set == "0".repeat(16)));
     terminal.press(CTRL_C);
     assert_eq!(terminal.line(), "code 0");
     terminal.run(&format!("{run} --set lease.creationWait=0s {script}"));

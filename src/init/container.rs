@@ -60,9 +60,12 @@ impl Container for EventLoop {
     }
 
     fn signal(&mut self) -> Option<i32> {
+        // No key would reach a frozen workload.
+        let takes_keys = |workload: &&Workload| !self.is_frozen || workload.role == Some(Role::Leader);
+        let main = self.processes.workload.as_ref().filter(takes_keys).map(|workload| workload.pid);
         // A failing signalfd counts as empty: SIGCHLD is not needed to reap.
         while let Ok(Some(received)) = self.signals.receive() {
-            match self.foreground.filter(received, self.processes.main()) {
+            match self.foreground.filter(received, main) {
                 Ok(None) => {}
                 // Started by nohup, init goes on waiting without its terminal.
                 Ok(Some(libc::SIGHUP)) if self.processes.main().is_none() && is_ignored(libc::SIGHUP) => {}
@@ -290,6 +293,9 @@ impl EventLoop {
             Order::Resume { not_after } => {
                 let pids = self.stopped(false).ok_or("the workload is not frozen any more, and does not lead")?;
                 self.foreground.hand_over(self.processes.main());
+                if let Some(workload) = &mut self.processes.workload {
+                    workload.role = Some(Role::Leader);
+                }
                 let child = spawn::resume(&pids, not_after);
                 child.map(Some).map_err(|error| format!("the workload cannot be continued: {}", one_line(&error)))
             }
