@@ -172,7 +172,10 @@ fn nobodys(old: Option<&Spec<'_>>, new: &Spec<'_>) -> Option<&'static str> {
     if new.transitions() != old.transitions() {
         return Some("is nobody's and counts a transition");
     }
-    (new.seconds() < old.seconds()).then_some("shortens what nobody holds")
+    // How long a Lease rested, whose holder somebody has removed, is no duration of a hold.
+    let rested =
+        annotation(old.0, "tenure.dev/rests").is_some_and(|rests| rests.split(' ').next() == Some(old.text("renewTime")));
+    (new.seconds() < old.seconds() && !(rested && old.holder().is_empty())).then_some("shortens what nobody holds")
 }
 
 fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
