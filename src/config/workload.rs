@@ -29,7 +29,8 @@ section! {
         /// WATCHDOG_USEC.
         pub liveness: Probe,
         /// The time in which a leader has to get ready after its start or promotion. If it does not, it hands over (reason
-        /// not-ready). EXTEND_TIMEOUT_USEC on NOTIFY_SOCKET gives it longer. null: no limit.
+        /// not-ready). Until it is ready it is not asked whether it is live, as with a startupProbe. EXTEND_TIMEOUT_USEC on
+        /// NOTIFY_SOCKET gives it longer. null: no limit.
         #[serde(with = "Maybe")]
         #[schemars(with = "Option<String>")]
         pub start_timeout: Option<Duration>,

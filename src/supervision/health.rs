@@ -265,9 +265,10 @@ impl HealthChecks {
 
     /// Orders the probes that are due.
     pub(crate) fn handle_timeout(&mut self, asks: &Asks, now: Instant, out: &mut VecDeque<Action>) {
-        for check in self.checks() {
-            check.handle_timeout(asks, now, out);
-        }
+        self.readiness.handle_timeout(asks, now, out);
+        // Liveness waits while `startTimeout` runs, as it does in a kubelet for a startup probe.
+        let asks = if self.ready_by.is_some() { &Asks::Nobody } else { asks };
+        self.liveness.handle_timeout(asks, now, out);
     }
 }
 

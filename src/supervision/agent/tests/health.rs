@@ -234,6 +234,29 @@ fn a_program_that_could_not_be_started_has_failed() {
     assert_eq!(world.stops(), Some(Reason::NotLive));
 }
 
+/// It is asked whether it is live by a command, and whether it is ready over HTTP.
+#[test]
+fn a_leader_with_a_time_to_start_is_asked_whether_it_is_live_once_it_is_ready() {
+    let kinds = |world: &mut World| world.asks().into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
+    for (limit, at_first) in [(None, 2), (Some(Duration::from_secs(60)), 1)] {
+        let mut config = ready(http);
+        config.workload.liveness = asked(exec);
+        config.workload.start_timeout = limit;
+        let mut world = World::leading(config);
+        for at in [3, 13, 23, 33] {
+            world.live_until(ms(at * 1000));
+            let asks = world.asks();
+            assert_eq!(asks.len(), at_first, "{limit:?} {at}");
+            for (kind, began) in asks {
+                let failure = (kind == ProbeKind::Readiness && at < 23).then(|| "it starts".into());
+                world.feed(Input::Probed { kind, began, failure });
+            }
+        }
+        world.live_until(ms(43_000));
+        assert_eq!(kinds(&mut world), [ProbeKind::Readiness, ProbeKind::Liveness], "it is ready");
+    }
+}
+
 #[test]
 fn what_answers_later_than_it_is_to_be_asked_again_is_asked_at_once() {
     for by in [http, exec] {
