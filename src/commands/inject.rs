@@ -2,7 +2,7 @@
 //!
 //! The room [`crate::inject`] decides what is put in. A container whose configuration tenure would refuse is refused here.
 
-use std::{ffi::OsString, fs, io};
+use std::{ffi::OsString, fs, io, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     cli::{self, Face, InjectOutput},
     console::{answer, refuse},
     exit,
-    inject::{flattened, inject, uninject},
+    inject::{Needs, flattened, inject, uninject},
     loading::{self, documents},
 };
 
@@ -48,8 +48,8 @@ pub(super) fn run(asked: &cli::Inject) -> Ended {
     Ok(answer(&text, 0))
 }
 
-/// Judges the configuration of a wrapped container, as `tenure check --offline` does in it. Returns the name of its Lease.
-fn judge(container: &Value, granted: u64) -> Result<String, String> {
+/// Judges the configuration of a wrapped container, as `tenure check --offline` does in it. `grace` is what the pod promised the program.
+fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
     let items = |key: &str| container[key].as_array().into_iter().flatten();
     let line: Vec<_> = items("command").filter_map(Value::as_str).map(OsString::from).collect();
     let Ok(Face::Run(run)) = cli::parse(line) else { return Err("its command line does not run a program".into()) };
@@ -65,9 +65,10 @@ fn judge(container: &Value, granted: u64) -> Result<String, String> {
     {
         return Err(format!("http.listen: the kubelet's probes do not reach {listen}: write 0.0.0.0:{}", listen.port()));
     }
-    let needed = check::grace_period(&loaded.config).as_secs();
-    if needed > granted {
-        return Err(format!("its configuration needs terminationGracePeriodSeconds: {needed}, and the pod has {granted}"));
-    }
-    Ok(loaded.config.lease.name)
+    let mut config = loaded.config;
+    config.workload.stop.grace = config.workload.stop.grace.max(Duration::from_secs(grace));
+    // One failure each 5 s: until `lease.duration` is over, init itself replaces a hung elector.
+    let failures = 2 + (config.lease.duration.as_secs() + 1) / 5;
+    let grace = check::grace_period(&config).as_secs();
+    Ok(Needs { lease: config.lease.name, grace, failures })
 }

@@ -8,6 +8,16 @@ use super::names::BEFORE;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
+/// What the configuration of a wrapped container needs.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    pub(crate) lease: String,
+    /// Seconds for the stop of the pod.
+    pub(crate) grace: u64,
+    /// How often its liveness probe may fail.
+    pub(crate) failures: u64,
+}
+
 /// What the pods of a Lease need.
 #[derive(Debug, Default)]
 pub(super) struct Access {

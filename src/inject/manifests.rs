@@ -7,16 +7,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Changed, OURS, PROGRAM, Variable,
+    Changed, Judge, OURS, PROGRAM, Variable,
     access::{Access, slice_of},
     before, items,
     names::LEASE,
     number, shown, text, wrap,
 };
 use crate::{cli, election::writes::as_map, transaction::entry_of};
-
-/// Judges a container that was wrapped, in a pod with so many seconds for a stop. Returns the name of its Lease.
-type Judge = fn(&Value, u64) -> Result<String, String>;
 
 /// The name of the Service that reaches the leader only, and the variables by which tenure writes its EndpointSlice.
 type Led = Option<(String, Vec<Variable>)>;
@@ -90,14 +87,11 @@ impl Stream<'_> {
         }
         let service = self.service(&name, namespace.as_deref(), pod)?;
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
-        let container = wrap(pod, is_job, &asked.image, &variables)?;
-        let spec = &pod["spec"];
-        let granted = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or_default();
-        let lease = (self.judge)(&spec["containers"][container], granted)?;
+        let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
         if asked.access {
-            let access = self.access.entry((namespace, lease)).or_default();
+            let access = self.access.entry((namespace, needs.lease)).or_default();
             access.service = service.map(|(service, _)| service).or_else(|| access.service.take());
-            let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&spec[key]));
+            let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&pod["spec"][key]));
             let account = accounts.find(|name| !name.is_empty());
             access.accounts.insert(account.unwrap_or("default").into());
         }

@@ -1,15 +1,16 @@
 //! Puts tenure into a pod that knows nothing of it, and takes it out again: `tenure inject`.
 //!
 //! Owns what is put in, and why a pod is refused. The policy in `deploy/inject` makes the same pod on the API server, and refuses with
-//! the same sentences: a change here is a change there. One thing differs: a probe's command is JSON here, and what `strings.quote` writes
-//! there, so `\v` or `\a` is written in two ways, which tenure reads alike. Works on manifests only: never reads a file, a cluster or a
-//! clock.
+//! the same sentences: a change here is a change there. Two things differ. A probe's command is JSON here, and what `strings.quote` writes
+//! there, so `\v` or `\a` is written in two ways, which tenure reads alike. A time such as `1 minute`, which is not of the form `1m30s`,
+//! counts as the default there. Works on manifests only: never reads a file, a cluster or a clock.
 
 use serde_json::{Value, json};
 
 use self::names::{COMMAND, HAS_WITNESS, LEASE};
 use crate::{election::writes::as_map, transaction::list_of};
 
+pub(crate) use access::Needs;
 pub(crate) use before::uninject;
 pub(crate) use manifests::{flattened, inject};
 
@@ -27,8 +28,6 @@ const PROGRAM: &str = "/opt/tenure/tenure";
 const LISTEN: &str = "TENURE_HTTP__LISTEN";
 /// The first of these that no container of the pod has is where tenure answers probes.
 const PORTS: [u64; 3] = [8079, 18079, 28079];
-/// What a pod needs to stop, beside the grace of its program; `tenure check` computes it.
-const BESIDE_GRACE: u64 = 10;
 /// What tenure reads of its pod.
 const FIELDS: [(&str, &str); 5] = [
     ("POD_NAME", "metadata.name"),
@@ -40,15 +39,17 @@ const FIELDS: [(&str, &str); 5] = [
 
 /// A name and a value.
 type Variable = (String, String);
+/// Judges a container that was wrapped, whose program has so many seconds for its stop.
+type Judge = fn(&Value, u64) -> Result<Needs, String>;
 /// All objects, and remarks, one line each; or the reasons to refuse them, one line each.
 type Changed = Result<(Vec<Value>, Vec<String>), Vec<String>>;
 
 /// Puts tenure into a pod or a template of pods; of a Job, as a lock. The variables of the cluster win over what is written here, and
-/// those of the container over all. Returns the number of the container.
+/// those of the container over all. Returns what its configuration needs.
 ///
 /// # Errors
 /// Why it cannot, and what to change.
-fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable]) -> Result<usize, String> {
+fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge: Judge) -> Result<Needs, String> {
     let at = refusals::judge(pod, is_job)?;
     let (metadata, spec, container) = (&pod["metadata"], &pod["spec"], &pod["spec"]["containers"][at]);
     let grace = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
@@ -85,10 +86,14 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable]) -> Res
     container["command"] = command;
     list_of(&mut container["env"]).extend(env);
     if !is_job {
-        for (kind, path, failures) in [("livenessProbe", "/livez", 5), ("readinessProbe", "/readyz", 3)] {
+        for (kind, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
             let get = json!({ "path": path, "port": port });
-            container[kind] = json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": failures });
+            container[kind] = json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": 3 });
         }
+    }
+    let needs = judge(container, grace)?;
+    if !is_job {
+        container["livenessProbe"]["failureThreshold"] = needs.failures.into();
     }
     let mut init: Vec<_> = parts("initContainers").collect();
     for part in &mut init {
@@ -105,8 +110,8 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable]) -> Res
     let spec = &mut pod["spec"];
     list_of(&mut spec["initContainers"]).splice(0..0, init);
     list_of(&mut spec["volumes"]).splice(0..0, parts("volumes"));
-    spec["terminationGracePeriodSeconds"] = (grace + BESIDE_GRACE).into();
-    Ok(at)
+    spec["terminationGracePeriodSeconds"] = needs.grace.into();
+    Ok(needs)
 }
 
 /// Returns the port on which tenure answers probes: that of the variables, or one that no container of the pod has.

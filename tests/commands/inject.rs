@@ -89,7 +89,9 @@ fn a_program_gets_all_parts_and_keeps_its_own_variables_and_its_grace() {
     let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(names.iter().filter(|name| **name == "POD_NAME").count(), 1, "{names:?}");
     assert_eq!(names[..3], ["PORT", "POD_NAME", "TENURE_HTTP__LISTEN"], "what others may name comes first");
-    assert_eq!(pod["terminationGracePeriodSeconds"], 60);
+    // As `tenure check` computes it; until lease.duration is over init itself replaces a hung elector.
+    assert_eq!(pod["terminationGracePeriodSeconds"], 57);
+    assert_eq!(container["livenessProbe"]["failureThreshold"], 14);
     let first = pod["initContainers"].as_array().unwrap().iter().map(|one| (&one["name"], &one["image"])).collect::<Vec<_>>();
     let ours = json!("registry/tenure:1");
     assert_eq!(first, [(&json!("tenure"), &ours), (&json!("tenure-witness"), &ours), (&json!("first"), &json!("first"))]);
@@ -104,12 +106,28 @@ fn what_tenure_refuses_in_its_configuration_is_refused_here() {
         deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
         "with lease.release: keep no Lease is given back",
     );
+}
 
-    let env = json!([{ "name": "TENURE_WORKLOAD__STOP__GRACE", "value": "2m" }]);
-    is_refused(
-        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
-        "its configuration needs terminationGracePeriodSeconds: 127, and the pod has 40",
-    );
+#[test]
+fn the_times_of_the_pod_are_those_that_its_configuration_needs() {
+    let reference = json!({ "configMapKeyRef": { "name": "a", "key": "b" } });
+    let own = |name: &str, value: &str| json!([{ "name": name, "value": value }]);
+    for (env, flags, grace, failures) in [
+        (json!([]), &[][..], 37, 5),
+        (json!([{ "name": "TENURE_LEASE__DURATION", "valueFrom": reference }]), &[], 37, 5),
+        (json!([]), &["TENURE_LEASE__DURATION=60s", "TENURE_LEASE__ATTEMPT_TIMEOUT=5s"], 43, 14),
+        (json!([]), &["TENURE_LEASE__RELEASE=delete"], 43, 5),
+        (own("TENURE_WORKLOAD__STOP__GRACE", "2m"), &[], 127, 5),
+        (own("TENURE_WORKLOAD__STOP__GRACE", "5s"), &[], 37, 5),
+    ] {
+        let flags: Vec<_> = flags.iter().flat_map(|variable| ["--env", variable]).collect();
+
+        let all = injected(&[deployment(&json!({}), &json!({ "command": ["/billing"], "env": env }))], &flags);
+
+        let pod = &all[0]["spec"]["template"]["spec"];
+        assert_eq!(pod["terminationGracePeriodSeconds"], grace, "{env} {flags:?}");
+        assert_eq!(pod["containers"][0]["livenessProbe"]["failureThreshold"], failures, "{env} {flags:?}");
+    }
 }
 
 #[test]

@@ -376,14 +376,24 @@ fn is_read_by_tenure(spec: &Value) {
 }
 
 fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster: &Namespace) {
-    let env = "TENURE_LEASE__DURATION=60s\nTENURE_HTTP__LISTEN=0.0.0.0:9000\nTENURE_WORKLOAD__ENV={\"A\": \"b=c\"}";
+    let env = "TENURE_LEASE__DURATION=60s\nTENURE_LEASE__ATTEMPT_TIMEOUT=5s\nTENURE_HTTP__LISTEN=0.0.0.0:9000\nTENURE_WORKLOAD__ENV={\"A\": \"b=c\"}";
     let _alone = apply(cluster, env);
     let own = json!({ "command": ["sh"], "env": [{ "name": "TENURE_LEASE__DURATION", "value": "30s" }] });
     let reference = json!({ "name": "TENURE_HTTP__LISTEN", "valueFrom": { "configMapKeyRef": { "name": "a", "key": "b" } } });
+    let set = |name: &str, own: &[(&str, &str)]| {
+        let env: Vec<_> = own.iter().map(|(key, value)| json!({ "name": format!("TENURE_{key}"), "value": value })).collect();
+        pod(name, json!({ "command": ["sh"], "env": env }), json!({}), json!({}))
+    };
     let pods = [
         pod("plain", json!({ "command": ["sh"] }), json!({}), json!({})),
         pod("own", own, json!({}), json!({})),
         pod("elsewhere", json!({ "command": ["sh"], "env": [reference] }), json!({}), json!({})),
+        set("delete", &[("LEASE__RELEASE", "delete"), ("LEASE__DURATION", "1m1s"), ("LEASE__RENEW_PERIOD", "3500ms")]),
+        set("at-once", &[("LEASE__RELEASE", "delete"), ("LEASE__CREATION_WAIT", "0s")]),
+        set("long", &[("WORKLOAD__STOP__GRACE", "1m30.5s"), ("WORKLOAD__STOP__KILL_MARGIN", "2s")]),
+        set("short", &[("WORKLOAD__STOP__GRACE", "5s"), ("LEASE__ATTEMPT_TIMEOUT", "100ms")]),
+        set("slice", &[("SERVICE__ENDPOINT_SLICE", "led"), ("SERVICE__PORTS", "[{port: 80}]")]),
+        of_job(set("job", &[("SERVICE__ENDPOINT_SLICE", "led"), ("LEASE__RELEASE", "delete")])),
     ];
 
     let by_policy = made(cluster, &pods);
@@ -394,6 +404,14 @@ fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster:
     let env = by_policy.iter().map(|pod| pod["spec"]["containers"][0]["env"].to_string()).collect::<Vec<_>>();
     assert!(env[0].contains("60s") && env[0].contains("0.0.0.0:9000") && env[0].contains("b=c"), "{env:?}");
     assert!(env[1].contains("30s") && !env[1].contains("60s"), "{env:?}");
+    let times = by_policy.iter().map(|pod| {
+        let failures = &pod["spec"]["containers"][0]["livenessProbe"]["failureThreshold"];
+        (pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap(), failures.as_u64().unwrap_or_default())
+    });
+    assert_eq!(
+        times.collect::<Vec<_>>(),
+        [(43, 14), (43, 8), (43, 14), (53, 14), (48, 14), (105, 14), (34, 14), (44, 14), (52, 0)]
+    );
 }
 
 fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &Namespace) {
