@@ -131,6 +131,14 @@ fn the_times_of_the_pod_are_those_that_its_configuration_needs() {
 }
 
 #[test]
+fn the_name_of_a_lease_is_no_variable_for_all_workloads() {
+    for key in ["NAME", "PREFIX", "NAMESPACE"] {
+        let flag = format!("--env=TENURE_LEASE__{key}=x");
+        inject(&[ours()], &[&flag]).says(78, &[&format!("TENURE_LEASE__{key} is of one workload: set it in the container")]);
+    }
+}
+
+#[test]
 fn what_is_no_workload_passes_unchanged_and_in_order() {
     let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "a": "yes", "b": "0644" } });
     let mut unlabelled = deployment(&json!({ "labels": {} }), &json!({}));

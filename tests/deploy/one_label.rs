@@ -19,6 +19,7 @@ pub(crate) fn all() -> Vec<Case> {
     let cases = cases![restricted:
         the_policy_and_the_command_make_the_same_of_forty_pods,
         the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
+        the_name_of_a_lease_is_no_variable_of_the_cluster,
         what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
         a_template_of_each_kind_gets_a_gate_or_is_refused,
         the_first_rollout_waits_until_no_pod_runs,
@@ -414,6 +415,25 @@ fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster:
     );
 }
 
+/// What the pods of all workloads would share.
+fn the_name_of_a_lease_is_no_variable_of_the_cluster(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let deadline = tenure::clock::boot() + PATIENCE;
+    for key in ["NAME", "PREFIX", "NAMESPACE"] {
+        let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\nTENURE_LEASE__{key}=x") } }).to_string();
+        cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
+        let sentence =
+            format!("TENURE_LEASE__{key} is of one workload: set it in the container, not in the ConfigMap tenure-inject");
+        loop {
+            let made = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &workload("Deployment", Some("billing"), 1));
+            if !made.status.success() && made.failure().contains(&sentence) {
+                break;
+            }
+            assert!(tenure::clock::boot() < deadline, "{key} is taken");
+        }
+    }
+}
+
 fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &Namespace) {
     let _alone = apply(cluster, "");
     let none = || json!({});
@@ -614,6 +634,14 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
         apply(Some("billing"), 3).success();
         waits(Some("other"), 3, "billing");
         waits(None, 3, "billing");
+        // Its variables name another Lease.
+        for key in ["NAME", "PREFIX", "NAMESPACE"] {
+            let mut renamed = workload(kind, Some("billing"), 3);
+            let env = json!([{ "name": format!("TENURE_LEASE__{key}"), "value": "other" }]);
+            renamed["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+            let why = cluster.feed(&["apply", "-f", "-"], &renamed).failure();
+            assert!(why.contains("do not share the Lease billing"), "{kind} {key}: {why}");
+        }
         cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
         report(cluster, kind, &json!({ "replicas": 0 }));
         apply(None, 1).success();
