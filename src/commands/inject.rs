@@ -66,9 +66,10 @@ fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
         return Err(format!("http.listen: the kubelet's probes do not reach {listen}: write 0.0.0.0:{}", listen.port()));
     }
     let mut config = loaded.config;
+    let rights = check::rights(&config);
     config.workload.stop.grace = config.workload.stop.grace.max(Duration::from_secs(grace));
     // One failure each 5 s: until `lease.duration` is over, init itself replaces a hung elector.
     let failures = 2 + (config.lease.duration.as_secs() + 1) / 5;
     let grace = check::grace_period(&config).as_secs();
-    Ok(Needs { lease: config.lease.name, grace, failures })
+    Ok(Needs { namespace: config.lease.namespace, lease: config.lease.name, rights, grace, failures })
 }

@@ -88,12 +88,24 @@ impl Stream<'_> {
         let service = self.service(&name, namespace.as_deref(), pod)?;
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
+        let other = Some(needs.namespace).filter(|other| !other.is_empty() && namespace.as_ref() != Some(other));
+        if let (Some(other), Some((service, _))) = (&other, &service) {
+            let why = format!("the EndpointSlice of Service/{service} could not be written there: leave out --service");
+            return Err(format!("the Lease is in the namespace {other}, and {why}"));
+        }
         if asked.access {
-            let access = self.access.entry((namespace, needs.lease)).or_default();
+            if let (Some(other), None) = (&other, &namespace) {
+                return Err(format!(
+                    "the Lease is in the namespace {other}, and that of the pods is not known: write --namespace"
+                ));
+            }
+            let home = namespace.clone().filter(|_| other.is_some());
+            let access = self.access.entry((other.or(namespace), needs.lease)).or_default();
+            access.grant(&needs.rights);
             access.service = service.map(|(service, _)| service).or_else(|| access.service.take());
             let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&pod["spec"][key]));
             let account = accounts.find(|name| !name.is_empty());
-            access.accounts.insert(account.unwrap_or("default").into());
+            access.accounts.insert((account.unwrap_or("default").into(), home));
         }
         before::replace(&mut self.objects[at], object);
         Ok(())

@@ -215,6 +215,60 @@ fn what_is_in_the_stream_already_is_not_added_again() {
 }
 
 #[test]
+fn the_rights_are_those_that_the_configuration_needs() {
+    let configured = |own: &[(&str, &str)]| {
+        let env: Vec<_> = own.iter().map(|(key, value)| json!({ "name": format!("TENURE_{key}"), "value": value })).collect();
+        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env }))
+    };
+    let rules = |own: &[(&str, &str)]| {
+        let all = injected(&[configured(own)], &[]);
+        let role = all.iter().find(|object| object["kind"] == "Role").unwrap();
+        let words = |rule: &Value, key: &str| {
+            let all = rule[key].as_array().into_iter().flatten();
+            all.map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let rules = role["rules"].as_array().unwrap().iter();
+        rules.map(|rule| ["resources", "resourceNames", "verbs"].map(|key| words(rule, key)).join("; ")).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(&[]), ["leases; billing; get update watch"]);
+    assert_eq!(rules(&[("LEASE__PREFIX", "shop-")]), ["leases; shop-billing; get update watch"]);
+    assert_eq!(rules(&[("LEASE__RELEASE", "delete")]), ["leases; billing; delete get update watch", "leases; ; create"]);
+    let [slots, slice] = [("LEASE__SLOTS", "2"), ("SERVICE__ENDPOINT_SLICE", "led")];
+    let most = [slots, slice, ("SERVICE__PORTS", "[{port: 80}]"), ("EVENTS__ENABLED", "true")];
+    let names = "billing billing-slot-1";
+    assert_eq!(
+        rules(&most),
+        [
+            &format!("leases; {names}; get update"),
+            "leases; ; list watch",
+            "endpointslices; led led-slot-1; get update",
+            "events; ; create",
+        ]
+    );
+
+    let all = injected(&[configured(&most)], &[]);
+    let leases: Vec<_> = all.iter().filter(|object| object["kind"] == "Lease").map(|object| &object["metadata"]).collect();
+    assert_eq!(leases.iter().map(|lease| lease["name"].as_str().unwrap()).collect::<Vec<_>>().join(" "), names);
+    assert!(leases.iter().all(|lease| lease["labels"]["tenure.dev/slots"] == "billing"), "{leases:?}");
+}
+
+#[test]
+fn a_lease_in_another_namespace_has_its_rights_there() {
+    let env = json!([{ "name": "TENURE_LEASE__NAMESPACE", "value": "leases" }]);
+    let there = deployment(&json!({}), &json!({ "command": ["/billing"], "env": env }));
+
+    let all = injected(from_ref(&there), &["--namespace", "shops"]);
+
+    let namespaces: Vec<_> = all[1..].iter().map(|object| object["metadata"]["namespace"].as_str().unwrap()).collect();
+    assert_eq!(namespaces, ["leases"; 3]);
+    assert_eq!(all[3]["subjects"], json!([{ "kind": "ServiceAccount", "name": "default", "namespace": "shops" }]));
+    is_refused(there.clone(), "the Lease is in the namespace leases, and that of the pods is not known: write --namespace");
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "shop" }, "spec": { "selector": { "app": "billing" }, "ports": [{ "port": 80 }] } });
+    inject(&[there, service], &["--namespace", "shops", "--service"])
+        .says(78, &["the Lease is in the namespace leases, and the EndpointSlice of Service/shop could not be written there"]);
+}
+
+#[test]
 fn two_namespaces_do_not_share_rights() {
     let mut second = ours();
     second["metadata"]["namespace"] = json!("second");

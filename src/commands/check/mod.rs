@@ -27,6 +27,7 @@ mod permissions;
 mod power;
 
 pub(super) use law::grace_period;
+pub(super) use permissions::rights;
 
 pub(super) fn run(check: &cli::Check) -> Ended {
     let loaded = super::load(&check.flags, &check.command, Purpose::Inspect)?;

@@ -53,6 +53,14 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     }
 }
 
+/// Returns the rights of a replica to what is there already.
+pub(in crate::commands) fn rights(config: &Config) -> Vec<Right> {
+    let needed = needed(&config.lease.namespace, config).into_iter().map(|(right, _)| right);
+    // After a deletion the Lease is created again.
+    let deletes = config.lease.release == Release::Delete;
+    needed.filter(|right| deletes || (&*right.place.resource, right.verb) != ("leases", "create")).collect()
+}
+
 /// The actions of a replica.
 fn needed(namespace: &str, config: &Config) -> Vec<(Right, Without)> {
     let slots = config.lease.slots > 1;
