@@ -30,8 +30,8 @@ type Subject = (String, String, bool);
 pub(super) struct Access {
     /// Each with its namespace, if it is not that of the Lease.
     pub(super) accounts: BTreeSet<(String, Option<String>)>,
-    /// The Service whose EndpointSlice the leader writes.
-    pub(super) service: Option<String>,
+    /// The Service whose EndpointSlice the leader writes, and the family of its addresses.
+    pub(super) service: Option<(String, String)>,
     /// Names and verbs.
     rules: BTreeMap<Subject, (BTreeSet<String>, BTreeSet<&'static str>)>,
 }
@@ -62,10 +62,11 @@ impl Access {
             }
             objects.push(json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata }));
         }
-        for (name, service) in names("endpointslices").into_iter().flat_map(|name| Some((name, self.service.as_ref()?))) {
+        for (name, (service, family)) in names("endpointslices").into_iter().flat_map(|name| Some((name, self.service.as_ref()?)))
+        {
             let labels = json!({ "kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": "tenure.dev" });
             let metadata = json!({ "name": name, "labels": labels });
-            objects.push(json!({ "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4" }));
+            objects.push(json!({ "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, "addressType": family }));
         }
         let rules: Vec<_> = self
             .rules

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{cli, election::writes::as_map, transaction::entry_of};
 
-/// The name of the Service that reaches the leader only, and the variables by which tenure writes its EndpointSlice.
-type Led = Option<(String, Vec<Variable>)>;
+/// The Service that reaches the leader only, the family of its addresses, and the variables by which tenure writes its EndpointSlice.
+type Led = Option<((String, String), Vec<Variable>)>;
 
 struct Stream<'a> {
     objects: Vec<Value>,
@@ -89,7 +89,7 @@ impl Stream<'_> {
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
         let other = Some(needs.namespace).filter(|other| !other.is_empty() && namespace.as_ref() != Some(other));
-        if let (Some(other), Some((service, _))) = (&other, &service) {
+        if let (Some(other), Some(((service, _), _))) = (&other, &service) {
             let why = format!("the EndpointSlice of Service/{service} could not be written there: leave out --service");
             return Err(format!("the Lease is in the namespace {other}, and {why}"));
         }
@@ -132,8 +132,10 @@ impl Stream<'_> {
         let mut new = service.clone();
         let name = text(&service["metadata"]["name"]).to_owned();
         let old = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io";
-        let delete = format!("kubectl delete endpointslices -l kubernetes.io/service-name={name},{old}");
+        let delete =
+            format!("kubectl delete endpointslices -l kubernetes.io/service-name={name},{old}; kubectl delete endpoints {name}");
         self.notes.push(format!("Service/{name} has no selector now: once it is applied, {delete}"));
+        let family = service["spec"]["ipFamilies"][0].as_str().unwrap_or("IPv4").to_owned();
         as_map(&mut new["spec"]).remove("selector");
         before::replace(service, new);
         let ports = items(&service["spec"]["ports"]).iter().map(|port| {
@@ -142,7 +144,7 @@ impl Stream<'_> {
             json!({ "name": text(&port["name"]), "port": number(target, items(&pod["spec"]["containers"])), "protocol": protocol })
         });
         let env = [("ENDPOINT_SLICE", slice_of(&name)), ("PORTS", Value::from_iter(ports).to_string())];
-        Ok(Some((name, env.map(|(key, value)| (format!("TENURE_SERVICE__{key}"), value)).into())))
+        Ok(Some(((name, family), env.map(|(key, value)| (format!("TENURE_SERVICE__{key}"), value)).into())))
     }
 }
 

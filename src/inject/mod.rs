@@ -29,11 +29,12 @@ const LISTEN: &str = "TENURE_HTTP__LISTEN";
 /// The first of these that no container of the pod has is where tenure answers probes.
 const PORTS: [u64; 3] = [8079, 18079, 28079];
 /// What tenure reads of its pod.
-const FIELDS: [(&str, &str); 5] = [
+const FIELDS: [(&str, &str); 6] = [
     ("POD_NAME", "metadata.name"),
     ("POD_NAMESPACE", "metadata.namespace"),
     ("POD_UID", "metadata.uid"),
     ("POD_IP", "status.podIP"),
+    ("POD_IPS", "status.podIPs"),
     ("NODE_NAME", "spec.nodeName"),
 ];
 

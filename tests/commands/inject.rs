@@ -451,6 +451,16 @@ fn a_service_is_named_and_on_request_reaches_the_leader_only() {
     assert_eq!(all[1]["spec"]["selector"], Value::Null);
     let slice = all.iter().find(|object| object["kind"] == "EndpointSlice").unwrap();
     assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "shop");
+    assert_eq!(slice["addressType"], "IPv4");
+    let addresses = json!({ "name": "POD_IPS", "valueFrom": { "fieldRef": { "fieldPath": "status.podIPs" } } });
+    assert!(container["env"].as_array().unwrap().contains(&addresses), "the address of the other family is in no other");
+    let mut other = service.clone();
+    other["spec"]["ipFamilies"] = json!(["IPv6", "IPv4"]);
+    let of_other = injected(&[ours.clone(), other], &["--service"]);
+    assert!(of_other.iter().any(|object| object["addressType"] == "IPv6"), "{of_other:?}");
+    // Left there, they are copied to an EndpointSlice with the standbys.
+    inject(&[ours.clone(), service.clone()], &["--service"])
+        .says(0, &["-l kubernetes.io/service-name=shop,", "; kubectl delete endpoints shop"]);
     let role = all.iter().find(|object| object["kind"] == "Role").unwrap();
     assert_eq!(
         (&role["rules"][1]["resourceNames"], &role["rules"][1]["verbs"]),
