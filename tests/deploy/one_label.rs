@@ -702,10 +702,16 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     let mut early = workload("Deployment", Some("billing"), 2);
     early["metadata"]["name"] = json!("early");
     cluster.create(&early).success();
+    let mut ends = early.clone();
+    (ends["metadata"]["name"], ends["metadata"]["finalizers"]) = (json!("ends"), json!(["example.com/wait"]));
+    cluster.create(&ends).success();
     drop(alone);
     let _alone = apply(cluster, "");
     // A pod that is there is not judged again: nothing could be changed.
     cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
+    // What is deleted makes no pods.
+    cluster.kubectl(&["delete", "deployment/ends", "--wait=false"]).success();
+    cluster.kubectl(&["patch", "deployment/ends", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).success();
     early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
     let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
     assert!(why.contains("the pods that run now and the new ones do not share the Lease billing"), "{why}");
