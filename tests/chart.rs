@@ -352,7 +352,10 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         "securityContext": { "readOnlyRootFilesystem": false },
         "priorityClassName": "high",
         "initContainers": [{ "name": "first", "image": "writer" }],
+        "env": [{ "name": "OTEL_RESOURCE_ATTRIBUTES", "value": "team=a" }],
         "envFrom": [{ "secretRef": { "name": "own" } }],
+        "inject": { "repository": "tenure", "tag": "1" },
+        "tenureResources": { "install": { "limits": { "cpu": "1" } }, "witness": { "limits": { "cpu": "50m" } } },
         "ports": [{ "name": "http", "containerPort": 80 }],
         "lifecycle": { "preStop": { "exec": { "command": ["true"] } } },
         "volumes": [{ "name": "data", "emptyDir": {} }],
@@ -378,6 +381,11 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], false);
     assert_eq!(pod["initContainers"].as_array().unwrap().last().unwrap()["name"], "first");
     assert_eq!(container["envFrom"][0]["secretRef"]["name"], "own");
+    let attributes = container["env"].as_array().unwrap().iter().filter(|one| one["name"] == "OTEL_RESOURCE_ATTRIBUTES");
+    assert_eq!(attributes.map(|one| &one["value"]).collect::<Vec<_>>(), ["team=a"]);
+    let limits = |at: usize| pod["initContainers"][at]["resources"]["limits"].clone();
+    assert_eq!(limits(0), json!({ "cpu": "1", "memory": "64Mi" }));
+    assert_eq!(limits(1), json!({ "cpu": "50m", "memory": "32Mi" }));
     assert_eq!(container["ports"][1], json!({ "name": "http", "containerPort": 80 }));
     assert_eq!(container["lifecycle"]["preStop"]["exec"]["command"][0], "true");
     assert!(pod["volumes"].as_array().unwrap().contains(&json!({ "name": "data", "emptyDir": {} })));
@@ -388,6 +396,8 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         (&json!(47), &json!("shop-billing-ledger"))
     );
     fs::remove_file(&file).unwrap();
+    // To YAML a name of digits is a number.
+    assert_eq!(rendered(cluster, "Lease", &["--set-string", "config.lease.name=007"])["metadata"]["name"], "007");
     for (values, words) in [
         ("ports[0].containerPort=8080", "ports: tenure itself listens on 8080"),
         ("volumeClaimTemplates[0].metadata.name=data", "volumeClaimTemplates: set kind to StatefulSet"),

@@ -84,6 +84,7 @@ fn values() -> String {
             "ports": of("array"),
             "lifecycle": of("object"),
             "resources": of("object"),
+            "tenureResources": object(json!({ "install": of("object"), "witness": of("object") })),
             "initContainers": of("array"),
             "volumes": of("array"),
             "volumeMounts": of("array"),

@@ -77,6 +77,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- toYaml (mergeOverwrite (include "tenure.config" . | fromYaml) $fixed) -}}
 {{- end }}
 
+{{- /* The attributes of its spans that `env` sets: a list of variables may name each only once. */ -}}
+{{- define "tenure.attributes" -}}
+{{- range .Values.env }}{{ if eq .name "OTEL_RESOURCE_ATTRIBUTES" }}set{{ end }}{{ end -}}
+{{- end }}
+
 {{- /* What the chart's own containers may do. The pod says as which user. */ -}}
 {{- define "tenure.restricted" -}}
 allowPrivilegeEscalation: false
