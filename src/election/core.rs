@@ -105,14 +105,20 @@ impl Core {
         };
         let record = LeaseRecord::read(object)?;
         self.reader.watch.brought(record.resource_version());
-        let slot = self.slot_of(record.object())?;
         if is_there {
-            return Some((slot, self.one(slot).saw(record, now)?));
+            return self.saw(record, now);
         }
+        let slot = self.slot_of(record.object())?;
         if self.count() > 1 {
             return Some((slot, WatchEvent::Missing));
         }
         Some((slot, self.one(slot).saw_deleted(record, now)))
+    }
+
+    /// Takes in a version that nobody waits for. Returns what it says of which Lease.
+    pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) -> Option<(Slot, WatchEvent)> {
+        let slot = self.slot_of(record.object())?;
+        Some((slot, self.one(slot).saw(record, now)?))
     }
 
     /// Returns when a follower reads, if the watch brings nothing.

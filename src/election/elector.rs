@@ -5,12 +5,14 @@ use super::{
     core::{Core, WatchEvent},
     following::Following,
     leading::{Leading, Over},
+    record::LeaseRecord,
     releasing::Releasing,
 };
 use crate::{
     law::Deadlines,
     link::{InitialState, LeaseBackoff, Term, Then, ToElector, ToInit},
     request::{Answer, Watched},
+    slot::Slot,
     time::{Instant, Now},
 };
 
@@ -150,7 +152,12 @@ impl Elector {
     /// The core takes the version in, and the phase settles what it was waiting for. A leader judges the version at once; for a follower
     /// the tick that follows decides.
     fn watched(&mut self, watched: Watched, now: Now) {
-        let Some((slot, event)) = self.core.watched(watched, now) else { return };
+        if let Some((slot, event)) = self.core.watched(watched, now) {
+            self.saw(slot, event, now);
+        }
+    }
+
+    fn saw(&mut self, slot: Slot, event: WatchEvent, now: Now) {
         match (&mut self.phase, event) {
             (Phase::Leading(leading), event) if leading.slot() == slot => leading.watched(&mut self.core.one(slot), event, now),
             (Phase::Releasing(releasing), _) if releasing.slot() == slot => releasing.watched(&self.core.one(slot), now),
@@ -163,7 +170,15 @@ impl Elector {
     }
 
     fn answered(&mut self, id: RequestId, answer: Answer, now: Now) {
-        let Some(flight) = self.core.reader.answered(id) else { return };
+        let Some(flight) = self.core.reader.answered(id) else {
+            // Nobody waits for it any more, but whom it shows may run, as if the watch had brought it.
+            if let Answer::Object(lease) = answer
+                && let Some((slot, event)) = LeaseRecord::read(lease).and_then(|record| self.core.saw(record, now))
+            {
+                self.saw(slot, event, now);
+            }
+            return;
+        };
         let (slot, asked) = (flight.slot, &flight.asked);
         let failed = self.core.common.expect_success(asked.operation);
         // This process, or the machine, slept meanwhile: the Lease may be there again, and held (law 16).

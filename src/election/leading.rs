@@ -34,7 +34,7 @@ pub(crate) struct Leading {
     pub(crate) term: Term,
     info: TermInfo,
     /// The last version that a write of this term proved.
-    confirmed: Proved,
+    confirmed: LastProved,
     /// The version that the next write replaces. None until a fresh elector has read one.
     base: Option<LeaseRecord>,
     /// The deadlines in force; `NEVER` once nothing of the term runs.
@@ -49,7 +49,7 @@ pub(crate) struct Leading {
 }
 
 #[derive(Clone, Debug, Hash)]
-struct Proved {
+struct LastProved {
     resource_version: String,
     at: Instant,
     /// The renewTime of that write, or of a later one that was refused, in microseconds. None if an earlier elector sent the
@@ -88,7 +88,7 @@ enum Stage {
     /// Init was asked to stop, and has not proved yet that it has.
     Stopping(Ending),
     /// Nothing of this term runs again.
-    Proved(Ending, Proof),
+    Dead(Ending, Proof),
 }
 
 /// Why a term ends.
@@ -139,7 +139,7 @@ impl Leading {
         let leading = Self {
             term: one.common.last_term,
             info,
-            confirmed: Proved::by(&record, now),
+            confirmed: LastProved::by(&record, now),
             deadlines,
             serial: 0,
             is_acknowledged: false,
@@ -161,7 +161,7 @@ impl Leading {
         let mut leading = Self {
             term: resume.term,
             info: resume.info,
-            confirmed: Proved { resource_version, at: now.boot, time: None },
+            confirmed: LastProved { resource_version, at: now.boot, time: None },
             base: None,
             deadlines: if is_over { Deadlines::NEVER } else { deadlines },
             serial: 0,
@@ -301,7 +301,7 @@ impl Leading {
     }
 }
 
-impl Proved {
+impl LastProved {
     fn by(record: &LeaseRecord, now: Now) -> Self {
         let time = record.renew_time().and_then(micros);
         Self { resource_version: record.resource_version().to_owned(), at: now.boot, time }

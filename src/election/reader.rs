@@ -101,7 +101,7 @@ impl Reader {
         self.in_flight.take_if(|_| id == latest)
     }
 
-    /// Awaits no answer any more. One that comes later is ignored.
+    /// Awaits no answer any more. One that comes later decides nothing.
     pub(crate) fn forgo_answer(&mut self) {
         self.in_flight = None;
     }

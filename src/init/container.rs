@@ -61,7 +61,7 @@ impl Container for EventLoop {
 
     fn signal(&mut self) -> Option<i32> {
         // No key would reach a frozen workload.
-        let takes_keys = |workload: &&Workload| !self.is_frozen || workload.role == Some(Role::Leader);
+        let takes_keys = |workload: &&Workload| !self.freezes || workload.role == Some(Role::Leader);
         let main = self.processes.workload.as_ref().filter(takes_keys).map(|workload| workload.pid);
         // A failing signalfd counts as empty: SIGCHLD is not needed to reap.
         while let Ok(Some(received)) = self.signals.receive() {
@@ -241,7 +241,7 @@ impl EventLoop {
         let fuse = fuse.map_err(|error| self.tell_fuseless(&error)).ok().flatten();
         let (group, input) = match helper {
             // No key would reach a frozen workload. It gets the terminal when it leads.
-            None if self.is_frozen && !fused => (ProcessGroup::Own, Stdin::Inherited),
+            None if self.freezes && !fused => (ProcessGroup::Own, Stdin::Inherited),
             None => (self.foreground.group(), Stdin::Inherited),
             Some(_) => (ProcessGroup::Own, Stdin::Null),
         };

@@ -35,7 +35,7 @@ pub(super) struct EventLoop {
     pub(super) log: Log,
     pub(super) signals: Signals,
     /// The workload is frozen until it leads.
-    pub(super) is_frozen: bool,
+    pub(super) freezes: bool,
     alarm: Alarm,
 }
 
@@ -52,7 +52,7 @@ impl EventLoop {
             page,
             log,
             signals,
-            is_frozen: config.lease.enabled && config.workload.runs == Runs::Frozen,
+            freezes: config.lease.enabled && config.workload.runs == Runs::Frozen,
             alarm,
         }
     }

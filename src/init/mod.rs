@@ -175,12 +175,12 @@ fn prepare(
         inherited.sent = sent(&config);
     }
     let pid1 = Pid::this().as_raw() == 1;
-    act()?;
+    check_permission()?;
     if !pid1 {
         adopt(guards, is_for_a_pod(&preset), log)?;
     }
     if guards {
-        see(pid1)?;
+        check_sight(pid1)?;
     }
     let mut identity = String::new();
     if guards {
@@ -223,7 +223,7 @@ fn term_page(log: &mut Log) -> Option<TermPage> {
 }
 
 /// Checks that /proc shows all processes. Otherwise nothing could be proved gone, and no Lease be given back (law 8).
-fn see(pid1: bool) -> Result<(), Unprepared> {
+fn check_sight(pid1: bool) -> Result<(), Unprepared> {
     let scanner = Scanner::open().map_err(|error| Unprepared::new(exit::INTERNAL, &error))?;
     if pid1 && scanner.is_partial() {
         return Err(Unprepared::system("no end of the workload could be proved", &HIDES));
@@ -240,7 +240,7 @@ fn sent(config: &Config) -> Mask {
 }
 
 /// Checks that a seccomp profile does not deny waitid and kill, without which init would run for ever.
-fn act() -> Result<(), Unprepared> {
+fn check_permission() -> Result<(), Unprepared> {
     let denied = |what| move |errno: Errno| Unprepared::system(what, &errno.desc());
     if let Err(errno) = reap::peek()
         && errno != Errno::ECHILD

@@ -194,7 +194,7 @@ impl ActiveTerm {
     }
 
     /// Returns the time at which the run reaches this limit.
-    pub(crate) fn spent(&self, limit: Option<Duration>) -> Option<Instant> {
+    pub(crate) fn limit_at(&self, limit: Option<Duration>) -> Option<Instant> {
         if self.is_live() { Some(self.runs_since? + limit?) } else { None }
     }
 

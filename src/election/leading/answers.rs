@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Leading, Proved, Renewal};
+use super::{LastProved, Leading, Renewal};
 use crate::{
     election::{
         Event,
@@ -99,7 +99,7 @@ impl Leading {
         let is_gone = self.renewal.is_gone;
         let due = if is_gone { now.boot } else { (sent + one.common.timing.renew_period).max(now.boot) };
         self.renewal = Renewal { is_read_wanted: is_gone, is_gone, ..Renewal::at(due) };
-        self.confirmed = Proved::by(&record, now);
+        self.confirmed = LastProved::by(&record, now);
         self.look(one, &record);
         self.base = Some(record);
         if now.boot < self.deadlines.soft && self.may_renew() {

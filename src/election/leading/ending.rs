@@ -35,8 +35,8 @@ impl Leading {
                 let context = ending.context;
                 self.ask_to_stop(one, reason, Some(context), false);
             }
-            Stage::Proved(ending, _) if !ending.was_released => ending.reason = reason,
-            Stage::Stopping(_) | Stage::Proved(..) => {}
+            Stage::Dead(ending, _) if !ending.was_released => ending.reason = reason,
+            Stage::Stopping(_) | Stage::Dead(..) => {}
         }
     }
 
@@ -44,7 +44,7 @@ impl Leading {
     pub(super) fn end(&mut self, one: &mut One<'_>, reason: Reason) {
         match self.stage {
             Stage::Held => self.ask_to_stop(one, reason, None, false),
-            Stage::Stopping(_) | Stage::Proved(..) => {}
+            Stage::Stopping(_) | Stage::Dead(..) => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Leading {
             } else if !rests && then == Then::Follow {
                 judge_term(one.common, &self.info, ending.reason, stop, now);
             }
-            self.stage = Stage::Proved(ending, Proof { then, rests, at: now.boot });
+            self.stage = Stage::Dead(ending, Proof { then, rests, at: now.boot });
             self.deadlines = Deadlines::NEVER;
             one.common.report(Event::Proved(stop));
         }
@@ -82,13 +82,13 @@ impl Leading {
     pub(super) fn is_lost(&self) -> bool {
         match self.stage {
             Stage::Held => false,
-            Stage::Stopping(ending) | Stage::Proved(ending, _) => ending.reason.is_loss(),
+            Stage::Stopping(ending) | Stage::Dead(ending, _) => ending.reason.is_loss(),
         }
     }
 
     /// Returns the phase after the proof, once no write is in flight.
     pub(super) fn finish(&mut self, one: &mut One<'_>, now: Now) -> Option<Over> {
-        let Stage::Proved(ending, proof) = self.stage else { return None };
+        let Stage::Dead(ending, proof) = self.stage else { return None };
         if one.reader.awaited_attempt().is_some() {
             return None;
         }

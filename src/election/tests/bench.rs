@@ -189,7 +189,7 @@ impl Bench {
         self.reply(id, answer);
     }
 
-    fn reply(&mut self, id: RequestId, answer: Answer) {
+    pub(super) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.input(Input::Answered { id, answer });
     }
 

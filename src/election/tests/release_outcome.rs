@@ -1,7 +1,9 @@
 //! Releases that do not go smoothly: late messages, wrong answers, and writes of others (law 8).
 
+use serde_json::json;
+
 use super::{
-    bench::{Bench, ME, Register, lost, mark, seconds},
+    bench::{Bench, ME, Register, TICK, held, lost, mark, seconds},
     release::{acknowledge_release, proved, released, releasing},
 };
 use crate::{
@@ -47,9 +49,30 @@ fn a_release_that_is_answered_with_another_lease_is_none_yet() {
 }
 
 #[test]
+fn an_answer_that_comes_after_the_release_was_given_up_tells_who_may_run() {
+    let mut bench = releasing(Then::Follow);
+    bench.answer(lost());
+    while bench.awaited.is_none() {
+        bench.run(TICK);
+    }
+    let (id, asked) = bench.awaited.take().expect("a read");
+    assert_eq!(asked, Request::Get);
+    bench.run(seconds(10));
+    assert_eq!(released(&bench), Some("unknown"));
+    bench.register.edit(|object| object["spec"] = held("other_1", 60));
+    let other = bench.register.object().expect("a Lease");
+
+    bench.reply(id, Answer::Object(other.into()));
+    bench.see(|object| object["spec"] = json!({}));
+    bench.run_answered(seconds(2));
+
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 60);
+}
+
+#[test]
 fn a_conflict_is_read_and_released_again_and_the_first_one_costs_no_pause() {
     let mut bench = releasing(Then::Exit);
-    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
+    bench.register.edit(|object| object["metadata"]["labels"] = json!({"theirs": "x"}));
 
     bench.serve();
     assert!(matches!(bench.awaited, Some((_, Request::Get))), "at once: {:?}", bench.awaited);

@@ -24,7 +24,7 @@ impl Agent {
 
     /// Time at which a task has reached its limit.
     pub(super) fn limit(&self) -> Option<Instant> {
-        self.term.as_ref()?.spent(self.config.preset.task()?.limit)
+        self.term.as_ref()?.limit_at(self.config.preset.task()?.limit)
     }
 
     /// Stops a task that has reached its limit. If it is to run once, init ends with the code of the stop signal, because the
@@ -96,7 +96,7 @@ impl Agent {
                 self.workload.shorten_stop(kill_at);
             }
         } else {
-            self.workload.yield_lease(reason, &term.info, kill_at, hard, now);
+            self.workload.yield_lead(reason, &term.info, kill_at, hard, now);
         }
     }
 

@@ -37,7 +37,7 @@ impl Workload {
     ///
     /// Each call leads to a [`WorkloadEvent::Yielded`]: at once if only a standby is starting or ending, otherwise after a proof
     /// that is made from now on.
-    pub(crate) fn yield_lease(&mut self, reason: Reason, info: &TermInfo, kill_at: Instant, not_after: Instant, now: Instant) {
+    pub(crate) fn yield_lead(&mut self, reason: Reason, info: &TermInfo, kill_at: Instant, not_after: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         if self.has_led {
             self.led = Some(ProgramEnv { info: Some(info.clone()), reason: Some(reason), exit: self.exit() });
