@@ -245,11 +245,14 @@ impl Judge {
         }
         let Some(holder) = old["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()) else { return };
         // `prune` has watched it for its duration: then nobody runs under it. Whom a hand wrote into it may run under another.
+        let is_its_term =
+            |who| self.held.get(&(who, slot)).is_some_and(|(_, acquired, _)| old["spec"]["acquireTime"] == acquired.as_str());
         let runs = |((other, _), running): (&(Who, i32), &Running)| {
             running.covered
                 && self.slot_of(running.token) == slot
                 && self.uncovered.is_empty()
                 && self.replicas.get(other.replica).is_some_and(|it| it.identity == holder)
+                && is_its_term(*other)
         };
         let is_wrong = who != OPERATOR || self.alive.iter().any(runs);
         self.judges("a Lease with a holder is pruned", is_wrong, || format!("{who} has deleted a Lease that is held: {old}"));
