@@ -116,7 +116,8 @@
 //!     - **Options.** `lease.creationWait` replaces both waits, but none for a holder. `lease.foreignRelease: trust` takes a Lease that
 //!       is there and free for given back, unless a name is beside it, or was beside the holder last seen.
 //!     - **Rests.** A Lease that rests (`tenure.dev/rests` is its renewTime and holder) was given back as well. It is taken once its
-//!       duration has passed since renewTime by the wall clock, or since it was first seen.
+//!       duration has passed since renewTime by the wall clock, or since it was first seen. That duration is of no hold, also if its
+//!       holder is removed.
 //!     - **Fires.** Of a task with a schedule, `tenure.dev/fire` is the fire that the last run was for. The acquisition writes it. The
 //!       Lease is taken once the wall clock shows a later fire, and not before the rules above allow it. The fire is run again only
 //!       where its run was given back undone, or crashed with `task.afterCrash: run`. Done is a run that ended by itself with success,

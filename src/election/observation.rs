@@ -184,7 +184,8 @@ impl Observation {
 
     /// Takes in a version from the watch. Returns false if it is no later than the last observed version, of this Lease or of an
     /// earlier one that is gone, or if no reply has shown this Lease yet: an earlier elector may have observed a later one (law 16).
-    /// Such a version still tells for how long its holder may run; one of another uid, or before a reply, that its holder may run at all.
+    /// Such a version still tells for how long its holder may run; one of another uid that its holder may run at all; and one before a
+    /// reply whom that reply has to show.
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Now) -> bool {
         let is_later = || self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         let is_news = !self.is_unknown() && is_later();
@@ -193,10 +194,13 @@ impl Observation {
         } else if record.holder().is_some() && record.state() != LeaseState::Resting {
             self.note_time(&record);
             self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
-            if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
+            if self.is_unknown() {
+                // The first reply tells whether it has given the Lease back.
+                self.held.get_or_insert_with(|| record.uid().to_owned());
+                self.was_named |= record.annotation(HOLDER).is_some();
+            } else if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
                 // That Lease was gone before the current one was created.
-                let since = if self.is_unknown() { now.boot } else { self.since };
-                self.remember(record.duration().unwrap_or_else(|| self.longest()), since);
+                self.remember(record.duration().unwrap_or_else(|| self.longest()), self.since);
             }
         }
         is_news

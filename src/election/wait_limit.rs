@@ -95,7 +95,8 @@ impl One<'_> {
         let (at, why) = match seen {
             Eligibility::Unknown => {
                 let has_failed = now.boot < self.reader.retry_at();
-                let is_vain = wait_limit.unread_until <= now.boot || self.common.failure(write).is_some_and(is_denied);
+                let is_forbidden = || self.common.failure(write).is_some_and(RequestError::is_forbidden);
+                let is_vain = wait_limit.unread_until <= now.boot || is_forbidden();
                 return (has_failed && is_vain).then(|| self.unavailable(write, now));
             }
             _ if is_unsettled => (now.boot, None),

@@ -14,7 +14,7 @@
 //! - [`proof`] kills by scans of the processes that are left, and [`container`] by kill(-1). [`log`] writes init's lines, and
 //!   [`identity`] names this replica.
 
-use std::{error::Error, fmt::Display};
+use std::{error::Error, fmt::Display, fs, os::unix::fs::FileTypeExt as _, path::Path};
 
 use nix::errno::Errno;
 
@@ -149,9 +149,9 @@ fn prepare(
         let cluster = Cluster::discover(which.kubeconfig.as_deref(), which.context.as_deref());
         let cluster = cluster.map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         context = cluster.context();
-        if let Some(pipe) = context.iter().flat_map(|context| &context.files).find(|file| !file.is_file()) {
+        if let Some(pipe) = context.iter().flat_map(|context| &context.files).find(|file| is_gone_once_read(file)) {
             let why = format!(
-                "cannot use the kubeconfig {}: each elector reads it again, and it is no file: write it to one",
+                "cannot use the kubeconfig {}: each elector reads it again, and only tenure has it: write it to a file",
                 pipe.display()
             );
             return Err(Unprepared { code: exit::INVALID, why });
@@ -223,6 +223,12 @@ fn term_page(log: &mut Log) -> Option<TermPage> {
 }
 
 /// Checks that /proc shows all processes. Otherwise nothing could be proved gone, and no Lease be given back (law 8).
+/// A pipe, or what another process has not open.
+fn is_gone_once_read(file: &Path) -> bool {
+    let is_own = ["/dev/stdin", "/dev/fd", "/proc/self", "/proc/thread-self"].iter().any(|own| file.starts_with(own));
+    is_own || fs::metadata(file).is_ok_and(|file| file.file_type().is_fifo())
+}
+
 fn check_sight(pid1: bool) -> Result<(), Unprepared> {
     let scanner = Scanner::open().map_err(|error| Unprepared::new(exit::INTERNAL, &error))?;
     if pid1 && scanner.is_partial() {

@@ -89,16 +89,16 @@ impl Stream<'_> {
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
         let other = Some(needs.namespace).filter(|other| !other.is_empty() && namespace.as_ref() != Some(other));
+        if let (Some(other), None) = (&other, &namespace)
+            && (asked.access || service.is_some())
+        {
+            return Err(format!("the Lease is in the namespace {other}, and that of the pods is not known: write --namespace"));
+        }
         if let (Some(other), Some(((service, _), _))) = (&other, &service) {
             let why = format!("the EndpointSlice of Service/{service} could not be written there: leave out --service");
             return Err(format!("the Lease is in the namespace {other}, and {why}"));
         }
         if asked.access {
-            if let (Some(other), None) = (&other, &namespace) {
-                return Err(format!(
-                    "the Lease is in the namespace {other}, and that of the pods is not known: write --namespace"
-                ));
-            }
             let home = namespace.clone().filter(|_| other.is_some());
             let access = self.access.entry((other.or(namespace), needs.lease)).or_default();
             access.grant(&needs.rights);

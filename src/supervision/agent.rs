@@ -300,7 +300,9 @@ impl Agent {
             while let Some(action) = self.workload.poll_action() {
                 // From H on the kill is due, and nothing that is stopped is continued.
                 let continues = matches!(action, Action::Signal { signal: Signal::CONT, .. });
-                if !(continues && self.hard().is_some_and(|hard| hard <= now)) {
+                if matches!(action, Action::Warn(_)) {
+                    self.words.push_back(action);
+                } else if !(continues && self.hard().is_some_and(|hard| hard <= now)) {
                     self.actions.push_back(action);
                 }
             }

@@ -38,6 +38,8 @@ pub(crate) struct HealthChecks {
     liveness: Check,
     /// Time by which a leader must be ready.
     ready_by: Option<Instant>,
+    /// With a `startTimeout`: it has not been ready since its start.
+    starts: bool,
     /// Time by which the workload must end, once it has notified STOPPING=1.
     ends_by: Option<Instant>,
     /// Time until which the workload has extended its start, by EXTEND_TIMEOUT_USEC.
@@ -96,7 +98,7 @@ impl HealthChecks {
             }
         };
         let (readiness, liveness) = (check(ProbeKind::Readiness), check(ProbeKind::Liveness));
-        Self { policy, readiness, liveness, ready_by: None, ends_by: None, extended: Instant::BOOT }
+        Self { policy, readiness, liveness, ready_by: None, starts: false, ends_by: None, extended: Instant::BOOT }
     }
 
     const fn checks(&mut self) -> [&mut Check; 2] {
@@ -110,6 +112,7 @@ impl HealthChecks {
 
     /// Starts the checks, now that the workload runs.
     pub(crate) fn begin(&mut self, now: Instant) {
+        self.starts = self.policy.config.workload.start_timeout.is_some() && !self.readiness.good;
         let is_to_say_ready = self.readiness.handler == Some(ProbeHandler::Notify) && !self.readiness.good;
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
@@ -172,7 +175,7 @@ impl HealthChecks {
     /// Ends the limits of the start, if the workload is ready.
     const fn started(&mut self) {
         if self.readiness.good {
-            (self.ready_by, self.extended) = (None, Instant::BOOT);
+            (self.ready_by, self.starts, self.extended) = (None, false, Instant::BOOT);
         }
     }
 
@@ -266,8 +269,9 @@ impl HealthChecks {
     /// Orders the probes that are due.
     pub(crate) fn handle_timeout(&mut self, asks: &Asks, now: Instant, out: &mut VecDeque<Action>) {
         self.readiness.handle_timeout(asks, now, out);
-        // Liveness waits while `startTimeout` runs, as it does in a kubelet for a startup probe.
-        let asks = if self.ready_by.is_some() { &Asks::Nobody } else { asks };
+        // Liveness waits for a leader that starts, as it does in a kubelet for a startup probe.
+        let starts = self.ready_by.is_some() || self.starts && matches!(asks, Asks::Leader(_));
+        let asks = if starts { &Asks::Nobody } else { asks };
         self.liveness.handle_timeout(asks, now, out);
     }
 }

@@ -67,7 +67,8 @@ async fn nobody_reads() {
     let out = io::stdout();
     let is_read = || {
         let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
-        poll(&mut asked, PollTimeout::ZERO).is_err() || !asked[0].revents().is_some_and(|told| told.contains(PollFlags::POLLERR))
+        poll(&mut asked, PollTimeout::ZERO).is_err()
+            || !asked[0].revents().is_some_and(|told| told.intersects(PollFlags::POLLERR | PollFlags::POLLHUP))
     };
     while is_read() {
         sleep(PAUSE).await;

@@ -220,15 +220,17 @@ fn where_nothing_is_ever_read_it_is_unavailable_or_not_permitted_and_says_why() 
 fn a_single_run_of_a_task_waits_for_an_api_server_as_long_as_for_a_write() {
     let task = Task { trigger: Trigger::Every(seconds(60)), limit: None, once: Some(75) };
     let initial = || InitialState { preset: Preset::Task(task.clone()), began: START, ..initial_state() };
-    let mut bench = Bench::start(initial(), Register::holding(mark()));
-    lose(&mut bench, seconds(10), &lost());
-    bench.answers = true;
-    bench.run_answered(seconds(4));
-    assert_eq!((given_up(&bench), bench.leads().is_some()), (None, true));
+    for (answer, code, words) in [(lost(), 69, "timed out"), (refused(Refusal::Unauthorized, 401), 77, "401")] {
+        let mut bench = Bench::start(initial(), Register::holding(mark()));
+        lose(&mut bench, seconds(10), &answer);
+        bench.answers = true;
+        bench.run_answered(seconds(4));
+        assert_eq!((given_up(&bench), bench.leads().is_some()), (None, true));
 
-    let mut bench = Bench::start(initial(), Register::holding(mark()));
-    lose(&mut bench, seconds(21), &lost());
-    gave_up(&bench, 69, &["timed out"]);
+        let mut bench = Bench::start(initial(), Register::holding(mark()));
+        lose(&mut bench, seconds(21), &answer);
+        gave_up(&bench, code, &[words]);
+    }
 
     let mut bench = Bench::start(initial(), Register::holding(mark()));
     bench.answer(refused(Refusal::Forbidden, 403));

@@ -189,7 +189,9 @@ impl Workload {
     }
 
     fn stop_by(&mut self, escalation: StopEscalation, again_at: Option<Instant>) {
-        self.control = None;
+        if let Some(mut hook) = self.control.take() {
+            hook.cut_short(&mut self.actions);
+        }
         self.state = State::Stopping { escalation, again_at };
     }
 

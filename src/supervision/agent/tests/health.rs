@@ -238,8 +238,11 @@ fn a_program_that_could_not_be_started_has_failed() {
 #[test]
 fn a_leader_with_a_time_to_start_is_asked_whether_it_is_live_once_it_is_ready() {
     let kinds = |world: &mut World| world.asks().into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
-    for (limit, at_first) in [(None, 2), (Some(Duration::from_secs(60)), 1)] {
+    let limited = Some(Duration::from_secs(60));
+    for (limit, hook, at_first) in [(None, None, 2), (limited, None, 1), (limited, Some("afterLead"), 1)] {
         let mut config = ready(http);
+        config.hooks.after_lead.command = hook.into_iter().map(str::to_owned).collect();
+        config.hooks.after_lead.timeout = Duration::from_secs(60);
         config.workload.liveness = asked(exec);
         config.workload.start_timeout = limit;
         let mut world = World::leading(config);

@@ -272,6 +272,30 @@ fn a_planned_stop_kills_a_hook_of_the_lead_at_once_says_so_and_leaves_the_rest_t
 }
 
 #[test]
+fn the_end_of_the_program_kills_a_hook_of_its_lead_and_says_so_and_at_h_the_kill_comes_before_the_words() {
+    let line = Action::Warn("hook afterLead was killed: the stop does not wait for it".into());
+    let runs = || {
+        let mut world = World::new(with(&[HookKind::AfterLead]));
+        world.lead(1);
+        world.run();
+        world.hook_runs(HookKind::AfterLead);
+        world
+    };
+
+    let mut world = runs();
+    world.exit(Exit::Code(1));
+    assert!(world.actions.contains(&line), "{:?}", world.actions);
+
+    let mut world = runs();
+    world.now = deadlines(world.now).hard;
+    world.due();
+    let kills = |action: &Action| matches!(action, Action::Sweep | Action::KillAll);
+    let killed = world.actions.iter().position(kills);
+    let said = world.actions.iter().position(|action| *action == line);
+    assert!(killed.is_some() && killed < said, "{:?}", world.actions);
+}
+
+#[test]
 fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_how_it_went() {
     let mut world = leading(&[HookKind::AfterFollow]);
     world.step_down(9, Reason::StepDown);
