@@ -642,8 +642,27 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
             let why = cluster.feed(&["apply", "-f", "-"], &renamed).failure();
             assert!(why.contains("do not share the Lease billing"), "{kind} {key}: {why}");
         }
-        cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
-        report(cluster, kind, &json!({ "replicas": 0 }));
+        let rest = || {
+            cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
+            report(cluster, kind, &json!({ "replicas": 0 }));
+        };
+        rest();
+        // Or say where the name is, and that is elsewhere now.
+        let from = |map| json!([{ "name": "TENURE_LEASE__PREFIX", "valueFrom": { "configMapKeyRef": { "name": map, "key": "prefix" } } }]);
+        let by =
+            |colour| json!([{ "name": "COLOUR", "value": colour }, { "name": "TENURE_LEASE__NAME", "value": "$(COLOUR)-db" }]);
+        for envs in [["blue", "green"].map(from), ["blue", "green"].map(by)] {
+            let [before, now] = envs.map(|env| {
+                let mut named = workload(kind, Some("billing"), 1);
+                named["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+                named
+            });
+            cluster.feed(&["apply", "-f", "-"], &before).success();
+            report(cluster, kind, &json!({ "replicas": 1 }));
+            let why = cluster.feed(&["apply", "-f", "-"], &now).failure();
+            assert!(why.contains("do not share the Lease billing"), "{kind}: {why}");
+            rest();
+        }
         apply(None, 1).success();
         let spec = cluster.get(&format!("{kind}/shop"))["spec"]["template"]["spec"].take();
         assert_eq!(spec["schedulingGates"], Value::Null, "{kind}: its pods would wait for ever");
