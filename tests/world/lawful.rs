@@ -176,7 +176,7 @@ impl Lawful {
         if led != resumes {
             self.refuse(format!("{who}: 10 another elector: it resumes a term: {resumes}, init has one: {led}"));
         }
-        let Elector { clock, slots, is_busy, .. } = self.electors[r];
+        let Elector { clock, slots, is_busy, is_late, .. } = self.electors[r];
         for slot in 0..self.laws.len().min(slots) {
             let mut memory: Memory = self.laws[slot].law.memory(r).clone();
             let handed = u8::try_from(slot).ok().and_then(|slot| last_seen.get(&Slot(slot)));
@@ -186,6 +186,9 @@ impl Lawful {
             let forgets = memory.uid != 0 && !is_held || memory.is_named && !is_named;
             // What it took in within a turn that it did not end was not handed on.
             if !is_busy && (forgets || until < memory.until || longest < memory.longest) {
+                if is_late {
+                    return self.ends("a late watch tells of a shorter hold");
+                }
                 self.refuse(format!("{who}: 14 handed to the next elector: {handed:?}, not {memory:?}"));
             }
             if is_busy {
