@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tenure::{config::Config, election::Request, link::InitialState, slot::Slot};
+use tenure::{config::Config, election::Request, link::InitialState, slot::Slot, time::Instant};
 
 use crate::{
     Who,
@@ -51,6 +51,8 @@ struct Elector {
     slots: usize,
     /// When its turn began, and when it last took something in: it decides at one of these instants, and may be stopped before it acts.
     looked: [Ns; 2],
+    /// When it last asked for something, by its own clock.
+    asked: Instant,
     /// Its turn is not over.
     is_busy: bool,
     /// The slots that it has read: of another one, its watch tells it nothing (16).
@@ -153,6 +155,7 @@ impl Lawful {
             kill_margin: config.workload.stop.kill_margin,
             slots: usize::from(config.lease.slots),
             looked: [0, 0],
+            asked: Instant::BOOT,
             is_busy: false,
             read: BTreeSet::new(),
             before: None,
@@ -244,6 +247,9 @@ impl Lawful {
     }
 
     fn asks_for(&mut self, r: usize, slot: Slot, request: &Request, is_obituary: bool) -> Option<usize> {
+        if !is_obituary && let Some(elector) = self.electors.get_mut(r) {
+            elector.asked = elector.clock.boot(self.now);
+        }
         let (object, is_new) = match request {
             Request::Create(object) => (object, true),
             Request::Replace(object) => (object, false),

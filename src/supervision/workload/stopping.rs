@@ -156,10 +156,7 @@ impl Workload {
         match (&mut self.state, self.main) {
             (State::Stopping { again_at, .. }, _) => *again_at = None,
             (State::Starting { kill_at: stop, .. }, None) => *stop = Some(kill_at.or_earlier(*stop)),
-            (_, None) => {
-                self.abandon_change();
-                self.kill_tree(None, now);
-            }
+            (_, None) => self.kill_tree(None, now),
             (_, Some(_)) if is_frozen => self.kill(now),
             (_, Some(pid)) => {
                 self.health.cancel(now, &mut self.actions);

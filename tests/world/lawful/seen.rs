@@ -1,5 +1,7 @@
 //! What a replica sees of the Leases: by a reply of the API server, which is always believed, or by its watch.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tenure::{
     election::Input,
@@ -38,9 +40,13 @@ impl Lawful {
         self.sees_version(who, slot, version);
     }
 
-    /// A reply tells it that there was no Lease at this version of the slot.
+    /// A reply tells it that there was no Lease at this version of the slot. It believes none that it asked for a D ago (16).
     fn reads_absence(&mut self, who: Who, slot: Slot, version: u64) {
         let (Some(r), index) = (self.replica(who), usize::from(slot.0)) else { return };
+        let elector = &self.electors[r];
+        if elector.clock.boot(self.now).since(elector.asked) >= Duration::from_nanos(self.laws[index].law.duration(r)) {
+            return;
+        }
         self.has_read(who, index);
         if self.laws[index].law.latest(r) > version {
             self.steps(index, Step { r, ..Step::of(What::SeesLateAbsence) });

@@ -28,6 +28,17 @@ fn a_list_that_is_forbidden_is_made_up_for_by_reads_of_each_slot_in_turn() {
     assert_eq!(bench.terms(), [(Slot(2), Term(1))]);
 }
 
+/// Permits no list, so that each slot is read by its name.
+fn serve_until_slot_1_is_read(bench: &mut Bench) {
+    while bench.slot() == Slot(0) {
+        match &bench.awaited {
+            Some((_, Request::List)) => bench.answer(forbidden()),
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(10)),
+        }
+    }
+}
+
 #[test]
 fn what_the_watch_brings_of_a_slot_that_was_not_read_yet_makes_no_elector_forget_what_its_predecessor_saw() {
     let mut register = Register::of(&[others(), Some(mark())]);
@@ -39,13 +50,7 @@ fn what_the_watch_brings_of_a_slot_that_was_not_read_yet_makes_no_elector_forget
     let initial = InitialState { last_seen: [(Slot(1), last_seen)].into(), ..one_of(2, "me_0") };
     let mut bench = Bench::start(initial, register);
     bench.answers = false;
-    while bench.slot() == Slot(0) {
-        match &bench.awaited {
-            Some((_, Request::List)) => bench.answer(forbidden()),
-            Some(_) => bench.serve(),
-            None => bench.run(Duration::from_millis(10)),
-        }
-    }
+    serve_until_slot_1_is_read(&mut bench);
     bench.watch(Watched::Changed(old.into()));
     bench.serve();
     bench.answers = true;
@@ -72,13 +77,7 @@ fn whoever_the_watch_shows_to_hold_a_slot_that_was_not_read_yet_may_still_run_un
         register.edit_in(Slot(1), next);
         let mut bench = Bench::start(one_of(2, "me_0"), register);
         bench.answers = false;
-        while bench.slot() == Slot(0) {
-            match &bench.awaited {
-                Some((_, Request::List)) => bench.answer(forbidden()),
-                Some(_) => bench.serve(),
-                None => bench.run(Duration::from_millis(10)),
-            }
-        }
+        serve_until_slot_1_is_read(&mut bench);
         bench.watch(Watched::Changed(old.into()));
         bench.serve();
         bench.answers = true;
