@@ -1,9 +1,12 @@
 //! Law 3 in the kernel: init is stopped, the test's elector is no guard, and H holds all the same.
 
-use std::{fs, time::Duration};
+use std::{fs, process::Command, thread, time::Duration};
 
-use nix::sys::signal::Signal;
-use support::{procfs::state, wait_until};
+use nix::{
+    sched::{CloneFlags, unshare},
+    sys::signal::Signal,
+};
+use support::{not_run, procfs::state, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, OnExit},
@@ -134,7 +137,7 @@ fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
         // While init sleeps, it is not in the middle of creating one.
         let armed = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
         while clock::boot() < looked && !armed() {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
         if !armed() {
             continue;
@@ -193,6 +196,31 @@ pub(crate) fn a_promoted_workload_does_not() {
     world.freeze();
     sleep_until(world.deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
+}
+
+pub(crate) fn one_whose_connection_is_reset_kills_early_and_the_term_ends_with_a_reason_of_its_own() {
+    let alone = thread::spawn(|| {
+        // The network of this thread, and of what it starts.
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+            return not_run("a fuse whose connection is reset", error);
+        }
+        run("ip", &["link", "set", "lo", "up"]);
+        let world = World::leading(&config(STUBBORN));
+        let a = clock::boot();
+
+        let all_but_resets = ["-A", "INPUT", "-i", "lo", "-p", "tcp", "--tcp-flags", "RST", "NONE"];
+        run("iptables", &[&all_but_resets[..], &["-j", "REJECT", "--reject-with", "tcp-reset"]].concat());
+
+        let ToElector::Stopping { reason, .. } = world.hear() else { panic!("no Stopping") };
+        assert_eq!(reason, Reason::Fuse);
+        assert!(clock::boot() < world.deadlines(a).soft);
+        wait_until("its end", || is_dead(&world));
+    });
+    alone.join().expect("it passes");
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    assert!(Command::new(program).args(arguments).status().expect("it can be executed").success());
 }
 
 /// 150 open files, of 256.

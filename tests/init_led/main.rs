@@ -78,6 +78,7 @@ fn main() -> ExitCode {
             an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h,
             a_demoted_workload_outlives_h,
             a_promoted_workload_does_not,
+            one_whose_connection_is_reset_kills_early_and_the_term_ends_with_a_reason_of_its_own,
             they_leave_room_for_the_next_elector_whatever_was_open_at_the_start;
         electors:
             the_workload_does_not_notice_that_its_elector_was_killed,

@@ -221,6 +221,13 @@ fn who_wakes_after_a_deadline_says_so_and_not_that_it_stops_the_program() {
 }
 
 #[test]
+fn a_kill_before_its_time_is_blamed_on_the_connection_not_on_the_interface_alone() {
+    let lines = logged(|log| reported(log, 0, &Event::Stopping { reason: Reason::Fuse, context: CONTEXT }));
+    let said = "the kernel killed the program early: a connection over the loopback interface was reset, or does not answer";
+    assert_eq!((&lines[0]["level"], &lines[0]["message"]), (&"WARN".into(), &format!("{said}: stopping the program").into()));
+}
+
+#[test]
 fn a_new_elector_that_only_ends_a_term_says_so() {
     let resume = |stopping| Resume {
         term: Term(1),
