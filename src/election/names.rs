@@ -22,6 +22,9 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 /// Annotation: the holder that has not released the Lease. An empty holder beside this name is not that holder's release.
 /// client-go's release does not check the holder, so a client that was cut off may empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
+/// Annotation: what `kubectl apply` sent last.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Label of the Leases of all slots: the name of the first. A replica holds at most one of them.
 pub const SLOTS: &str = "tenure.dev/slots";
 /// Annotation: the renewTime and the holder of the record, once that holder is proved dead and the Lease rests (law 14).

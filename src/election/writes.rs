@@ -18,7 +18,7 @@ pub use super::names::{
 pub(crate) use super::names::{base_of, display, micros, rests};
 use super::{
     Request,
-    names::LAST_TIME,
+    names::{LAST_APPLIED, LAST_TIME},
     record::{LeaseRecord, LeaseState},
     trace::TraceContext,
 };
@@ -295,9 +295,12 @@ fn drop_candidates(object: &mut Value) {
 }
 
 /// Makes the server drop its notes of who wrote which field, as one empty entry does: they are two fifths of a Lease, in each read and
-/// each event. All of them stay where somebody applies the object on the server's side, which needs them.
+/// each event. All of them stay where somebody applies the object: on the server's side that needs them, and whoever goes there from
+/// kubectl's own side would otherwise remove every field that his manifest does not name, the holder too.
 pub(super) fn drop_managers(object: &mut Value) {
+    let is_applied = object["metadata"]["annotations"].get(LAST_APPLIED).is_some();
     if let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut)
+        && !is_applied
         && entries.iter().all(|entry| entry["operation"] != "Apply")
     {
         *entries = vec![json!({})];

@@ -151,7 +151,10 @@ impl Programs {
             Exit::Signal(signal) => (EXIT_SIGNAL.into(), Signal(signal).name()),
         }));
         told.extend(page.map(|page| (TERM_FD.into(), page.to_string())));
-        let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
+        // What others than the workload say there does not count.
+        let is_heard = helper.is_none() && (self.standby.is_none() || *role != Some(Role::Standby));
+        let is_kept = |name: &str| !is_replaced(name, &told) && (is_heard || ![NOTIFY_SOCKET, WATCHDOG_USEC].contains(&name));
+        let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(is_kept));
         let described = handed.iter().flat_map(|handed| &handed.described);
         let kept = kept.chain(described).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
@@ -211,7 +214,7 @@ fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Hook;
+    use crate::{config::Hook, time::Instant};
 
     fn config() -> Config {
         let mut config = Config::default();
@@ -252,6 +255,25 @@ mod tests {
         let told = |name: &str| BTreeMap::from([(name.to_owned(), String::new())]);
         assert!(is_replaced("TRACEPARENT", &told("TRACEPARENT")) && is_replaced("TRACESTATE", &told("TRACEPARENT")));
         assert!(!is_replaced("TRACESTATE", &told("TENURE_TERM")) && !is_replaced("OTHER", &told("TRACEPARENT")));
+    }
+
+    #[test]
+    fn only_the_workload_is_told_where_to_notify() {
+        let mut config = config();
+        (config.standby.command, config.workload.liveness.notify) = (vec!["true".into()], true);
+        config.hooks.before_lead = Hook { command: vec!["true".into()], ..Hook::default() };
+        let programs = Programs::find(&config, std::env::vars_os(), "me", Some("@here".into())).unwrap();
+        let told = |helper, role| {
+            let (role, told, not_after) = (Some(role), ProgramEnv::default(), Instant::NEVER);
+            let program = supervision::Program { helper, role, told, not_after, fused: false };
+            format!("{:?}", programs.command(&program).unwrap())
+        };
+
+        let workload = told(None, Role::Leader);
+        let others = [told(None, Role::Standby), told(Some(HelperKind::Hook(HookKind::BeforeLead)), Role::Leader)];
+
+        assert!(workload.contains("NOTIFY_SOCKET=@here") && workload.contains("WATCHDOG_USEC="), "{workload}");
+        assert!(others.iter().all(|told| !told.contains("NOTIFY_SOCKET") && !told.contains("WATCHDOG_USEC")), "{others:?}");
     }
 
     #[test]

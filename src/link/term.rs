@@ -110,7 +110,8 @@ worded! {
         LostDeleted = "lost-deleted",
         /// The Lease was deleted and recreated.
         LostRecreated = "lost-recreated",
-        /// A copy of this replica renews the Lease too, such as one from a snapshot of its memory.
+        /// A copy of this replica renews the Lease too, such as one from a snapshot of its memory, or somebody has set its renewTime to a
+        /// later time.
         LostToCopy = "lost-to-copy",
     }
 }

@@ -280,7 +280,7 @@ impl EventLog {
             None => end,
         };
         let is_as_asked = reason.is_asked_for() && !reason.is_failure(*exit) && grace.is_none();
-        if is_as_asked && *release != Some(ReleaseResult::Unknown) {
+        if is_as_asked && !matches!(release, Some(ReleaseResult::Unknown | ReleaseResult::NotOurs)) {
             line!(info, "{became}");
         } else {
             line!(warn, "{became}");

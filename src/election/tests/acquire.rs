@@ -243,14 +243,21 @@ fn fields_labels_and_annotations_of_others_survive_every_write() {
 }
 
 #[test]
-fn who_wrote_which_field_is_dropped_unless_somebody_applies_the_lease_on_the_servers_side() {
+fn who_wrote_which_field_is_dropped_unless_somebody_applies_the_lease() {
     let updated = json!({"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {}}});
     let applied = json!({"manager": "helm", "operation": "Apply", "fieldsV1": {"f:metadata": {}}});
-    for (before, after) in
-        [(json!([updated]), json!([{}])), (json!([updated, applied]), json!([updated, applied])), (Value::Null, Value::Null)]
-    {
+    let by_kubectl = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    for (before, annotations, after) in [
+        (json!([updated]), json!({}), json!([{}])),
+        (json!([updated, applied]), json!({}), json!([updated, applied])),
+        (json!([updated]), by_kubectl, json!([updated])),
+        (Value::Null, json!({}), Value::Null),
+    ] {
         let mut register = Register::holding(mark());
-        register.edit(|object| object["metadata"]["managedFields"] = before.clone());
+        register.edit(|object| {
+            object["metadata"]["managedFields"] = before.clone();
+            object["metadata"]["annotations"] = annotations.clone();
+        });
         let mut bench = Bench::start(initial_state(), register);
 
         bench.run(seconds(4));

@@ -48,7 +48,9 @@ impl Nouns {
             Reason::LostCleared => format!("somebody has cleared the holder of {lease}"),
             Reason::LostDeleted => format!("{lease} was deleted"),
             Reason::LostRecreated => format!("{lease} was deleted and made anew"),
-            Reason::LostToCopy => format!("a copy of this replica renews {lease} too"),
+            Reason::LostToCopy => {
+                format!("a copy of this replica renews {lease} too, or somebody has set its renewTime")
+            }
         }
     }
 }

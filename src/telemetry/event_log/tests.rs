@@ -357,7 +357,7 @@ fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
     let expected = [
         ["INFO", "the program has stopped; the Lease is given back"],
         ["INFO", "no longer leading: the program was demoted, and keeps running; the Lease is kept until it expires"],
-        ["INFO", &left],
+        ["WARN", &left],
         ["WARN", &unknown],
         ["INFO", "the program has stopped; the Lease is kept until the next run is due"],
         ["WARN", "the program has stopped; the Lease is left to expire"],
