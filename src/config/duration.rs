@@ -29,7 +29,8 @@ pub(crate) fn measured(span: Duration) -> String {
 
 /// Reads `15s`, `1m30s`, `200ms`. Refuses a number without a unit.
 pub(crate) fn parse(written: &str) -> Result<Duration, String> {
-    let refused = || format!("{written:?} is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms");
+    let refused =
+        || format!("{written:?} is not a duration: write a number and a unit (h, m, s or ms), such as 15s, 1m30s or 200ms");
     let span: SignedDuration = written.parse().map_err(|_| refused())?;
     Duration::try_from(span).map_err(|_| refused())
 }
