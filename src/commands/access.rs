@@ -66,10 +66,15 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
 /// one slot.
 pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags {
     let mut flags = ConfigFlags { lease_argument: name, ..flags.clone() };
-    let is_named = flags.lease_argument.is_some() || flags.lease.is_some() || flags.slots.is_some();
+    let sets = |path: &str| flags.set.iter().any(|set| set.split_once('=').is_some_and(|(key, _)| key == path));
+    let is_set = ["lease.name", "lease.prefix", "lease.slots"].into_iter().any(sets);
+    let is_named = is_set || flags.lease_argument.is_some() || flags.lease.is_some() || flags.slots.is_some();
+    let is_elsewhere = flags.namespace.is_some() || sets("lease.namespace");
     if let (false, Ok(name), Ok(namespace)) = (is_named, env::var(LEASE), env::var(NAMESPACE)) {
         flags.lease_argument = Some(name);
-        flags.namespace.get_or_insert(namespace);
+        if !is_elsewhere {
+            flags.namespace = Some(namespace);
+        }
         flags.set.push("lease.prefix=".into());
     }
     flags

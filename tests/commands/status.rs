@@ -109,6 +109,11 @@ fn inside_a_workload_it_asks_for_the_lease_under_which_that_runs() {
     tenure(&["status", "ne"], &variables).says(2, &["no Lease none in namespace default"]);
     tenure(&["status", "--lease", "ne"], &variables).says(2, &["no Lease none in namespace default"]);
     tenure(&["status", "--namespace", "other"], &variables).says(69, &["answered 404"]);
+    tenure(&["status", "--set", "lease.namespace=other"], &variables).says(69, &["answered 404"]);
+    tenure(&["status", "--set", "lease.name=ne"], &variables).says(2, &["no Lease none in namespace default"]);
+    let configured = [&told[..], &[("TENURE_LEASE__NAME", "ne")]].concat();
+    tenure(&["status", "--set", "lease.prefix=no"], &configured).says(2, &["no Lease none in namespace default"]);
+    tenure(&["status", "--set", "lease.slots=1"], &configured).says(69, &["answered 404"]);
 }
 
 #[test]
