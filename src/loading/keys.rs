@@ -109,10 +109,18 @@ pub(super) fn of_variable(name: &str) -> Found {
     paths().find(|path| variable(path) == name).map_or_else(|| Found::Unknown(meant()), find)
 }
 
-/// The key whose variable this would be with its underscores in other places.
+/// What to write for `path` in a place that holds one key, as `name` names it there.
+pub(super) fn one(path: &'static str, name: impl Fn(&str) -> String) -> String {
+    match find(path) {
+        Found::Section(below) => format!("a key of the section {path}, such as {}", name(below)),
+        Found::Key(_) | Found::Unknown(_) => name(path),
+    }
+}
+
+/// The key or section whose variable this would be with its underscores in other places.
 fn folded(name: &str) -> Option<&'static str> {
     let fold = |name: &str| name.replace('_', "");
-    KEYS.iter().map(|key| key.path.as_str()).find(|path| fold(&variable(path)) == fold(name))
+    paths().find(|path| fold(&variable(path)) == fold(name))
 }
 
 /// The map of which a variable of this name would be an entry. There are no such variables.
@@ -178,13 +186,22 @@ const MEANT: [(&str, &str); 3] = [
     ("TENURE_COMMAND", "TENURE_WORKLOAD__COMMAND"),
 ];
 
-/// The variable that was meant by this one, which sets nothing. `is_inside` tells that a tenure runs this process, and has told it what
+/// The variables of a workload that are also the names of keys, and those keys.
+const OF_WORKLOADS: [(&str, &str); 4] = [
+    (environment::LEASE, "lease.name"),
+    (environment::NAMESPACE, "lease.namespace"),
+    (environment::SLOTS, "lease.slots"),
+    (environment::IDENTITY, "lease.identity"),
+];
+
+/// What to write in place of this variable, which sets nothing. `is_inside` tells that a tenure runs this process, and has told it what
 /// it tells its workloads.
 pub(super) fn meant(name: &str, is_inside: bool) -> Option<String> {
-    let of_workloads = [(environment::LEASE, "lease.name"), (environment::NAMESPACE, "lease.namespace")];
-    let told = of_workloads.into_iter().find(|(own, _)| *own == name && !is_inside).map(|(_, path)| path);
+    if let Some((_, path)) = OF_WORKLOADS.iter().find(|(own, _)| *own == name) {
+        return (!is_inside).then(|| variable(path));
+    }
     let other = MEANT.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| (*ours).to_owned());
-    other.or_else(|| told.or_else(|| folded(name)).map(variable))
+    other.or_else(|| Some(one(folded(name)?, variable)))
 }
 
 /// The paths of all keys and sections.

@@ -82,7 +82,9 @@ impl Layer {
             (Found::Key(key), None) => self.text(key, text, origin),
             (Found::Key(key), Some(entry)) => self.map(key, vec![(entry.into(), text.into(), origin.clone())], origin),
             (Found::Section(below), _) => self.problem(origin, "", section(below)),
-            (Found::Unknown(meant), _) => self.problem(origin, "", unknown(meant)),
+            (Found::Unknown(meant), _) => {
+                self.problem(origin, "", unknown(meant.map(|path| keys::one(path, str::to_owned)).as_deref()))
+            }
         }
     }
 
@@ -204,7 +206,7 @@ fn is_empty(value: &Content) -> bool {
 }
 
 /// Reads the variables that name a key. A variable without two underscores together belongs to somebody else, unless it only lacks
-/// them: it is a service link of Kubernetes, or comes from an outer tenure.
+/// them or what follows them: it is a service link of Kubernetes, or comes from an outer tenure.
 pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
     let is_inside = [names::LEASE, names::NAMESPACE].iter().all(|own| variables.iter().any(|(name, _)| name == own));
@@ -225,11 +227,12 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
             (Found::Key(key), None) => layer.problem(origin, &key.path, "the value is not UTF-8: write it in UTF-8"),
             (Found::Section(below), _) => layer.problem(origin, "", section(&keys::variable(below))),
             (Found::Unknown(meant), _) => {
+                let meant = meant.map(|path| keys::one(path, keys::variable));
                 let remedy = keys::map_of_variable(&name).map(|map| {
                     let variable = keys::variable(&map.path);
                     format!("there is no such key: write all entries into one variable, such as {variable}={{\"a\": \"b\"}}")
                 });
-                layer.problem(origin, "", remedy.unwrap_or_else(|| unknown(meant.map(keys::variable).as_deref())));
+                layer.problem(origin, "", remedy.unwrap_or_else(|| unknown(meant.as_deref())));
             }
         }
     }
