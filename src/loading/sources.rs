@@ -226,6 +226,7 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
             (Found::Key(key), Some(text)) => layer.text(key, text, origin),
             (Found::Key(key), None) => layer.problem(origin, &key.path, "the value is not UTF-8: write it in UTF-8"),
             (Found::Section(below), _) => layer.problem(origin, "", section(&keys::variable(below))),
+            (Found::Unknown(_), Some(text)) if is_link(&name, text) && keys::map_of_variable(&name).is_none() => {}
             (Found::Unknown(meant), _) => {
                 let meant = meant.map(|path| keys::one(path, keys::variable));
                 let remedy = keys::map_of_variable(&name).map(|map| {
@@ -238,6 +239,14 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     }
     refuse_twice(&mut layer);
     layer
+}
+
+/// Returns true for a variable that Kubernetes makes of each Service: that of one called tenure-a--b has two underscores together too.
+fn is_link(name: &str, value: &str) -> bool {
+    ["_SERVICE_HOST", "_SERVICE_PORT"].iter().any(|end| name.ends_with(end))
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT") && value.contains("://")
+        || name.rsplit_once("_PORT_").is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Reads the flags, and the workload's command. A flag for one key is an alias of `--set KEY=`.
