@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The name that the environment gives this replica is not valid in a Lease.
-const UNFIT: &str =
+pub(crate) const UNFIT: &str =
     "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity";
 
 /// `BASE_` and 32 hexadecimal digits; constant per init.

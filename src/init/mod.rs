@@ -46,7 +46,7 @@ use crate::{
 
 use self::{event_loop::EventLoop, hook_output::HookOutput, log::Log, programs::Programs};
 
-pub(crate) use self::identity::base;
+pub(crate) use self::identity::{UNFIT, base};
 
 mod container;
 mod elector;

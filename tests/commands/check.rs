@@ -41,6 +41,13 @@ fn a_workload_that_is_not_there_is_78_and_none_at_all_is_a_note() {
 }
 
 #[test]
+fn a_pod_whose_name_no_lease_takes_is_78() {
+    let check = ["check", "--offline", "--lease", "x", "--", "sh"];
+    tenure(&check, &[("POD_NAME", "a\nb")]).says(78, &["FAIL  POD_NAME or the hostname", "set lease.identity"]);
+    tenure(&check, &[("POD_NAME", "a\nb"), ("TENURE_LEASE__IDENTITY", "a")]).says(0, &[]);
+}
+
+#[test]
 fn without_proc_no_replica_starts_and_that_is_70() {
     tenure_without_proc(&["check", "--offline", "--lease", "x"]).says(70, &["FAIL  no end of the workload could be proved"]);
     tenure_without_proc(&["check", "--leader-election=off"]).says(0, &["note  /proc cannot be read"]);

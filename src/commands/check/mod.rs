@@ -13,10 +13,10 @@ use super::{
 use crate::{
     api::{PLUGIN_PATIENCE, Place, Request},
     cli,
-    config::{Config, HookKind, ProbeKind, duration},
+    config::{Config, HookKind, ProbeKind, can_stand, duration},
     console,
     election::{ONLY_READS, record::LeaseRecord, writes::operator::rehearsal},
-    elector, exit,
+    elector, exit, init,
     loading::Purpose,
     process::resolve::resolve,
     words::{counted, one_line},
@@ -41,6 +41,9 @@ pub(super) fn run(check: &cli::Check) -> Ended {
     if loaded.config.lease.enabled {
         if let Some(lacking) = elector::lacks_address(&loaded.config) {
             report.bad(exit::INVALID, &lacking);
+        }
+        if !can_stand(&init::base(&loaded.config.lease.identity, std::env::var("POD_NAME").ok())) {
+            report.bad(exit::INVALID, init::UNFIT);
         }
         law::check(&loaded.config, &mut report);
     } else {
