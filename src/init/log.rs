@@ -5,6 +5,7 @@
 use crate::{
     config::{self, LogLevel},
     stderr::{self, StderrLog, write_termination_message},
+    words::visible,
 };
 
 /// Init's lines.
@@ -30,6 +31,7 @@ impl Log {
 
     /// Says why there is nothing to run, also where kubelet looks for it. An exit code of 0 is no error.
     pub(super) fn termination_message(&mut self, text: &str, code: u8) {
+        let text = &visible(text);
         self.write(if code == 0 { LogLevel::Info } else { LogLevel::Error }, text);
         write_termination_message(&format!("tenure: {text}\n"));
     }

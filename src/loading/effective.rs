@@ -11,6 +11,7 @@ use super::{
     load::is_within,
     schema::DEFAULTS,
 };
+use crate::words::is_unseen;
 
 /// The source of a value that nobody has set.
 const DEFAULT: &str = "default";
@@ -70,9 +71,10 @@ impl Loaded {
     }
 }
 
-/// A value in YAML on one line. JSON is YAML, and a plain word needs no quotes.
+/// A value in YAML on one line. JSON is YAML, and a plain word needs no quotes. JSON does not escape all that a terminal obeys.
 fn written(value: &Value) -> String {
-    value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned)
+    let text = value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned);
+    text.chars().map(|c| if is_unseen(c) { format!("\\U{:08x}", u32::from(c)) } else { c.into() }).collect()
 }
 
 /// Returns true if YAML reads it as text: it begins like a word, or is a number with a unit that is no digit of any base.

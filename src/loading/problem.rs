@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::words::visible;
+
 /// The place that a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -42,9 +44,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File { path, line: Some(line) } => write!(f, "{path}:{line}"),
-            Self::File { path, line: None } => f.write_str(path),
-            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+            Self::File { path, line: Some(line) } => write!(f, "{}:{line}", visible(path)),
+            Self::File { path: name, line: None } | Self::Variable(name) | Self::Flag(name) => f.write_str(&visible(name)),
         }
     }
 }
@@ -56,9 +57,9 @@ impl fmt::Display for Problem {
             Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_) => write!(f, "{}: ", self.origin)?,
         }
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", visible(&self.path))?;
         }
-        f.write_str(&self.message)
+        f.write_str(&visible(&self.message))
     }
 }
 

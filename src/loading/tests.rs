@@ -227,3 +227,30 @@ fn every_reason_is_counted_and_on_a_line_of_its_own() {
     let invalid = load_from(&flags, &[], Purpose::Run, &[]).unwrap_err().to_string();
     assert!(invalid.starts_with("the configuration is refused for 3 reasons:\n  ") && invalid.lines().count() == 4, "{invalid}");
 }
+
+#[test]
+fn nothing_in_a_reason_moves_the_terminal_or_begins_a_line() {
+    let file = File::new("odd.yaml", "\"a\\e[31mb\\nERROR forged\": 1\n");
+    let flags =
+        ConfigFlags { config: Some(file.0.clone()), set: vec!["b\u{1b}[0m\nERROR forged=1".into()], ..ConfigFlags::default() };
+
+    let invalid = load_from(&flags, &["sleep".into()], Purpose::Look, &[]).unwrap_err().to_string();
+
+    let lines: Vec<_> = invalid.lines().skip(1).map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(lines, ["a\u{fffd}[31mb ERROR forged", "there is no such key"], "{invalid:?}");
+    assert!(!invalid.contains('\u{1b}'), "{invalid:?}");
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_escaped_in_the_effective_configuration_and_read_again() {
+    let odd = "a\u{1b}\u{9b}31m\u{202e}b\u{200b}c\u{e0041}\u{7f}";
+    let flags = ConfigFlags { lease: Some("x".into()), set: vec![format!("workload.env.ODD={odd}")], ..ConfigFlags::default() };
+    let loaded = load_from(&flags, &["sleep".into(), odd.into()], Purpose::Run, &[]).unwrap();
+
+    let text = loaded.effective(false);
+
+    assert!(!text.replace('\n', "").contains(crate::words::is_unseen), "{text:?}");
+    let file = File::new("effective.yaml", &text);
+    let again = load_from(&ConfigFlags { config: Some(file.0.clone()), ..ConfigFlags::default() }, &[], Purpose::Run, &[]);
+    assert_eq!(again.unwrap().config, loaded.config);
+}

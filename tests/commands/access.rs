@@ -39,6 +39,11 @@ fn a_kubeconfig_that_can_be_read_only_once_starts_no_replica() {
         assert_eq!(output.status.code(), Some(78));
     }
 
+    let fifo = "f=$(printf '%s\\033[31m' \"$1\") && mkfifo \"$f\" && { cat \"$1\" >\"$f\" & }";
+    let said = run(&format!("{fifo} && exec \"$0\" lock x --try --kubeconfig \"$f\" -- true")).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("\u{fffd}[31m: each elector reads it again") && !said.contains('\u{1b}'), "{said:?}");
+
     let output = run("KUBECONFIG=$1:/nonexistent:/dev/null exec \"$0\" lock x --try -- true");
     assert_eq!(output.status.code(), Some(0), "one of several may be missing: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,5 +1,10 @@
 //! `tenure check` reports whether a replica could work here, and what to change.
 
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+};
+
 use support::Scratch;
 
 use crate::world::{Cluster, tenure, tenure_without_proc};
@@ -45,6 +50,16 @@ fn a_pod_whose_name_no_lease_takes_is_78() {
     let check = ["check", "--offline", "--lease", "x", "--", "sh"];
     tenure(&check, &[("POD_NAME", "a\nb")]).says(78, &["FAIL  POD_NAME or the hostname", "set lease.identity"]);
     tenure(&check, &[("POD_NAME", "a\nb"), ("TENURE_LEASE__IDENTITY", "a")]).says(0, &[]);
+}
+
+#[test]
+fn a_finding_moves_no_terminal_and_begins_no_line() {
+    let scratch = Scratch::new();
+    let program = scratch.file("a\u{1b}[31m\n  FAIL  b", "");
+    fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+    let ended = tenure(&["check", "--offline", "--lease", "x", "--", &program], &[]);
+    ended.says(0, &["/a\u{fffd}[31m   FAIL  b\n"]);
+    assert!(!ended.out.contains('\u{1b}'), "{ended:?}");
 }
 
 #[test]

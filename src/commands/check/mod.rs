@@ -19,7 +19,7 @@ use crate::{
     elector, exit, init,
     loading::Purpose,
     process::resolve::resolve,
-    words::{counted, one_line},
+    words::{counted, one_line, visible},
 };
 
 mod law;
@@ -164,16 +164,16 @@ impl Report {
     }
 
     fn good(&mut self, finding: &str) {
-        let _ = writeln!(self.text, "  ok    {finding}");
+        let _ = writeln!(self.text, "  ok    {}", visible(finding));
     }
 
     fn note(&mut self, finding: &str) {
-        let _ = writeln!(self.text, "  note  {finding}");
+        let _ = writeln!(self.text, "  note  {}", visible(finding));
         self.notes += 1;
     }
 
     fn bad(&mut self, code: u8, finding: &str) {
-        let _ = writeln!(self.text, "  FAIL  {finding}");
+        let _ = writeln!(self.text, "  FAIL  {}", visible(finding));
         self.codes.push(code);
     }
 

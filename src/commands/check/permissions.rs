@@ -42,13 +42,11 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
         match without {
             _ if allowed => report.good(&what),
             Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
-            Without::Nothing => report.bad(
-                exit::NOT_PERMITTED,
-                &format!(
-                    "{what} is not permitted{reason}: add this to the rules of the Role of this service account:\n        {}",
-                    right.rule()
-                ),
-            ),
+            Without::Nothing => {
+                let remedy = "add this to the rules of the Role of this service account:";
+                report.bad(exit::NOT_PERMITTED, &format!("{what} is not permitted{reason}: {remedy}"));
+                report.text(&format!("      {}", right.rule()));
+            }
         }
     }
 }
