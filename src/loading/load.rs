@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString};
 
 use figment::{
+    Error,
     error::Kind,
     value::{Dict, Value},
 };
@@ -134,14 +135,15 @@ impl Entry {
     fn refused(&self) -> Option<String> {
         // The entry of a map holds text.
         let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
-        let kind = self.judged(&self.value)?;
+        let Error { kind, path, .. } = self.judged(&self.value)?;
         if self.key.path == "service.ports" {
             let why = if let Kind::UnknownField(field, _) = &kind {
                 format!("a port has no key {field}")
-            } else if matches!(kind, Kind::InvalidValue(..)) {
+            } else if matches!(kind, Kind::InvalidValue(..)) || path.last().is_some_and(|field| field == "port") {
                 "a port is a number from 1 to 65535".into()
             } else if matches!(kind, Kind::InvalidType(..)) {
-                "this is not a list of ports".into()
+                let field = path.get(3).map(|field| format!("the {field} of a port is a string"));
+                field.unwrap_or_else(|| "this is not a list of ports".into())
             } else {
                 explain(&kind)
             };
@@ -163,8 +165,8 @@ impl Entry {
             Shape::Map => "a map of strings",
         };
         // The type knows best what is wrong with a text.
-        if let (Shape::Text, true, Some(kind)) = (shape, unquoted, self.judged(&plain(wrong).into())) {
-            return Some(explain(&kind));
+        if let (Shape::Text, true, Some(error)) = (shape, unquoted, self.judged(&plain(wrong).into())) {
+            return Some(explain(&error.kind));
         }
         let is_quoted = wrong.as_str().is_some_and(|text| match shape {
             Shape::Truth => text.parse::<bool>().is_ok(),
@@ -180,10 +182,10 @@ impl Entry {
     }
 
     /// Why the type of its key refuses `value` in its place. None if it does not.
-    fn judged(&self, value: &Value) -> Option<Kind> {
+    fn judged(&self, value: &Value) -> Option<Error> {
         let mut tree = Dict::new();
         self.insert(&mut tree, value);
-        Value::from(tree).deserialize::<Config>().err().map(|error| error.kind)
+        Value::from(tree).deserialize::<Config>().err()
     }
 
     fn insert(&self, tree: &mut Dict, value: &Value) {
@@ -239,7 +241,7 @@ fn insert(tree: &mut Dict, steps: &[&str], last: &str, value: &Value) {
 }
 
 /// A problem of values that are good alone but not together. No key can be named.
-fn whole(error: &figment::Error) -> Problem {
+fn whole(error: &Error) -> Problem {
     Problem { origin: Origin::Default, path: error.path.join("."), message: error.to_string() }
 }
 
