@@ -139,6 +139,12 @@ impl OtlpConfig {
         for (name, _) in unsupported.filter(|(_, value)| !value.eq_ignore_ascii_case("none")) {
             warn!("{name} has no effect on {}: it is not supported", signal.plural());
         }
+        if let Some((name, pairs)) = of_signal("HEADERS")
+            && !pairs.split_terminator(',').all(|pair| pair.contains('='))
+        {
+            // Its value may be secret.
+            warn!("{name} holds a header without a value, which is not sent: write NAME=VALUE, with commas between");
+        }
         let number = |(name, value): (String, String), least: u64| {
             let number = value.parse::<u64>().ok().filter(|number| *number >= least);
             if number.is_none() {
@@ -403,6 +409,11 @@ mod tests {
             assert!(said.contains(&format!("{name} has no effect on spans: it is not supported")), "{said}");
         }
         assert_eq!(told("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), "");
+        for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"] {
+            let said = told(name, "a=b,hush");
+            assert!(said.contains(&format!("{name} holds a header without a value")) && !said.contains("hush"), "{said}");
+            assert_eq!(told(name, "a=b, c = d,"), "");
+        }
     }
 
     #[test]
