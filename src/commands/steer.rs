@@ -93,6 +93,11 @@ impl Target<'_> {
 }
 
 pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
+    if let (Some(name), Some(_)) = (&asked.lease.name, asked.wait)
+        && duration::parse(name).is_ok()
+    {
+        complain(&format!("{name} is taken for the name of the Lease: to wait that long, write --wait={name}"));
+    }
     steer(&asked.lease, async |lease| {
         let (record, name) = (lease.read().await?, lease.name);
         if !asked.force && record.state() == LeaseState::Held && record.is_paused() {

@@ -395,3 +395,11 @@ fn with_authority_of(ours: &Path, other: &Path) -> String {
     };
     fs::read_to_string(ours).unwrap().replace(&line(ours), &line(other))
 }
+
+#[test]
+fn a_time_that_is_taken_for_a_lease_is_told_how_it_is_written() {
+    let cluster = Cluster::embedded();
+    let said = ["to wait that long, write --wait=5s", "there is no Lease 5s in namespace default"];
+    cluster.tenure(&["step-down", "--wait", "5s"]).says(2, &said);
+    assert!(!cluster.tenure(&["step-down", "--wait=5s", "x"]).err.contains("that long"));
+}
