@@ -2,7 +2,7 @@
 
 use std::io;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Line;
@@ -41,10 +41,13 @@ pub fn title(face: &Command) -> String {
 /// None that a vector has.
 pub fn page(face: &Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    clap_mangen::Man::new(face.clone().disable_help_subcommand(true))
-        .title(title(face))
-        .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
-        .render(&mut text)?;
+    let mut shown = face.clone().disable_help_subcommand(true);
+    // Man would leave out the -- before a command.
+    if shown.get_positionals().any(Arg::is_last_set) {
+        let usage = shown.render_usage().to_string();
+        shown = shown.override_usage(usage.trim_start_matches("Usage: ").to_owned());
+    }
+    clap_mangen::Man::new(shown).title(title(face)).source(concat!("tenure ", env!("CARGO_PKG_VERSION"))).render(&mut text)?;
     Ok(text)
 }
 

@@ -6,6 +6,7 @@ use crate::world::tenure;
 fn a_shell_and_man_get_what_a_release_has_as_files() {
     tenure(&["completions", "bash"], &[]).says(0, &["_tenure()", "step-down"]);
     tenure(&["man"], &[]).says(0, &[".TH tenure 1"]);
+    tenure(&["man", "lock"], &[]).says(0, &["\\fBtenure lock\\fR [OPTIONS] ", " \\-\\- <COMMAND>"]);
     tenure(&["man", "config", "schema"], &[]).says(0, &[".TH tenure-config-schema 1"]);
 }
 
