@@ -42,7 +42,7 @@ fn a_picture_that_cannot_be_written_is_refused_before_the_demo() {
 
     let output = output.expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), &*output.stdout), (Some(64), &b""[..]), "{said}");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(78), &b""[..]), "{said}");
     assert!(said.contains("--picture: /nowhere/demo.svg cannot be written: No such file or directory"), "{said}");
 }
 

@@ -49,7 +49,7 @@ fn show(picture: Option<&Path>) -> u8 {
     if let Some(file) = picture
         && let Err(error) = File::create(file)
     {
-        return refuse(exit::USAGE, &format!("--picture: {} cannot be written: {error}", file.display()));
+        return refuse(exit::INVALID, &format!("--picture: {} cannot be written: {error}", file.display()));
     }
     // In a container the pid is often the same as in the previous demo.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
