@@ -113,8 +113,8 @@ enum Named {
     Run(Run),
     /// Run a command once, under a lock that one holder has at a time
     ///
-    /// A configuration file and the environment may be those of a replica: a lock reads lease (without its name),
-    /// workload.stop, workload.env, workload.oomScoreAdjust and log, and ignores all other keys.
+    /// A configuration file and the environment may be those of a replica: a lock reads lease (without
+    /// name, slots, announce and preempt), workload.stop, workload.env, workload.oomScoreAdjust and log, and ignores all other keys.
     ///
     /// Exit codes: the command's; 75 another holds the lock; 76 the lock was lost, and the command was stopped; 69 the API
     /// server could not be read in time; 77 not permitted; 128 + N signal N ended the wait.

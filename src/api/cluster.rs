@@ -123,7 +123,8 @@ impl Cluster {
                     ));
                 }
                 let KubeconfigError::ReadConfig(source, _) = error else { return broken(error) };
-                let said = format!("cannot use the kubeconfig {path} (set KUBECONFIG to name another): it cannot be read");
+                let said =
+                    format!("cannot use the kubeconfig {path} (name another with --kubeconfig or KUBECONFIG): it cannot be read");
                 AccessError::caused(said, source)
             })?;
             one.current_context.take_if(|name| name.is_empty());

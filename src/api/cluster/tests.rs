@@ -170,7 +170,7 @@ fn a_kubeconfig_that_may_not_be_looked_at_is_not_passed_over() {
 
     let error = Cluster::from_kubeconfig(&[hidden.0.clone(), file.0.clone()]).unwrap_err();
 
-    assert!(one_line(&error).contains(": it cannot be read"), "{error:?}");
+    assert!(one_line(&error).contains(" (name another with --kubeconfig or KUBECONFIG): it cannot be read"), "{error:?}");
 }
 
 #[test]
