@@ -178,7 +178,8 @@ const METRICS: &str = "
 ## Metrics
 
 [Observing](observing.md#metrics) says how to read them, and what to look at. `phase` is the name of a [span](#spans); `reason` and `why` are
-[reasons](#reasons). `/metrics` also has `target_info`, the resource.
+[reasons](#reasons). `/metrics` also has `target_info`: the resource, without the keys that no label of Prometheus may have, such
+as `3scale.env`.
 ";
 const OF_TRANSACTIONS: &str = "
 ### Metrics of transactions

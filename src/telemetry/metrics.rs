@@ -10,7 +10,7 @@ use opentelemetry_sdk::{
     Resource,
     metrics::{MeterProviderBuilder, PeriodicReader, SdkMeterProvider},
 };
-use prometheus::Registry;
+use prometheus::{Registry, proto::MetricFamily};
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use tracing::warn;
 
@@ -214,6 +214,20 @@ pub(super) fn provider(page: Option<Registry>, otlp: Option<OtlpConfig>, identit
 pub(super) async fn finish(provider: SdkMeterProvider) {
     // The SDK has a time of its own.
     drop(timeout(FLUSH, spawn_blocking(move || provider.shutdown_with_timeout(FLUSH))).await);
+}
+
+/// Reads the page, without the attributes of the resource that the exporter makes no label of: Prometheus would refuse it as a whole.
+pub(crate) fn read(page: &Registry) -> Vec<MetricFamily> {
+    let is_valid = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !name.starts_with("__") && !name.contains(':')
+    };
+    let mut families = page.gather();
+    for metric in families.iter_mut().flat_map(MetricFamily::mut_metric) {
+        let mut labels = metric.take_label();
+        labels.retain(|label| is_valid(label.name()));
+        metric.set_label(labels);
+    }
+    families
 }
 
 fn served(builder: MeterProviderBuilder, page: Registry) -> MeterProviderBuilder {
@@ -434,6 +448,18 @@ mod tests {
             })
             .collect();
         assert_eq!(shown, listed);
+    }
+
+    #[test]
+    fn an_attribute_that_no_label_may_have_is_not_on_the_page_and_the_others_are() {
+        let keys = ["3scale.env", "1x", "", "__name__", "a:b", "_a", "team.of-x"];
+        let resource = Resource::builder_empty().with_attributes(keys.map(|key| KeyValue::new(key, "y"))).build();
+        let page = Registry::new();
+        let _provider = served(SdkMeterProvider::builder().with_resource(resource), page.clone()).build();
+
+        let shown = TextEncoder::new().encode_to_string(&read(&page)).unwrap();
+
+        assert!(shown.contains("target_info{_a=\"y\",team_of_x=\"y\"} 1\n"), "{shown}");
     }
 
     /// Those of the table in the reference that follows on this.

@@ -13,7 +13,6 @@ use prometheus::Registry;
 use tokio::sync::watch;
 use tracing::warn;
 
-pub(crate) use self::transaction::Observer;
 use self::{
     event_log::EventLog,
     export::{Export, OtlpConfig, Signal},
@@ -21,6 +20,7 @@ use self::{
     spans::Spans,
     status::{Change, Edge, Fact, Status},
 };
+pub(crate) use self::{metrics::read, transaction::Observer};
 use crate::{
     election::trace::TraceContext,
     link::{InitialState, TermInfo},
