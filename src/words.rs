@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, error::Error, fmt::Write as _};
 
-/// The longest text of others in a line of the log, in bytes.
+/// The longest text of others in a line of the log, in bytes. The API server takes as much in an Event.
 const TEXT: usize = 1024;
 
 /// An error and its causes on one line. A cause that repeats the text before it is left out: kube's errors often do.
@@ -57,7 +57,7 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
         return line;
     }
     let mut line = line.into_owned();
-    line.truncate(line.floor_char_boundary(TEXT));
+    line.truncate(line.floor_char_boundary(TEXT - '…'.len_utf8()));
     line.push('…');
     Cow::Owned(line)
 }

@@ -76,8 +76,9 @@ impl Events {
 
     /// Sends an Event about the Lease of this term.
     fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String, now: Instant) {
+        let note = bounded(&note);
         // Digits do not count: an age or a duration in the words of a probe is no other cause.
-        let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.clone() };
+        let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.to_string() };
         if self.told.get(reason).is_some_and(|(last, at)| *last == gist && now.since(*at) < AGAIN) {
             return;
         }
@@ -94,8 +95,8 @@ impl Events {
             "reason": reason,
             "regarding": { "apiVersion": API_VERSION, "kind": KIND, "namespace": namespace, "name": lease, "uid": uid },
             "reportingController": "tenure.dev/elector",
-            // The API server takes 128 characters at most.
-            "reportingInstance": self.identity.chars().take(128).collect::<String>(),
+            // The API server takes 128 bytes at most.
+            "reportingInstance": self.identity.get(..self.identity.floor_char_boundary(128)),
             "type": if warns { "Warning" } else { "Normal" },
         });
         self.told.insert(reason, (gist, now));
@@ -110,7 +111,7 @@ impl Edge for Events {
         let (Some(held), now) = (&change.after.term, change.at.boot) else { return };
         match change.fact {
             Fact::Told(ToElector::Health { unready: Some(why), .. }) if held.is_led && !held.ends => {
-                let note = format!("the workload of {} is not ready: {}", self.identity, bounded(why));
+                let note = format!("the workload of {} is not ready: {why}", self.identity);
                 self.tell(held, NOT_READY, true, note, now);
             }
             Fact::Event(Event::Stopping { reason, .. }) if held.is_led => {
@@ -249,6 +250,20 @@ mod tests {
             told.push(event["note"].as_str().unwrap().rsplit(": ").next().unwrap().to_owned());
         }
         assert_eq!(told, ["HTTP 503 after 0 s", "HTTP 503 after 600 s"]);
+    }
+
+    #[tokio::test]
+    async fn no_note_and_no_instance_is_longer_than_the_api_server_takes() {
+        let (mut bench, mut stub) = leader().await;
+        bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
+        bench.events.identity = "ü".repeat(100);
+
+        bench.take(unready(&"ü".repeat(2000)));
+        bench.events.finish().await.unwrap();
+
+        let event: Value = serde_json::from_str(&stub.seen.try_recv().unwrap().body).unwrap();
+        let lengths = ["note", "reportingInstance"].map(|key| event[key].as_str().unwrap().len());
+        assert!((1000..=1024).contains(&lengths[0]) && lengths[1] == 128, "{lengths:?}");
     }
 
     #[tokio::test]
