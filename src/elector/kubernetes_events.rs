@@ -23,7 +23,7 @@ use crate::{
         transition::{Outcome, Recorded, Transition, TransitionReason},
     },
     time::Instant,
-    words::bounded,
+    words::{bounded, gist},
 };
 
 /// How many Events may wait to be sent.
@@ -77,8 +77,7 @@ impl Events {
     /// Sends an Event about the Lease of this term.
     fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String, now: Instant) {
         let note = bounded(&note);
-        // Digits do not count: an age or a duration in the words of a probe is no other cause.
-        let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.to_string() };
+        let gist = if reason == NOT_READY { gist(&note) } else { note.to_string() };
         if self.told.get(reason).is_some_and(|(last, at)| *last == gist && now.since(*at) < AGAIN) {
             return;
         }
@@ -110,7 +109,9 @@ impl Edge for Events {
     fn changed(&mut self, change: &Change<'_>) {
         let (Some(held), now) = (&change.after.term, change.at.boot) else { return };
         match change.fact {
-            Fact::Told(ToElector::Health { unready: Some(why), .. }) if held.is_led && !held.ends => {
+            Fact::Told(ToElector::Health { unready: Some(why), .. })
+                if held.is_led && !held.ends && change.before.unready.is_none() =>
+            {
                 let note = format!("the workload of {} is not ready: {why}", self.identity);
                 self.tell(held, NOT_READY, true, note, now);
             }
@@ -230,6 +231,8 @@ mod tests {
         })))
     }
 
+    const READY: Fact = Fact::Told(ToElector::Health { unready: None, status: String::new() });
+
     fn unready(why: &str) -> Fact {
         Fact::Told(ToElector::Health { unready: Some(why.into()), status: String::new() })
     }
@@ -240,7 +243,10 @@ mod tests {
         bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
 
         for seconds in [0, 1, 599, 600, 601] {
-            bench.take_at(Instant::BOOT + Duration::from_secs(seconds), unready(&format!("HTTP 503 after {seconds} s")));
+            let at = Instant::BOOT + Duration::from_secs(seconds);
+            bench.take_at(at, READY);
+            bench.take_at(at, unready(&format!("HTTP 503 after {seconds} s")));
+            bench.take_at(at, unready("HTTP 500"));
         }
         bench.events.finish().await.unwrap();
 
@@ -256,6 +262,7 @@ mod tests {
     async fn no_note_and_no_instance_is_longer_than_the_api_server_takes() {
         let (mut bench, mut stub) = leader().await;
         bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
+        bench.take(READY);
         bench.events.identity = "ü".repeat(100);
 
         bench.take(unready(&"ü".repeat(2000)));
@@ -275,7 +282,9 @@ mod tests {
         bench.take(Fact::Event(stopping.clone()));
         bench.take(Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: Instant::BOOT }));
         bench.take(transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
+        bench.take(READY);
         bench.take(unready("it was written 31.2s ago"));
+        bench.take(READY);
         bench.take(unready("it was written 30.7s ago"));
         bench.take(Fact::Told(ToElector::Stopping { term: Term(1), reason: Reason::NotLive, at: Instant::BOOT }));
         bench.take(unready("it is being stopped"));

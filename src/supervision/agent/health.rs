@@ -9,12 +9,13 @@ use crate::{
     notification::Notification,
     supervision::term::ActiveTerm,
     time::Instant,
+    words::gist,
 };
 
 /// The last report to the elector.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct ToldHealth {
-    ready: bool,
+    unready: Option<String>,
     status: String,
     /// The elector has sent a message since the last change was reported. Until then no further one is, so that a workload that
     /// changes often does not flood the link.
@@ -30,7 +31,8 @@ const WHILE: Duration = Duration::from_secs(5);
 
 impl ToldHealth {
     pub(super) const fn with(ready: bool) -> Self {
-        Self { ready, status: String::new(), is_heard: true, since: Instant::BOOT, changes: 0 }
+        let unready = if ready { None } else { Some(String::new()) };
+        Self { unready, status: String::new(), is_heard: true, since: Instant::BOOT, changes: 0 }
     }
 
     /// Returns from when on the next change may be reported.
@@ -59,17 +61,18 @@ impl Agent {
         }
     }
 
-    /// Reports a change of readiness to the elector, unless there were too many. A change of `STATUS` alone is reported only when
-    /// the elector has just sent a message, which is often enough.
+    /// Reports a change of readiness to the elector, unless there were too many. A change of `STATUS` alone, or of the reason why the
+    /// workload is not ready, is reported only when the elector has just sent a message, which is often enough.
     pub(super) fn tell_health(&mut self, has_spoken: bool, now: Instant) {
         let unready = self.unready();
         let told = &self.told_health;
-        let is_change = unready.is_none() != told.ready;
-        let is_due = if is_change { told.next_at() <= now } else { has_spoken && self.status != told.status };
+        let is_change = unready.is_some() != told.unready.is_some();
+        let is_other = || unready.as_deref().map(gist) != told.unready.as_deref().map(gist);
+        let is_due = if is_change { told.next_at() <= now } else { has_spoken && (self.status != told.status || is_other()) };
         if self.electors.is_alive() && told.is_heard && is_due {
             let (since, changes) = if told.since + WHILE <= now { (now, 0) } else { (told.since, told.changes) };
             self.told_health = ToldHealth {
-                ready: unready.is_none(),
+                unready: unready.clone(),
                 status: self.status.clone(),
                 is_heard: !is_change,
                 since,
@@ -82,7 +85,7 @@ impl Agent {
     /// Returns when a change of readiness is to be reported, if that waits for nothing else.
     pub(super) fn health_due(&self) -> Option<Instant> {
         let told = &self.told_health;
-        let waits = told.is_heard && self.electors.is_alive() && self.unready().is_none() != told.ready;
+        let waits = told.is_heard && self.electors.is_alive() && self.unready().is_some() != told.unready.is_some();
         waits.then(|| told.next_at())
     }
 

@@ -425,6 +425,21 @@ fn a_status_is_told_when_the_elector_has_spoken_and_only_the_latest_one() {
 }
 
 #[test]
+fn other_words_for_what_is_not_ready_are_told_when_the_elector_has_spoken_and_other_digits_are_not() {
+    let mut world = World::leading(ready(exec));
+    let mut words = Vec::new();
+    for (at, why) in [(3, "x after 1 s"), (13, "x after 2 s"), (23, "y")] {
+        world.live_until(ms(at * 1000));
+        world.answers(Some(why));
+        assert_eq!(world.known(), None);
+        world.told(ToInit::Heartbeat);
+        let unready = |told| if let ToElector::Health { unready, .. } = told { unready } else { None };
+        words.extend(world.tells().into_iter().filter_map(unready));
+    }
+    assert_eq!(words, ["ask: x after 1 s", "ask: y"]);
+}
+
+#[test]
 fn who_changes_its_mind_faster_than_the_elector_listens_is_told_of_once() {
     let mut world = World::leading(ready(notify));
     world.told(ToInit::Heartbeat);
