@@ -86,7 +86,9 @@ impl Metrics {
         it.watch_restarts.add(0, &[]);
         it.workload_restarts.add(0, &[]);
         Reason::ALL.into_iter().for_each(|reason| it.killed(TransitionReason::Ended(reason), 0));
+        Reason::ALL.into_iter().for_each(|reason| it.turned(Role::Standby, TransitionReason::Ended(reason), 0));
         AcquireReason::ALL.into_iter().for_each(|reason| it.turned(Role::Leader, TransitionReason::Acquired(reason), 0));
+        it.turned(Role::Leader, TransitionReason::Resumed, 0);
         counter(&meter, names::ELECTOR_RESTARTS).add(initial.generation.saturating_sub(1).into(), &[]);
         gauge(&meter, names::BUILD_INFO).record(1, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
         it.leads(
@@ -477,8 +479,9 @@ mod tests {
         for row in rows("| it ended |") {
             let reason = row.split('`').nth(1).unwrap();
             assert!(shown.contains(&format!("tenure_kills_total{{why=\"{reason}\"}} 0")), "{reason}");
+            assert!(shown.contains(&format!("tenure_terms_total{{reason=\"{reason}\",to=\"standby\"}} 0")), "{reason}");
         }
-        for reason in AcquireReason::ALL.map(AcquireReason::as_str) {
+        for reason in AcquireReason::ALL.map(AcquireReason::as_str).into_iter().chain(["resumed"]) {
             assert!(shown.contains(&format!("tenure_terms_total{{reason=\"{reason}\",to=\"leader\"}} 0")), "{reason}");
         }
     }

@@ -29,7 +29,12 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) fn all() -> Vec<Case> {
     let mut cases =
         cases![a_real_prometheus_fires_and_clears_each_alert, a_real_prometheus_reads_the_page_and_tells_when_nobody_leads,];
-    cases.extend(cases![blocking: each_alert_is_worded_as_it_should_be, each_alert_has_a_runbook, what_is_shown_and_alerted_on_is_documented]);
+    cases.extend(cases![blocking:
+        each_alert_is_worded_as_it_should_be,
+        each_alert_has_a_runbook,
+        the_dashboard_shows_what_has_happened_once,
+        what_is_shown_and_alerted_on_is_documented,
+    ]);
     cases
 }
 
@@ -89,6 +94,35 @@ fn each_alert_has_a_runbook(_: &Stage) {
         assert!(page.lines().any(|line| line.starts_with('#') && anchor(line) == heading), "{name}: no heading {heading}");
         assert!(documented.contains(&format!("| `{name}` |")), "{name}");
     }
+}
+
+/// A series that begins with its first count has no increase.
+fn the_dashboard_shows_what_has_happened_once(stage: &Stage) {
+    let dashboard = fs::read_to_string(format!("{ROOT}/deploy/monitoring/dashboard.json")).expect("a dashboard");
+    let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
+    let targets = dashboard["panels"].as_array().expect("panels").iter().flat_map(|it| it["targets"].as_array()).flatten();
+    let shows = |legend: &str, at: &str, labels: &str, value: f64| {
+        let mut targets = targets.clone();
+        let target = targets.find(|target| target["legendFormat"] == legend).expect(legend);
+        let expr = target["expr"].as_str().expect(legend).replace("$namespace", "n").replace("$__rate_interval", "1m");
+        json!({ "expr": expr, "eval_time": at, "exp_samples": [{ "labels": labels, "value": value }] })
+    };
+    let shown = json!([
+        shows("{{phase}}", "20m", "{phase=\"acquire\"}", 0.9),
+        shows("failed {{operation}}", "10m15s", "{operation=\"update\"}", 2.0),
+        shows("failed {{operation}}", "12m", "{operation=\"update\"}", 0.0),
+        shows("failed {{operation}}", "13m30s", "{operation=\"update\"}", 1.0),
+    ]);
+    let series = |series: &str, values: &str| json!({ "series": series, "values": values });
+    let tests = json!([{ "interval": "15s", "promql_expr_test": shown, "input_series": [
+        series("tenure_transition_seconds_bucket{namespace=\"n\",phase=\"acquire\",to=\"leader\",le=\"1\"}", "1x90"),
+        series("tenure_transition_seconds_bucket{namespace=\"n\",phase=\"acquire\",to=\"leader\",le=\"+Inf\"}", "1x90"),
+        series("tenure_request_seconds_count{namespace=\"n\",operation=\"update\",outcome=\"unknown\"}", "_x40 2x8 stale _x4 1x9"),
+    ] }]);
+    let tests = json!({ "evaluation_interval": "15s", "tests": tests }).to_string();
+    fs::write(stage.directory().join("dashboard.test.json"), tests).expect("a file");
+
+    promtool(&["test", "rules", "dashboard.test.json"], stage.directory(), "");
 }
 
 fn what_is_shown_and_alerted_on_is_documented(_: &Stage) {
