@@ -18,7 +18,10 @@
 
 use std::{
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -200,6 +203,9 @@ fn warn_of_sampler(set: impl Fn(&str) -> Option<String>) {
 pub(super) struct Export {
     processor: BatchSpanProcessor,
     sampler: Box<dyn ShouldSample>,
+    queue: usize,
+    /// How many spans are in the queue.
+    queued: Arc<AtomicUsize>,
 }
 
 impl Export {
@@ -213,10 +219,12 @@ impl Export {
         if let Some(delay) = delay {
             batches = batches.with_scheduled_delay(delay);
         }
-        let mut processor = BatchSpanProcessor::builder(Counted(exporter)).with_batch_config(batches.build()).build();
+        let queued = Arc::default();
+        let mut processor =
+            BatchSpanProcessor::builder(Counted(exporter, Arc::clone(&queued))).with_batch_config(batches.build()).build();
         processor.set_resource(&resource(Resource::builder().build(), identity));
         config.tell("transitions are exported as traces");
-        Ok(Self { processor, sampler: SdkConfig::default().sampler })
+        Ok(Self { processor, sampler: SdkConfig::default().sampler, queue, queued })
     }
 
     /// Returns true if the spans of this trace are exported. Depends on the trace id alone, so that all replicas decide alike
@@ -228,9 +236,16 @@ impl Export {
 
     /// Queues `span` if its trace is sampled, or drops it.
     pub(super) fn queue(&self, span: SpanData) {
-        if self.samples(u128::from_be_bytes(span.span_context.trace_id().to_bytes())) {
-            self.processor.on_end(span);
+        if !self.samples(u128::from_be_bytes(span.span_context.trace_id().to_bytes())) {
+            return;
         }
+        // The SDK would drop it too, and not say so.
+        if self.queued.load(Ordering::Relaxed) >= self.queue {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        self.processor.on_end(span);
     }
 
     /// Sends what is queued, and gives up after [`FLUSH`].
@@ -250,13 +265,14 @@ pub(super) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Counts the spans that were not sent.
+/// Counts the spans that left the queue, and those that were not sent.
 #[derive(Debug)]
-struct Counted<E>(E);
+struct Counted<E>(E, Arc<AtomicUsize>);
 
 impl<E: trace::SpanExporter> trace::SpanExporter for Counted<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = u64::try_from(batch.len()).unwrap_or_default();
+        self.1.fetch_sub(batch.len(), Ordering::Relaxed);
         let sent = self.0.export(batch).await;
         if sent.is_err() {
             DROPPED.fetch_add(spans, Ordering::Relaxed);
@@ -347,8 +363,22 @@ mod tests {
     async fn spans_that_nobody_takes_are_counted() {
         let (spans, before) = (crate::telemetry::spans::tests::any(), dropped());
         let lost = u64::try_from(spans.len()).unwrap();
-        assert!(trace::SpanExporter::export(&Counted(Refusing), spans).await.is_err());
+        assert!(trace::SpanExporter::export(&Counted(Refusing, Arc::new(spans.len().into())), spans).await.is_err());
         assert!(lost > 0 && dropped() >= before + lost);
+    }
+
+    #[tokio::test]
+    async fn spans_that_find_the_queue_full_are_counted() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", server.local_addr().unwrap());
+        let variables = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.as_str()), ("OTEL_BSP_MAX_QUEUE_SIZE", "1")];
+        let (export, before) = (Export::start(with(&variables), "a_1").unwrap(), dropped());
+        let span = crate::telemetry::spans::tests::any().remove(0);
+
+        // The collector does not answer: one is sent, and one waits.
+        (0..10).for_each(|_| export.queue(span.clone()));
+
+        assert!(dropped() >= before + 8);
     }
 
     #[test]

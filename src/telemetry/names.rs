@@ -72,7 +72,7 @@ metrics! {
             "Terms that SIGKILL ended, by the reason of the end; fuse: the kernel's fuse did, also where nobody ran to notice");
         ELECTOR_RESTARTS = counter("tenure.elector.restarts", &[], "Electors that init started after the first");
         DROPPED = counter("tenure.dropped", &["what"],
-            "Log lines (log) and spans (span) that were dropped because nobody took them in time");
+            "Log lines of the elector (log) and spans (span) that were dropped because nobody took them in time");
         WITNESSED = gauge("tenure.witnessed", &[],
             "1 while a witness would give back the Lease of this replica; only with lease.witness");
         BUILD_INFO = gauge("tenure.build_info", &["version"], "1, with the version of this replica");
