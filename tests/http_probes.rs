@@ -14,7 +14,7 @@ use tenure::{
     election::{LeaderView, View},
     http::{Health, serve},
     law::Deadlines,
-    link::{InitialState, LeaseBackoff, Term, ToElector},
+    link::{Confirmed, InitialState, LeaseBackoff, Term, TermInfo, ToElector, ToInit},
     slot::Slot,
     telemetry::{status::Fact, transition::Recorded},
     time::Instant,
@@ -95,6 +95,13 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
     let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines, ending: false });
     takes(&health, elects(leading));
+    let empty = String::new;
+    let info =
+        TermInfo { slot: Slot(0), token: empty(), uid: empty(), transitions: 7, acquired_at: empty(), traceparent: empty() };
+    let confirmed = Confirmed { resource_version: empty(), preferred_holder: None, deadlines };
+    takes(&health, Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed }));
+    assert!(get(address, "/leader").await.starts_with("HTTP/1.1 503 "), "its workload does not run yet");
+    takes(&health, Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: now }));
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));

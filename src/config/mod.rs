@@ -88,7 +88,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Http {
     /// The address and port for /livez, /readyz, /leader, /metrics and /status, such as 0.0.0.0:8080. /leader is 200 once the
-    /// leader may run, and /readyz is 200 on standbys too. null: none.
+    /// workload leads, and /readyz is 200 on standbys too. null: none.
     #[serde(with = "Maybe")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,

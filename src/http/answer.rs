@@ -38,9 +38,10 @@ pub(super) fn readyz(status: &Status) -> Reply {
     }
 }
 
-/// Returns true if this replica leads at `now`, and no stop of it has begun.
+/// Returns true if this replica's workload leads at `now`, and no stop of it has begun.
 pub(super) fn is_leader(status: &Status, now: Instant) -> bool {
-    status.election.leading.is_some_and(|led| !led.ending && now < led.deadlines.hard)
+    let is_led = status.term.as_ref().is_some_and(|term| term.is_led);
+    is_led && status.election.leading.is_some_and(|led| !led.ending && now < led.deadlines.hard)
 }
 
 fn unavailable(why: impl Into<String>) -> Reply {
@@ -53,7 +54,9 @@ mod tests {
     use crate::{
         config::{Config, HttpReady},
         law::Deadlines,
-        link::{InitialState, Term},
+        link::{Confirmed, InitialState, Term, TermInfo, ToElector, ToInit},
+        slot::Slot,
+        telemetry::status::Fact,
     };
 
     const D: Duration = Duration::from_secs(15);
@@ -77,7 +80,21 @@ mod tests {
     fn leading() -> Status {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
         let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
-        with(standby(), |status| status.election.leading = Some(led))
+        with(standby(), |status| {
+            status.election.leading = Some(led);
+            let empty = String::new;
+            let info = TermInfo {
+                slot: Slot(0),
+                token: empty(),
+                uid: empty(),
+                transitions: 7,
+                acquired_at: empty(),
+                traceparent: empty(),
+            };
+            let confirmed = Confirmed { resource_version: empty(), preferred_holder: None, deadlines };
+            status.apply(&Fact::Telling(ToInit::Lead { term: Term(1), info, confirmed }), START);
+            status.apply(&Fact::Told(ToElector::Started { term: Term(1), pid: 7, at: START }), START);
+        })
     }
 
     fn alive(status: &Status, now: Instant) -> u16 {
@@ -131,6 +148,9 @@ mod tests {
     fn only_a_leader_that_goes_on_leading_is_the_leader() {
         assert!(is_leader(&leading(), START));
         assert!(!is_leader(&standby(), START));
+        let mut starts = leading();
+        starts.term.as_mut().unwrap().is_led = false;
+        assert!(!is_leader(&starts, START), "its program does not run yet");
         let mut ending = leading();
         ending.election.leading = ending.election.leading.map(|led| LeaderView { ending: true, ..led });
         assert!(!is_leader(&ending, START));

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `/livez` | init answers, and a leader renews | init has been silent for D, or a leader has not renewed for D and [`TOLERANCE`] |
 //! | `/readyz` | the elector has read the Lease, on leaders and standbys, or goes on with a term of its predecessor; with `http.ready: workload` what runs is ready too | before that, or this replica may not update the Lease |
-//! | `/leader` | this replica leads | it does not; both name the holder |
+//! | `/leader` | the workload of this replica leads | it does not; both name the holder |
 //! | `/metrics` | for Prometheus | |
 //! | `/status`, `/events` | JSON: now, and again with each change (server-sent events) | |
 //! | `/` | both for people | |
