@@ -302,7 +302,7 @@ impl EventLog {
                         None => info!("{program} is ready"),
                     }
                 }
-                if *status != before.words {
+                if *status != before.words && !status.is_empty() {
                     info!("{program} says: {}", bounded(status));
                 }
             }

@@ -182,7 +182,7 @@ pub struct Phase {
 /// The kind of a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhaseKind {
-    /// The wait of a lock, or of a task with `--once`, until the Lease could be acquired.
+    /// The wait of a lock, or of a task with `--once`, until the Lease could be acquired. Begins before its transition.
     Wait {
         /// The last holder that it waited for.
         holder: Option<String>,

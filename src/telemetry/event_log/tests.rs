@@ -642,6 +642,8 @@ fn health_is_told_when_it_changes() {
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     assert_eq!(messages, ["the program is not ready: exit code 1", "the program says: loading", "the program is ready"]);
+    let lines = logged(|lines| [health(None, "loaded"), health(None, "")].iter().for_each(|said| lines.heard(said)));
+    assert_eq!(lines.len(), 2, "a program that is started again has said nothing yet: {lines:?}");
     for status in ["", "loaded"] {
         let lines = logged(|lines| lines.heard(&health(None, status)));
         assert_eq!(lines[0]["message"].as_str(), Some("the program is ready"), "a standby that was not ready at the start");
