@@ -79,11 +79,11 @@ impl Target<'_> {
     }
 
     /// Edits the version that was read, again and again while others write. Returns it as it was before; it may have been like that.
-    async fn edit(&self, change: impl Fn(&LeaseRecord) -> Edit) -> Result<LeaseRecord, End> {
+    async fn edit(&self, change: impl Fn(&LeaseRecord) -> Result<Edit, End>) -> Result<LeaseRecord, End> {
         let mut tries = 0;
         loop {
             let record = self.read().await?;
-            match change(&record) {
+            match change(&record)? {
                 Edit::NotHeld => return Err(End::Refused(NOT_HELD, format!("nobody holds the Lease {}", self.name))),
                 Edit::Write(write) if !self.write(&write, &mut tries).await? => {}
                 Edit::Write(_) | Edit::Unchanged => return Ok(record),
@@ -99,16 +99,30 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
         complain(&format!("{name} is taken for the name of the Lease: to wait that long, write --wait={name}"));
     }
     steer(&asked.lease, async |lease| {
-        let (record, name) = (lease.read().await?, lease.name);
-        if !asked.force && record.state() == LeaseState::Held && record.is_paused() {
-            let why = "nobody takes it before `tenure resume`; --force asks its holder all the same";
-            return Err(End::Refused(exit::INVALID, format!("the Lease {name} is paused: {why}")));
-        }
+        let (first, name) = (lease.read().await?, lease.name);
         let refused = |to: &str, why: String| End::Refused(exit::INVALID, format!("--to {to}: {why}"));
-        let find = |to: &String| successor(record.object(), to).map_err(|why| refused(to, why));
+        let find = |to: &String| successor(first.object(), to).map_err(|why| refused(to, why));
         let successor = asked.to.as_ref().map(find).transpose()?;
-        let before = lease.edit(|record| operator::step_down(record, successor.as_deref())).await?;
+        // The operator wants the leader of the first read to go, not one whose term has begun since.
+        let is_done = |record: &LeaseRecord| {
+            let has_begun = record.state() == LeaseState::Held && record.acquire_time() != first.acquire_time();
+            has_begun && successor.as_deref().is_none_or(|wanted| record.is_held_by(wanted))
+        };
+        let change = |record: &LeaseRecord| {
+            if is_done(record) {
+                return Ok(Edit::Unchanged);
+            }
+            if !asked.force && record.state() == LeaseState::Held && record.is_paused() {
+                let why = "nobody takes it before `tenure resume`; --force asks its holder all the same";
+                return Err(End::Refused(exit::INVALID, format!("the Lease {name} is paused: {why}")));
+            }
+            Ok(operator::step_down(record, successor.as_deref()))
+        };
+        let before = lease.edit(change).await?;
         let holder = bounded(before.holder().unwrap_or_default());
+        if is_done(&before) {
+            return Ok(format!("{holder} leads"));
+        }
         let Some(patience) = asked.wait else { return Ok(format!("{holder} was asked to step down")) };
         let (until, mut still_holds) = (clock::boot() + patience, false);
         loop {
@@ -157,7 +171,7 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
 
 pub(super) fn pause(asked: &cli::Steered, paused: bool) -> Ended {
     steer(asked, async |lease| {
-        let record = lease.edit(|record| operator::pause(record, paused)).await?;
+        let record = lease.edit(|record| Ok(operator::pause(record, paused))).await?;
         let holder = record.holder().filter(|_| record.state() == LeaseState::Held).map(bounded);
         let keeps = holder.map_or_else(String::new, |holder| {
             format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use support::{
-    Case, Fault, LEASE, Request, Stage, Times, Verb, cases, found,
+    Case, Fault, LEASE, Request, Stage, Times, Valve, Verb, cases, found,
     spec::{held, released},
     until,
 };
 use tenure::clock;
 
-use super::Desk;
+use super::{Desk, Ended};
 
 const TWO: &str = "two_0123456789abcdef0123456789abcdef";
 
@@ -22,6 +22,8 @@ pub(super) fn all() -> Vec<Case> {
         what_nobody_holds_is_1_and_what_is_not_there_2,
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
         an_edit_that_meets_another_is_made_again,
+        who_leads_since_then_is_asked_only_if_a_third_one_was_named,
+        a_pause_that_comes_first_refuses_the_request,
         a_change_that_cannot_be_shown_afterwards_is_said_all_the_same,
         whoever_may_not_update_is_told_so,
         a_holder_writes_on_no_terminal,
@@ -136,6 +138,52 @@ async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
         "{}",
         ended.err
     );
+}
+
+/// Runs this line, and has the Lease changed like this before the write number `nth` of the desk arrives.
+async fn overtaken(desk: &Desk<'_>, nth: usize, line: &[&str], change: impl Fn(&mut Value)) -> Ended {
+    let (is_update, valve) = (|request: &Request| request.verb == Verb::Update, Valve::closed());
+    desk.proxy.on(is_update, Times::Only(1), Fault::late_request(&valve));
+    let race = async {
+        desk.proxy.log.nth(nth, "the write", |e| is_update(&e.request)).await;
+        desk.stage.lease.edit(change).await;
+        valve.open();
+    };
+    tokio::join!(desk.ends(line), race).0
+}
+
+async fn who_leads_since_then_is_asked_only_if_a_third_one_was_named(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    let (leads, asked) = (format!("{TWO} leads\n"), format!("{TWO} was asked to step down\n"));
+    let three = TWO.replace("two", "three");
+    for (nth, (line, said, of)) in [
+        (&["step-down", LEASE][..], &leads, Value::Null),
+        (&["step-down", LEASE, "--wait"], &leads, Value::Null),
+        (&["step-down", LEASE, "--to", TWO], &leads, Value::Null),
+        (&["step-down", LEASE, "--to", &three], &asked, json!(TWO)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        stage.lease.set_spec(held("one_1", 60)).await;
+
+        let ended = overtaken(&desk, nth, line, |lease| lease["spec"] = held(TWO, 60)).await;
+
+        assert_eq!((ended.code, &ended.out), (0, said), "{line:?}: {}", ended.err);
+        assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), of, "{line:?}");
+    }
+}
+
+async fn a_pause_that_comes_first_refuses_the_request(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    let pause = |lease: &mut Value| lease["metadata"]["annotations"]["tenure.dev/paused"] = json!("true");
+
+    let ended = overtaken(&desk, 0, &["step-down", LEASE], pause).await;
+
+    assert!(ended.code == 78 && ended.err.contains("is paused"), "{ended:?}");
+    assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), Value::Null);
 }
 
 async fn a_change_that_cannot_be_shown_afterwards_is_said_all_the_same(stage: Stage) {
