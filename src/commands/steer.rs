@@ -24,7 +24,7 @@ use crate::{
     election::{
         record::{LeaseRecord, LeaseState},
         writes::{
-            LeaseWrite, base_of,
+            HOLDER, LeaseWrite, base_of,
             operator::{self, ConfirmDead, Confirmation, Edit},
         },
     },
@@ -86,7 +86,15 @@ impl Target<'_> {
             match change(&record)? {
                 Edit::NotHeld => return Err(End::Refused(NOT_HELD, format!("nobody holds the Lease {}", self.name))),
                 Edit::Write(write) if !self.write(&write, &mut tries).await? => {}
-                Edit::Write(_) | Edit::Unchanged => return Ok(record),
+                Edit::Write(_) | Edit::Unchanged => {
+                    if let (LeaseState::Held, Some(holder)) = (record.state(), record.holder())
+                        && record.annotation(HOLDER) != Some(holder)
+                    {
+                        let who = bounded(holder);
+                        complain(&format!("{HOLDER} does not name {who}: a client other than tenure does not heed this"));
+                    }
+                    return Ok(record);
+                }
             }
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Case> {
         an_edit_that_meets_another_is_made_again,
         who_leads_since_then_is_asked_only_if_a_third_one_was_named,
         a_pause_that_comes_first_refuses_the_request,
+        of_a_holder_that_heeds_no_annotation_a_person_is_warned,
         a_change_that_cannot_be_shown_afterwards_is_said_all_the_same,
         whoever_may_not_update_is_told_so,
         a_holder_writes_on_no_terminal,
@@ -184,6 +185,22 @@ async fn a_pause_that_comes_first_refuses_the_request(stage: Stage) {
 
     assert!(ended.code == 78 && ended.err.contains("is paused"), "{ended:?}");
     assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), Value::Null);
+}
+
+async fn of_a_holder_that_heeds_no_annotation_a_person_is_warned(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    let lines = [&["step-down", LEASE][..], &["pause", LEASE]];
+    let warning = "tenure.dev/holder does not name one_1: a client other than tenure does not heed this";
+    for line in lines {
+        let ended = desk.ends(line).await;
+        assert!(ended.code == 0 && ended.err.contains(warning), "{ended:?}");
+    }
+    stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({ "tenure.dev/holder": "one_1" })).await;
+    for line in lines {
+        let ended = desk.ends(line).await;
+        assert!(ended.code == 0 && !ended.err.contains("does not heed"), "{ended:?}");
+    }
 }
 
 async fn a_change_that_cannot_be_shown_afterwards_is_said_all_the_same(stage: Stage) {
