@@ -35,6 +35,7 @@ worded! {
 pub(super) struct Seen {
     pub(super) namespace: String,
     pub(super) name: String,
+    pub(super) uid: String,
     /// Of a lock or a task.
     pub(super) kind: Option<String>,
     pub(super) state: State,
@@ -79,6 +80,7 @@ impl Seen {
         Self {
             namespace: text(&metadata["namespace"]).unwrap_or_default(),
             name: text(&metadata["name"]).unwrap_or_default(),
+            uid: record.uid().to_owned(),
             kind: text(&metadata["labels"][KIND_LABEL]),
             state,
             holder: if state == State::Nobody { None } else { record.holder().map(str::to_owned) },

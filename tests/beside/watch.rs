@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
-    Canned, Case, Fault, Request, Stage, Times, Verb, Verbs, cases,
+    Canned, Case, Fault, Passage, Request, Stage, Times, Valve, Verb, Verbs, cases,
     spec::{held, released, time},
 };
 
@@ -14,6 +14,7 @@ pub(super) fn all() -> Vec<Case> {
         every_event_is_a_line,
         the_end_of_a_rest_is_no_event,
         renewals_are_shown_if_asked_for,
+        a_watch_that_the_server_ends_goes_on_from_its_last_version,
         nothing_is_missed_when_the_version_is_gone,
         nothing_is_missed_when_the_server_is_away,
         a_reader_that_goes_away_ends_it_in_silence,
@@ -115,6 +116,30 @@ async fn renewals_are_shown_if_asked_for(stage: Stage) {
 
 fn is_watch(request: &Request) -> bool {
     request.verb == Verb::Watch
+}
+
+async fn a_watch_that_the_server_ends_goes_on_from_its_last_version(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    let old = desk.lease("main", &labels(), &released()).await["metadata"]["resourceVersion"].clone();
+    stage.lease.edit(|object| object["metadata"]["labels"]["more"] = json!("x")).await;
+    let bookmark = json!({ "type": "BOOKMARK", "object": { "metadata": { "resourceVersion": old } } });
+    let valve = Valve::closed();
+    let ended = Fault { reply: Passage::Through(valve.clone()), ..Fault::ended_watch(&format!("{bookmark}\n")) };
+    desk.proxy.on(is_watch, Times::Only(1), ended);
+    let mut running = desk.starts(WATCH);
+    assert_said(&next(&mut running, 1).await, &[("now", "main")]);
+    desk.proxy.log.first("a watch", |e| is_watch(&e.request)).await;
+
+    for spec in [held("brief", 600), released()] {
+        stage.lease.set_spec(spec).await;
+    }
+    valve.open();
+
+    let said = [running.json().await, running.json().await];
+    assert_eq!(said.each_ref().map(|line| &line["event"]), ["acquired", "released"]);
+    let resumed = desk.proxy.log.nth(1, "a watch", |e| is_watch(&e.request)).await.request.uri;
+    assert!(resumed.contains(&format!("resourceVersion={}", old.as_str().expect("text"))), "{resumed}");
+    assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::List), 1);
 }
 
 async fn nothing_is_missed_when_the_version_is_gone(stage: Stage) {

@@ -1,7 +1,7 @@
 //! `tenure status --watch`: a line for each thing that happens to Leases; on a terminal, one screen that is kept current.
 //!
-//! Owns the rule by which two versions of a Lease are an event. A list is the truth. It is asked for again when the watch ends for any
-//! reason, and compared with the last one, so nothing is lost.
+//! Owns the rule by which two versions of a Lease are an event. A list is the truth. A watch that the server ends as asked is resumed
+//! from its last version. If it ends otherwise, the next list is compared with what was seen last.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::is_meant;
 use crate::{
+    alarm::sleep_until,
     api::Watching,
     cli::{Output, Status},
     clock,
@@ -31,12 +32,12 @@ use crate::{
     console::{heard, printed, tell},
     election::record::LeaseRecord,
     process::terminal::rows,
-    request::Watched,
+    request::{WatchEnd, Watched},
     time::Instant,
     words::bounded,
 };
 
-/// Before the next list, and from one look for Leases that expired to the next.
+/// Before the next list, from one watch to the next at least, and from one look for Leases that expired to the next.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A screen is drawn no more often: hundreds of Leases are renewed many times a second.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -81,14 +82,16 @@ fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
     if before.is_some_and(is_due) {
         return None;
     }
-    let before = before.filter(|before| before.state == after.state);
+    let before = before.filter(|before| before.state == after.state && before.uid == after.uid);
     match (before, after.state) {
         (Some(before), State::Held | State::Expired) if (&before.holder, before.since) == (&after.holder, after.since) => {
             (before.renewed != after.renewed).then_some("renewed")
         }
         (_, State::Held) => Some("acquired"),
         (_, State::Expired) => Some("expired"),
-        (before, State::Nobody | State::Resting | State::Free) => before.is_none().then_some("released"),
+        (Some(before), State::Nobody | State::Resting | State::Free) if before.transitions >= after.transitions => None,
+        // Or a whole term passed unseen.
+        (_, State::Nobody | State::Resting | State::Free) => Some("released"),
     }
 }
 
@@ -119,8 +122,16 @@ impl Board<'_> {
                 Ok((leases, version)) => {
                     self.replace(&leases)?;
                     self.draw()?;
-                    if let Ok(watching) = access.watch(namespace, which, version).await {
-                        self.follow(watching).await?;
+                    let mut next = Some(version);
+                    while let Some(version) = next {
+                        let soonest = clock::boot() + PAUSE;
+                        next = match access.watch(namespace, which, version.clone()).await {
+                            Ok(watching) => self.follow(watching, version).await?,
+                            Err(_) => None,
+                        };
+                        if next.is_some() {
+                            sleep_until(soonest).await;
+                        }
                     }
                     complaint = Some(String::new());
                 }
@@ -150,21 +161,25 @@ impl Board<'_> {
         Ok(())
     }
 
-    async fn follow(&mut self, mut watching: Watching) -> io::Result<()> {
+    /// Follows a watch to its end. Returns the version to resume from, if it has missed nothing.
+    async fn follow(&mut self, mut watching: Watching, mut version: String) -> io::Result<Option<String>> {
         loop {
             self.expire()?;
             self.draw()?;
+            let mut read = |lease| LeaseRecord::read(lease).inspect(|lease| lease.resource_version().clone_into(&mut version));
             match timeout(PAUSE, watching.next()).await {
                 Ok(Watched::Changed(lease)) => {
-                    let meant = LeaseRecord::read(lease).filter(|lease| is_meant(self.status, lease));
+                    let meant = read(lease).filter(|lease| is_meant(self.status, lease));
                     meant.map_or(Ok(()), |lease| self.put(self.look(&lease)))?;
                 }
                 Ok(Watched::Deleted(lease)) => {
-                    let gone = LeaseRecord::read(lease).and_then(|lease| self.seen.remove(&key(&self.look(&lease))));
+                    let gone = read(lease).and_then(|lease| self.seen.remove(&key(&self.look(&lease))));
                     gone.map_or(Ok(()), |lease| self.say("deleted", &lease))?;
                 }
-                Ok(Watched::Ended(_)) => return Ok(()),
-                Err(_) | Ok(Watched::Bookmark(_)) => {}
+                Ok(Watched::Bookmark(later)) => version = later,
+                Ok(Watched::Ended(WatchEnd::Closed)) => return Ok(Some(version)),
+                Ok(Watched::Ended(WatchEnd::Forbidden(_) | WatchEnd::Failed(_))) => return Ok(None),
+                Err(_) => {}
             }
         }
     }
@@ -267,6 +282,21 @@ fn current(lease: &mut Seen, now: Timestamp, status: &Status) -> Line<10> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_that_passed_unseen_is_an_event_although_the_lease_looks_as_before() {
+        let look = |uid: &str, transitions: i32, renewed: &str| {
+            let metadata = json!({ "name": "a", "uid": uid, "resourceVersion": "7" });
+            let spec = json!({ "holderIdentity": "", "leaseTransitions": transitions, "renewTime": renewed });
+            let lease = LeaseRecord::read(json!({ "metadata": metadata, "spec": spec }).into()).unwrap();
+            Seen::at(clock::timestamp(), &lease, PAUSE)
+        };
+        let before = look("u", 3, "2027-01-15T08:00:00Z");
+        let after =
+            [("u", 3), ("u", 4), ("v", 3), ("u", 0)].map(|(uid, transitions)| look(uid, transitions, "2027-01-15T08:00:09Z"));
+
+        assert_eq!(after.each_ref().map(|after| event(Some(&before), after)), [None, Some("released"), Some("released"), None]);
+    }
 
     #[test]
     fn a_screen_that_is_too_low_shows_the_first_lines_and_how_many_are_missing() {
