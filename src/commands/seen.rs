@@ -380,9 +380,8 @@ mod tests {
         let [table, json, yaml] = [Output::Table, Output::Json, Output::Yaml].map(|output| said(output, &seen, false));
 
         assert!(table.contains("a\u{fffd}2J\u{fffd}b c\u{fffd}"), "{table}");
-        for text in [&json, &yaml] {
-            assert!(text.contains(r#""a\u009b2J\u202eb\u2028c\udb40\udc41""#), "{text}");
-        }
+        assert!(json.contains(r#""a\u009b2J\u202eb\u2028c\udb40\udc41""#), "{json}");
+        assert!(yaml.contains(r#""a\U0000009b2J\U0000202eb\U00002028c\U000e0041""#), "{yaml}");
         assert_eq!(read(&json)["holder"], *seen.holder.as_ref().unwrap());
     }
 

@@ -47,13 +47,16 @@ pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N],
 }
 
 /// Returns JSON in whose texts the characters are escaped that a terminal does not show: JSON itself escapes only some of them.
-pub(super) fn escaped(json: &str) -> String {
+/// YAML readers refuse the surrogate pairs of JSON.
+pub(super) fn escaped(json: &str, is_yaml: bool) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        if c != '\n' && is_unseen(c) {
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
-        } else {
+        if c == '\n' || !is_unseen(c) {
             text.push(c);
+        } else if is_yaml {
+            text += &format!("\\U{:08x}", u32::from(c));
+        } else {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
         }
     }
     text
@@ -96,10 +99,10 @@ fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {
         [(_, document)] if !many => serde_json::to_string_pretty(document),
         lines => serde_json::to_string_pretty(&lines.iter().map(|(_, document)| document).collect::<Vec<_>>()),
     };
-    format!("{}\n", escaped(&text.unwrap_or_default()))
+    format!("{}\n", escaped(&text.unwrap_or_default(), false))
 }
 
-/// The same as JSON; a JSON scalar is a YAML scalar too.
+/// The same as JSON; but for what is escaped, a JSON scalar is a YAML scalar too.
 fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
     let mut text = if lines.is_empty() { "[]\n".to_owned() } else { String::new() };
     for (_, document) in lines {
@@ -109,7 +112,7 @@ fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
                 0 => "- ",
                 _ => "  ",
             };
-            let _ = writeln!(text, "{before}{key}: {}", escaped(&value.to_string()));
+            let _ = writeln!(text, "{before}{key}: {}", escaped(&value.to_string(), true));
         }
     }
     text

@@ -230,7 +230,7 @@ impl Board<'_> {
         let now = clock::timestamp();
         let mut document = Document(vec![("event", json!(event)), ("at", json!(now.to_string()))]);
         document.0.extend(lease.document().0);
-        let json = escaped(&serde_json::to_string(&document).unwrap_or_default());
+        let json = serde_json::to_string(&document).unwrap_or_default();
         let (cells, _) = line(lease, self.status);
         let cells: Vec<_> = cells.iter().filter(|cell| !cell.is_empty()).map(|cell| bounded(cell)).collect();
         let line = format!("{}   {event:8}   {}\n", to_the_second(now), cells.join("   "));
@@ -242,8 +242,8 @@ impl Board<'_> {
         tell(&match self.status.output {
             Output::Table | Output::Wide => line,
             Output::Name => lease.document().name() + "\n",
-            Output::Json => format!("{json}\n"),
-            Output::Yaml => format!("--- {json}\n"),
+            Output::Json => escaped(&json, false) + "\n",
+            Output::Yaml => format!("--- {}\n", escaped(&json, true)),
         })
     }
 }
