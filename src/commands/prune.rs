@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     alarm::sleep_until,
-    cli, clock,
+    cli::{self, Output},
+    clock,
     config::duration,
     console::{answer, complain, refuse},
     election::{
@@ -28,6 +29,7 @@ use crate::{
 };
 
 const REFUSED: u8 = 1;
+const DELETED: &str = "deleted";
 
 pub(super) fn run(prune: &cli::Prune) -> Ended {
     access::look(&prune.flags, false, async |config, access, namespace| {
@@ -61,7 +63,7 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
             unused.outcome = match access.write(namespace, name, &operator::deletion(&unused.record)).await {
                 Ok(()) => {
                     transaction::discard(access, namespace, name).await;
-                    "deleted"
+                    DELETED
                 }
                 Err(error) if matches!(error.status, Some(404 | 409)) => "in use",
                 Err(error) => {
@@ -80,7 +82,9 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
             Some((code @ exit::NOT_PERMITTED, _)) if found.iter().all(|unused| unused.outcome == "refused") => code,
             Some(_) => REFUSED,
         };
-        let lines: Vec<_> = found.into_iter().map(|unused| unused.line(prune.all_namespaces)).collect();
+        // A name has no outcome beside it.
+        let is_named = |unused: &Unused| prune.dry_run || prune.output != Output::Name || unused.outcome == DELETED;
+        let lines: Vec<_> = found.into_iter().filter(is_named).map(|unused| unused.line(prune.all_namespaces)).collect();
         Ok(answer(&shown(prune.output, true, HEAD, &lines), code))
     })
 }

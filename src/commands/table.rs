@@ -18,11 +18,14 @@ pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
 impl Document {
     /// `RESOURCE.GROUP/NAME`; what names no kind is a Lease.
     pub(super) fn name(&self) -> String {
-        let text = |wanted| self.0.iter().find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str());
-        let version = text("apiVersion").unwrap_or(API_VERSION);
+        let version = self.text("apiVersion").unwrap_or(API_VERSION);
         let group = version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
-        let kind = text("kind").unwrap_or(KIND).to_lowercase();
-        bounded(&format!("{kind}{group}/{}", text("name").unwrap_or_default())).into_owned()
+        let kind = self.text("kind").unwrap_or(KIND).to_lowercase();
+        bounded(&format!("{kind}{group}/{}", self.text("name").unwrap_or_default())).into_owned()
+    }
+
+    fn text(&self, wanted: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str())
     }
 }
 
@@ -89,9 +92,9 @@ fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
 
 /// A line for each object, as `kubectl get` takes it.
 fn names<const N: usize>(lines: &[Line<N>]) -> String {
-    let mut names: Vec<_> = lines.iter().map(|(_, document)| document.name() + "\n").collect();
+    let mut names: Vec<_> = lines.iter().map(|(_, document)| (document.text("namespace"), document.name())).collect();
     names.dedup();
-    names.concat()
+    names.into_iter().map(|(_, name)| name + "\n").collect()
 }
 
 fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {

@@ -46,5 +46,8 @@ fn the_unused_leases_of_every_namespace_are_deleted_where_they_are() {
     let ends = |row: &[&str]| [row[0], row[1], row[row.len() - 1]].map(str::to_owned);
     let expected = [["NAMESPACE", "LEASE", "OUTCOME"], ["shop", "lock-a", "deleted"], ["ware", "lock-a", "refused"]];
     assert_eq!(rows.iter().map(|row| ends(row)).collect::<Vec<_>>(), expected);
+    let name = "lease.coordination.k8s.io/lock-a\n";
+    assert_eq!(cluster.tenure(&["-A", "prune", "-o", "name"]).out, name, "what is refused is not gone");
+    assert_eq!(cluster.tenure(&["-A", "prune", "-o", "name", "--dry-run"]).out, name.repeat(2));
     cluster.tenure(&["prune", "-A", "-n", "shop"]).says(64, &["cannot be used with"]);
 }
