@@ -92,7 +92,11 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
 /// Selects the Leases that tenure made: those of locks, unless `asked` names a kind. Leases of `run` have no kind, and a replica may
 /// lack the right to create its Lease again.
 fn selector(asked: &str) -> String {
-    let kind = if asked.contains(KIND_LABEL) { String::new() } else { format!("{KIND_LABEL}=lock") };
+    let is_kind = |part: &str| {
+        let mut words = part.split(|c: char| c.is_whitespace() || "!=<>".contains(c));
+        words.find(|word| !word.is_empty()) == Some(KIND_LABEL)
+    };
+    let kind = if asked.split(',').any(is_kind) { String::new() } else { format!("{KIND_LABEL}=lock") };
     [format!("{MANAGED_BY}={TENURE}").as_str(), &kind, asked]
         .into_iter()
         .filter(|part| !part.is_empty())

@@ -236,6 +236,9 @@ async fn a_selector_narrows_and_one_of_the_kind_decides_on_it(stage: Stage) {
         ("team=a", &["lock-a"]),
         ("tenure.dev/kind=task", &["task"]),
         ("!tenure.dev/kind", &["run"]),
+        ("! tenure.dev/kind", &["run"]),
+        ("!mytenure.dev/kind", &["lock-a", "lock-b"]),
+        ("team in (a,b), tenure.dev/kind in (task)", &["task"]),
         ("tenure.dev/kind,team=a", &["lock-a", "task"]),
     ] {
         let ended = desk.ends(&[PRUNE, &["--dry-run", "-l", selector]].concat()).await;
