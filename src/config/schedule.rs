@@ -20,11 +20,15 @@ use super::scalars::{Text, serialized_as_text};
 
 /// No two fires are closer together.
 const MINUTE: i64 = 60_000_000;
-/// The times after which fires are looked for: until the year 9987, as the search ends four years later.
-const RANGE: Range<i64> = 0..253_000_000_000_000_000;
+/// The times after which fires are looked for: until the year 9946, as the search ends 44 years later.
+const RANGE: Range<i64> = 0..251_700_000_000_000_000;
 /// Where the search begins that shows whether there are fires at all.
 const START: Timestamp = Timestamp::constant(1_798_761_600, 0);
 const FOUR_YEARS: SignedDuration = SignedDuration::from_hours(4 * 366 * 24);
+/// A search of cronexpr ends after four years, which have at least this many days.
+const SEARCH: SignedDuration = SignedDuration::from_hours(4 * 365 * 24);
+/// So many searches find a 29 February on a given day of the week: two of them are up to 40 years apart.
+const SEARCHES: i32 = 11;
 const DECEMBER: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// So many fires show the shortest time between two of them: all of a day, and of the night after it.
 const ENOUGH: usize = 1_500;
@@ -61,14 +65,14 @@ impl Zone {
 }
 
 impl Schedule {
-    /// Returns the first fire after this time. None if there is none in four years.
+    /// Returns the first fire after this time. None if there is none in 44 years.
     #[must_use]
     pub fn next(&self, after: i64) -> Option<i64> {
         if !RANGE.contains(&after) {
             return None;
         }
         let mut after = Timestamp::from_microsecond(after).ok()?;
-        let end = after + FOUR_YEARS;
+        let end = after + SEARCH * SEARCHES;
         let (mut since, mut offset) = (after, self.zone.0.to_offset(after));
         loop {
             let shift = SignedDuration::from_secs(offset.seconds().into());
@@ -86,10 +90,10 @@ impl Schedule {
         }
     }
 
-    /// Returns true if it ever fires.
+    /// Returns true if it fires within four years.
     #[must_use]
     pub fn fires(&self) -> bool {
-        self.next(START.as_microsecond()).is_some()
+        self.next(START.as_microsecond()).is_some_and(|fire| fire < (START + FOUR_YEARS).as_microsecond())
     }
 
     /// Returns the last fire after `after` and not after `until`.
@@ -111,6 +115,10 @@ impl Schedule {
 impl Cron {
     /// Returns the next time like that, of clocks that are never changed.
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        (0..SEARCHES).find_map(|searches| self.search(after + SEARCH * searches))
+    }
+
+    fn search(&self, after: Timestamp) -> Option<Timestamp> {
         let next = |crontab: &Crontab, after| Some(crontab.find_next(MakeTimestamp(after)).ok()?.timestamp());
         let december = self.december.as_ref().and_then(|december| {
             let year = after.to_zoned(TimeZone::UTC).year();
@@ -187,7 +195,7 @@ impl Text for Cron {
                 });
                 let december = if is_december { read(&fields_of("8")).ok().map(Box::new) } else { None };
                 let cron = Self { text: fields.join(" "), crontab, december };
-                if cron.next(START).is_some() { Ok(cron) } else { refused("no day of four years is like that") }
+                if cron.search(START).is_some() { Ok(cron) } else { refused("no day of four years is like that") }
             }
         }
     }
@@ -488,6 +496,22 @@ mod tests {
         assert_eq!((skipped.fires(), skipped.next(micros("2027-01-01T00:00:00Z"))), (false, None));
         assert!(schedule("30 2 * 3 0#2", "Europe/Berlin").fires());
         assert!(schedule("30 3 * 3 0#2", "America/New_York").fires());
+    }
+
+    #[test]
+    fn the_next_fire_is_found_however_many_years_pass_before_it() {
+        for (cron, last, next) in [
+            ("0 0 * 11 1#5", "2027-11-29T00:00:00Z", "2032-11-29T00:00:00Z"),
+            ("0 0 * 4 5#5", "2027-04-30T00:00:00Z", "2032-04-30T00:00:00Z"),
+            ("0 0 * 12 1#5", "2031-12-29T00:00:00Z", "2035-12-31T00:00:00Z"),
+            ("0 0 29W 2 *", "2032-02-27T00:00:00Z", "2036-02-29T00:00:00Z"),
+            ("0 0 29 2 *", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"),
+            ("0 0 * 2 2#5", "2084-02-29T00:00:00Z", "2124-02-29T00:00:00Z"),
+        ] {
+            assert_eq!(schedule(cron, "UTC").next(micros(last)), Some(micros(next)), "{cron}");
+        }
+        let berlin = schedule("0 1 * 11 1#5", "Europe/Berlin").next(micros("2027-11-29T00:00:00Z"));
+        assert_eq!(berlin, Some(micros("2032-11-29T00:00:00Z")));
     }
 
     #[test]
