@@ -1,6 +1,6 @@
 //! How a command reaches the API server: single requests, each with a deadline, and a watch.
 
-use std::{env, time::Duration};
+use std::{env, mem, time::Duration};
 
 use http::StatusCode;
 use serde_json::Value;
@@ -137,11 +137,19 @@ impl Access {
         let (all, (key, selector)) = (Place::lease(namespace, ""), which.parameter());
         // A page is read as one object.
         let place = Place { kind: String::new(), ..Place::clone(&all) };
-        let (mut leases, mut next) = (Vec::new(), String::new());
+        let (mut leases, mut next, mut is_again) = (Vec::new(), String::new(), false);
         let no_list = || RequestError::from("the API server's answer is not a list of Leases");
         loop {
             let request = Request::get(&place).with(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
-            let mut page = self.send(&request).await.object()?;
+            let mut page = match self.send(&request).await.object() {
+                // The server has forgotten the version of the first page.
+                Err(error) if error.status == Some(410) && !next.is_empty() && !mem::replace(&mut is_again, true) => {
+                    leases.clear();
+                    next.clear();
+                    continue;
+                }
+                page => page?,
+            };
             let items = match page.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if items.iter().all(|lease| all.has(lease)) => items,
                 Some(_) | None => return Err(no_list()),

@@ -17,6 +17,7 @@ pub(super) fn all() -> Vec<Case> {
         a_watch_that_the_server_ends_goes_on_from_its_last_version,
         nothing_is_missed_when_the_version_is_gone,
         nothing_is_missed_when_the_server_is_away,
+        a_list_whose_first_page_is_forgotten_is_begun_anew,
         a_reader_that_goes_away_ends_it_in_silence,
         both_signals_end_it_with_0,
         a_first_list_that_fails_ends_it,
@@ -140,6 +141,27 @@ async fn a_watch_that_the_server_ends_goes_on_from_its_last_version(stage: Stage
     let resumed = desk.proxy.log.nth(1, "a watch", |e| is_watch(&e.request)).await.request.uri;
     assert!(resumed.contains(&format!("resourceVersion={}", old.as_str().expect("text"))), "{resumed}");
     assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::List), 1);
+}
+
+async fn a_list_whose_first_page_is_forgotten_is_begun_anew(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    desk.lease("main", &labels(), &held("me", 600)).await;
+    let first = json!({ "metadata": { "continue": "next" }, "items": [] }).to_string();
+    let is_next = |request: &Request| request.uri.contains("continue=next");
+    let begin = || {
+        let page = Canned { status: 200, body: first.clone(), ..Canned::default() };
+        desk.proxy.on(|request| request.verb == Verb::List, Times::Only(1), Fault::answered(page));
+        desk.proxy.on(is_next, Times::Only(1), Fault::refused(410, "Expired"));
+    };
+    begin();
+    let status = ["status", "-l", "team=x", "-o", "name"];
+
+    let ended = desk.ends(&status).await;
+
+    assert_eq!((ended.code, ended.out.as_str()), (0, "lease.coordination.k8s.io/main\n"), "{}", ended.err);
+    begin();
+    begin();
+    assert_eq!(desk.ends(&status).await.code, 69, "a server that always forgets is not asked for ever");
 }
 
 async fn nothing_is_missed_when_the_version_is_gone(stage: Stage) {
