@@ -50,7 +50,7 @@ pub enum InjectOutput {
 
 fn variable(written: &str) -> Result<(String, String), String> {
     let (name, value) = written.split_once('=').ok_or("write a name, = and a value")?;
-    if ["NAME", "PREFIX", "NAMESPACE"].into_iter().any(|key| name.strip_prefix("TENURE_LEASE__") == Some(key)) {
+    if ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"].contains(&name) {
         return Err(format!("{name} is of one workload: set it in the container"));
     }
     Ok((name.into(), value.into()))

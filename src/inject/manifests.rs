@@ -10,8 +10,10 @@ use super::{
     Changed, Judge, OURS, PROGRAM, Variable,
     access::{Access, slice_of},
     before, items,
-    names::LEASE,
-    number, shown, text, wrap,
+    names::{CONTAINER, LEASE},
+    number,
+    refusals::named,
+    shown, text, wrap,
 };
 use crate::{cli, election::writes::as_map, transaction::entry_of};
 
@@ -88,6 +90,10 @@ impl Stream<'_> {
         let service = self.service(&name, namespace.as_deref(), pod)?;
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
+        if let ([first, _, ..], None) = (items(&pod["spec"]["containers"]), named(pod)) {
+            let first = format!("the first container, {}, is taken for the program", first["name"]);
+            self.notes.push(format!("{name}: {first}: the annotation {CONTAINER} names another"));
+        }
         let other = Some(needs.namespace).filter(|other| !other.is_empty() && namespace.as_ref() != Some(other));
         if let (Some(other), None) = (&other, &namespace)
             && (asked.access || service.is_some())

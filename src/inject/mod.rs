@@ -51,7 +51,7 @@ type Changed = Result<(Vec<Value>, Vec<String>), Vec<String>>;
 /// # Errors
 /// Why it cannot, and what to change.
 fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge: Judge) -> Result<Needs, String> {
-    let at = refusals::judge(pod, is_job)?;
+    let at = refusals::judge(pod, is_job, cluster)?;
     let (metadata, spec, container) = (&pod["metadata"], &pod["spec"], &pod["spec"]["containers"][at]);
     let grace = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
     let is_root = spec["securityContext"]["runAsUser"] == 0;
@@ -67,6 +67,8 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge:
     let told = [
         (has_witness, "TENURE_LEASE__WITNESS", "/run/tenure/witness"),
         (!is_job, "TENURE_LEASE__NAME", lease),
+        // A file, or `envFrom`, must not take the Lease away.
+        (!is_job, "TENURE_LEASE__ENABLED", "true"),
         (!is_job, LISTEN, &listen),
         (!is_job && own.is_empty(), "TENURE_WORKLOAD__COMMAND", text(&metadata["annotations"][COMMAND])),
         (true, "TENURE_WORKLOAD__STOP__GRACE", &format!("{grace}s")),
@@ -117,12 +119,17 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge:
 
 /// Returns the port on which tenure answers probes: that of the variables, or one that no container of the pod has.
 fn port(spec: &Value, container: &Value, cluster: &[Variable]) -> u64 {
-    let own = items(&container["env"]).iter().map(|variable| (text(&variable["name"]), text(&variable["value"])));
-    let mut all = own.chain(cluster.iter().map(|(name, value)| (&**name, &**value)));
-    let told = all.find_map(|(name, listen)| if name == LISTEN { listen.rsplit_once(':')?.1.parse().ok() } else { None });
+    let told = given(container, cluster)
+        .find_map(|(name, listen)| if name == LISTEN { listen.rsplit_once(':')?.1.parse().ok() } else { None });
     let containers = || ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));
     let has = |port: u64| containers().flat_map(|one| items(&one["ports"])).any(|item| item["containerPort"] == port);
     told.or_else(|| PORTS.into_iter().find(|port| !has(*port))).unwrap_or(PORTS[0])
+}
+
+/// Returns the variables of a container, then those of the cluster.
+fn given<'a>(container: &'a Value, cluster: &'a [Variable]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let own = items(&container["env"]).iter().map(|variable| (text(&variable["name"]), text(&variable["value"])));
+    own.chain(cluster.iter().map(|(name, value)| (&**name, &**value)))
 }
 
 /// Returns the number of a port, which may be the name of one of these containers.

@@ -3,31 +3,38 @@
 use serde_json::Value;
 
 use super::{
-    OURS, items,
+    OURS, Variable, given, items,
     names::{COMMAND, CONTAINER, LEASE},
     text,
 };
 use crate::loading::is_label;
 
+/// Returns the container that the annotations name.
+pub(super) fn named(pod: &Value) -> Option<&str> {
+    let annotation = |name: &str| pod["metadata"]["annotations"][name].as_str();
+    [CONTAINER, "kubectl.kubernetes.io/default-container"].into_iter().find_map(annotation)
+}
+
 /// Judges a pod, or a template of pods, but not its probes. Returns the number of the container of the program.
 ///
 /// # Errors
 /// The first reason to refuse it.
-pub(super) fn judge(pod: &Value, is_job: bool) -> Result<usize, String> {
-    let annotation = |name: &str| pod["metadata"]["annotations"][name].as_str();
-    let (spec, lease, line) = (&pod["spec"], text(&pod["metadata"]["labels"][LEASE]), annotation(COMMAND).unwrap_or_default());
+pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<usize, String> {
+    let metadata = &pod["metadata"];
+    let (spec, lease, line) = (&pod["spec"], text(&metadata["labels"][LEASE]), text(&metadata["annotations"][COMMAND]));
     let is_windows = spec["nodeSelector"]["kubernetes.io/os"] == "windows" || spec["os"]["name"] == "windows";
     let shares = ["hostPID", "shareProcessNamespace"].into_iter().find(|field| spec[field] == true);
     let lacks_token = spec["automountServiceAccountToken"] == false;
     let mut all = ["containers", "initContainers", "volumes"].into_iter().flat_map(|list| items(&spec[list]));
     let taken = all.find_map(|item| OURS.into_iter().find(|name| item["name"] == *name));
-    let named = [CONTAINER, "kubectl.kubernetes.io/default-container"].into_iter().find_map(annotation);
+    let named = named(pod);
     let containers = items(&spec["containers"]);
     let at = containers.iter().position(|one| one.is_object() && named.is_none_or(|named| one["name"] == named));
     let container = at.map_or(&Value::Null, |at| &containers[at]);
     let name = named.unwrap_or_else(|| text(&container["name"]));
     let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
     let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
+    let lacks_lease = given(container, cluster).any(|(name, value)| name == "TENURE_LEASE__ENABLED" && value != "true");
     let is_list = serde_json::from_str::<Vec<String>>(line).is_ok_and(|words| !words.is_empty());
     let lacks_command = items(&container["command"]).is_empty() && (is_job || line.is_empty());
     let place = if is_job { "into command".into() } else { format!("as JSON into the annotation {COMMAND}") };
@@ -43,6 +50,7 @@ pub(super) fn judge(pod: &Value, is_job: bool) -> Result<usize, String> {
             .is_null()
             .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
+        lacks_lease.then(|| "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it".into()),
         (!line.is_empty() && !is_list)
             .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),
         lacks_command.then(|| {

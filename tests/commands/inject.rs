@@ -131,11 +131,26 @@ fn the_times_of_the_pod_are_those_that_its_configuration_needs() {
 }
 
 #[test]
-fn the_name_of_a_lease_is_no_variable_for_all_workloads() {
-    for key in ["NAME", "PREFIX", "NAMESPACE"] {
-        let flag = format!("--env=TENURE_LEASE__{key}=x");
-        inject(&[ours()], &[&flag]).says(78, &[&format!("TENURE_LEASE__{key} is of one workload: set it in the container")]);
+fn what_names_a_lease_or_leaves_it_out_is_no_variable_for_all_workloads() {
+    for key in ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"] {
+        let flag = format!("--env={key}=x");
+        inject(&[ours()], &[&flag]).says(78, &[&format!("{key} is of one workload: set it in the container")]);
     }
+    inject(&[ours()], &["--env=TENURE_LEASE__ENABLED=false"]).says(78, &["TENURE_LEASE__ENABLED: without a Lease each pod"]);
+}
+
+#[test]
+fn an_unnamed_container_of_several_is_said() {
+    let said = |metadata: Value| inject(&[deployment(&metadata, &json!({ "command": ["/billing"] }))], &[]).err;
+    let mut alone = ours();
+    alone["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap().pop();
+    let sentence = "tenure: Deployment/shop: the first container, \"billing\", is taken for the program: the annotation tenure.dev/container names another";
+
+    assert_eq!(said(json!({})).trim(), sentence);
+    for by in ["tenure.dev/container", "kubectl.kubernetes.io/default-container"] {
+        assert_eq!(said(json!({ "annotations": { by: "billing" } })), "", "{by}");
+    }
+    assert_eq!(inject(&[alone], &[]).err, "");
 }
 
 #[test]
@@ -422,7 +437,8 @@ fn what_somebody_has_added_to_a_template_that_had_no_metadata_stays() {
 #[test]
 fn comments_are_lost_which_is_said_once() {
     let place = Scratch::new();
-    let text = |comment: &str| format!("{comment}\n{}\n---\n{comment}\n{}", ours(), json!({ "kind": "Other" }));
+    let named = deployment(&json!({ "annotations": { "tenure.dev/container": "billing" } }), &json!({ "command": ["/billing"] }));
+    let text = |comment: &str| format!("{comment}\n{named}\n---\n{comment}\n{}", json!({ "kind": "Other" }));
     let said = |comment: &str| {
         let file = place.file("all.yaml", text(comment));
         let ended = tenure(&["inject", "-f", &file], &[]);

@@ -19,10 +19,13 @@ pub(crate) fn all() -> Vec<Case> {
     let cases = cases![restricted:
         the_policy_and_the_command_make_the_same_of_forty_pods,
         the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
-        the_name_of_a_lease_is_no_variable_of_the_cluster,
+        what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster,
         what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
         a_template_of_each_kind_gets_a_gate_or_is_refused,
         the_first_rollout_waits_until_no_pod_runs,
+        a_container_that_comes_first_does_not_take_the_place_of_the_program,
+        what_the_controller_has_not_seen_yet_is_no_rest,
+        a_cron_job_keeps_its_label_while_a_job_of_it_runs,
         a_template_whose_policy_is_deleted_makes_pods_that_never_start,
         a_deployment_that_the_command_wrapped_is_left_alone,
     ];
@@ -416,20 +419,23 @@ fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster:
 }
 
 /// What the pods of all workloads would share.
-fn the_name_of_a_lease_is_no_variable_of_the_cluster(cluster: &Namespace) {
+fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &Namespace) {
     let _alone = apply(cluster, "");
     let deadline = tenure::clock::boot() + PATIENCE;
-    for key in ["NAME", "PREFIX", "NAMESPACE"] {
-        let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\nTENURE_LEASE__{key}=x") } }).to_string();
+    let of_one = |key| {
+        (format!("{key}=x"), format!("{key} is of one workload: set it in the container, not in the ConfigMap tenure-inject"))
+    };
+    let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
+    let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
+    for (line, sentence) in keys.map(of_one).into_iter().chain([without]) {
+        let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
-        let sentence =
-            format!("TENURE_LEASE__{key} is of one workload: set it in the container, not in the ConfigMap tenure-inject");
         loop {
             let made = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &workload("Deployment", Some("billing"), 1));
             if !made.status.success() && made.failure().contains(&sentence) {
                 break;
             }
-            assert!(tenure::clock::boot() < deadline, "{key} is taken");
+            assert!(tenure::clock::boot() < deadline, "{line} is taken");
         }
     }
 }
@@ -441,7 +447,8 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     let labelled = |name: &str| json!({ "labels": { "tenure.dev/lease": name } });
     let with = |probe: Value| probed("livenessProbe", probe);
     let command = |line: &str| annotated(json!({ "tenure.dev/command": line }));
-    let listens = |on: &str| json!({ "command": ["sh"], "env": [{ "name": "TENURE_HTTP__LISTEN", "value": on }] });
+    let set = |name: &str, value: &str| json!({ "command": ["sh"], "env": [{ "name": name, "value": value }] });
+    let (listens, without) = (|on: &str| set("TENURE_HTTP__LISTEN", on), |value: &str| set("TENURE_LEASE__ENABLED", value));
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     let refused: Vec<(&str, Value, Value, Value)> = vec![
         ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
@@ -486,6 +493,13 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             json!({ "others": [{ "name": "two", "env": [{ "name": "TENURE_LEASE__NAME", "value": "billing" }] }] }),
             none(),
         ),
+        (
+            "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it",
+            without("False"),
+            none(),
+            none(),
+        ),
+        ("TENURE_LEASE__ENABLED: without a Lease each pod", without("$(A)"), none(), none()),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("sh -c x")),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("[]")),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("['sh']")),
@@ -599,9 +613,12 @@ fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
 }
 
 /// Writes the status that a controller would write.
-fn report(cluster: &Namespace, kind: &str, status: &Value) {
-    let patch = json!({ "status": status }).to_string();
-    cluster.kubectl(&["patch", kind, "shop", "--subresource=status", "--type=merge", "-p", &patch]).success();
+fn report(cluster: &Namespace, kind: &str, status: Value) {
+    let generation = cluster.get(&format!("{kind}/shop"))["metadata"]["generation"].take();
+    let status = merged(json!({ "observedGeneration": generation }), status);
+    cluster
+        .kubectl(&["patch", kind, "shop", "--subresource=status", "--type=merge", "-p", &json!({ "status": status }).to_string()])
+        .success();
 }
 
 fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
@@ -617,34 +634,34 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
         };
         apply(None, 2).success();
         waits(Some("billing"), 2, "billing");
-        report(cluster, kind, &json!({ "replicas": 2 }));
+        report(cluster, kind, json!({ "replicas": 2 }));
         waits(Some("billing"), 2, "billing");
         apply(None, 0).success();
         waits(Some("billing"), 2, "billing");
-        report(cluster, kind, &json!({ "replicas": 0 }));
+        report(cluster, kind, json!({ "replicas": 0 }));
         if kind == "Deployment" {
-            report(cluster, kind, &json!({ "terminatingReplicas": 1 }));
+            report(cluster, kind, json!({ "terminatingReplicas": 1 }));
             waits(Some("billing"), 2, "billing");
-            report(cluster, kind, &json!({ "terminatingReplicas": 0 }));
+            report(cluster, kind, json!({ "terminatingReplicas": 0 }));
         }
 
         apply(Some("billing"), 2).success();
 
-        report(cluster, kind, &json!({ "replicas": 2 }));
+        report(cluster, kind, json!({ "replicas": 2 }));
         apply(Some("billing"), 3).success();
         waits(Some("other"), 3, "billing");
         waits(None, 3, "billing");
-        // Its variables name another Lease.
-        for key in ["NAME", "PREFIX", "NAMESPACE"] {
+        // Its variables name another Lease, or another cluster.
+        for key in ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"] {
             let mut renamed = workload(kind, Some("billing"), 3);
-            let env = json!([{ "name": format!("TENURE_LEASE__{key}"), "value": "other" }]);
+            let env = json!([{ "name": key, "value": "other" }]);
             renamed["spec"]["template"]["spec"]["containers"][0]["env"] = env;
             let why = cluster.feed(&["apply", "-f", "-"], &renamed).failure();
             assert!(why.contains("do not share the Lease billing"), "{kind} {key}: {why}");
         }
         let rest = || {
             cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
-            report(cluster, kind, &json!({ "replicas": 0 }));
+            report(cluster, kind, json!({ "replicas": 0 }));
         };
         rest();
         // Or say where the name is, and that is elsewhere now.
@@ -658,7 +675,7 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
                 named
             });
             cluster.feed(&["apply", "-f", "-"], &before).success();
-            report(cluster, kind, &json!({ "replicas": 1 }));
+            report(cluster, kind, json!({ "replicas": 1 }));
             let why = cluster.feed(&["apply", "-f", "-"], &now).failure();
             assert!(why.contains("do not share the Lease billing"), "{kind}: {why}");
             rest();
@@ -667,6 +684,79 @@ fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
         let spec = cluster.get(&format!("{kind}/shop"))["spec"]["template"]["spec"].take();
         assert_eq!(spec["schedulingGates"], Value::Null, "{kind}: its pods would wait for ever");
     }
+}
+
+/// A strategic merge, such as a patch of kubectl or kustomize, puts a new container before the others.
+fn a_container_that_comes_first_does_not_take_the_place_of_the_program(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    report(cluster, "Deployment", json!({ "replicas": 2 }));
+    let patch = |template: Value| {
+        cluster.kubectl(&["patch", "deployment/shop", "-p", &json!({ "spec": { "template": template } }).to_string()])
+    };
+    let logs = json!({ "containers": [{ "name": "logs", "image": "logs", "command": ["tail"] }] });
+    let named = |by: &str, container: &str| json!({ "annotations": { by: container } });
+    let [ours, theirs] = ["tenure.dev/container", "kubectl.kubernetes.io/default-container"];
+
+    let added = patch(json!({ "spec": logs })).failure();
+    patch(json!({ "spec": logs, "metadata": named(theirs, "main") })).success();
+    let renamed = [ours, theirs].map(|by| patch(json!({ "metadata": named(by, "logs") })).failure());
+
+    let first = cluster.get("deployment/shop")["spec"]["template"]["spec"]["containers"][0]["name"].take();
+    assert_eq!(first, "logs", "the annotation alone says where the program is");
+    for why in [vec![added], renamed.to_vec()].concat() {
+        let sentence = "the pods that run now have tenure in the container \"main\", and the new ones in \"logs\", so two programs could run";
+        assert!(why.contains(sentence) && why.contains("write tenure.dev/container: main into the annotations"), "{why}");
+    }
+}
+
+fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    for kind in ["Deployment", "StatefulSet"] {
+        let apply = |lease, replicas| cluster.feed(&["apply", "-f", "-"], &workload(kind, lease, replicas));
+        apply(None, 0).success();
+        report(cluster, kind, json!({ "replicas": 0 }));
+        apply(None, 2).success();
+        apply(None, 0).success();
+
+        let early = apply(Some("billing"), 2).failure();
+        report(cluster, kind, json!({ "replicas": 0 }));
+
+        assert!(early.contains("do not share the Lease billing"), "{kind}: {early}");
+        apply(Some("billing"), 2).success();
+    }
+}
+
+fn a_cron_job_keeps_its_label_while_a_job_of_it_runs(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let mut once = workload("Deployment", None, 1)["spec"]["template"].take();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": { "template": once } } });
+    cluster
+        .create(&json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "shop" }, "spec": spec }))
+        .success();
+    let runs = |active: Value| report(cluster, "CronJob", json!({ "active": active }));
+    let label = |lease: Value| {
+        let template = json!({ "metadata": { "labels": { "tenure.dev/lease": lease } } });
+        let patch = json!({ "spec": { "jobTemplate": { "spec": { "template": template } } } }).to_string();
+        cluster.kubectl(&["patch", "cronjob/shop", "--type=merge", "-p", &patch])
+    };
+    let job = json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": "shop-1" }]);
+    runs(job.clone());
+
+    let added = label(json!("billing")).failure();
+    runs(json!([]));
+    label(json!("billing")).success();
+    runs(job);
+    let later = ["null", "\"other\""].map(|lease| label(lease.parse().unwrap()).failure());
+
+    for why in [vec![added], later.to_vec()].concat() {
+        assert!(
+            why.contains("do not share the Lease billing, so two programs could run at once: first suspend it, and wait"),
+            "{why}"
+        );
+    }
+    cluster.kubectl(&["patch", "cronjob/shop", "-p", "{\"spec\":{\"suspend\":true}}"]).success();
 }
 
 /// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
@@ -750,6 +840,8 @@ fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
     cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
     let why = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", None, 2)).failure();
     assert!(why.contains("do not share the Lease billing"), "an upgrade without the command: {why}");
+    let why = cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=false"]).failure();
+    assert!(why.contains("do not share the Lease billing"), "no Lease would be asked for: {why}");
     let unwrapped = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
     assert_eq!(String::from_utf8_lossy(&unwrapped.stdout), "deployment.apps/shop replaced\n", "its pods know the Lease");
 }
