@@ -28,11 +28,12 @@ struct Stream<'a> {
     access: BTreeMap<(Option<String>, String), Access>,
     asked: &'a cli::Inject,
     judge: Judge,
+    has_label: bool,
 }
 
 /// Wraps the pods of the workloads that have the label, or are named.
 pub(crate) fn inject(objects: Vec<Value>, asked: &cli::Inject, judge: Judge) -> Changed {
-    let mut stream = Stream { objects, notes: Vec::new(), access: BTreeMap::new(), asked, judge };
+    let mut stream = Stream { objects, notes: Vec::new(), access: BTreeMap::new(), asked, judge, has_label: false };
     let is_there =
         |of: &&String| stream.objects.iter().any(|one| of.eq_ignore_ascii_case(&shown(one)) && template(one).is_some());
     let unknown = asked.of.iter().filter(|of| !is_there(of));
@@ -42,7 +43,10 @@ pub(crate) fn inject(objects: Vec<Value>, asked: &cli::Inject, judge: Judge) -> 
             refused.push(format!("{}: {why}", shown(&stream.objects[at])));
         }
     }
-    let Stream { mut objects, mut notes, access, .. } = stream;
+    let Stream { mut objects, mut notes, access, has_label, .. } = stream;
+    if !has_label {
+        notes.push(format!("nothing is wrapped: no pod of these manifests has the label {LEASE}"));
+    }
     let names = |one: &Value| (shown(one), one["apiVersion"].clone(), asked.namespace_of(one));
     for object in access.iter().flat_map(|((namespace, lease), access)| access.objects(namespace.as_deref(), lease)) {
         if objects.iter().any(|there| names(there) == names(&object)) {
@@ -75,14 +79,22 @@ impl Stream<'_> {
         let mut object = self.objects[at].clone();
         let (name, namespace, asked) = (shown(&object), self.asked.namespace_of(&object), self.asked);
         let is_job = ["Job", "CronJob"].contains(&text(&object["kind"]));
-        let Some(pod) = template(&object).and_then(|path| object.pointer_mut(path)) else { return Ok(()) };
+        let (labels, has_template) = (&object["metadata"]["labels"], has_template(&object));
+        let is_elsewhere = labels[LEASE].is_string() || has_template;
+        let Some(pod) = template(&object).and_then(|path| object.pointer_mut(path)) else {
+            let remedy = "remove the label, or let deploy/inject wrap them";
+            let why = format!("and this command does not wrap those of {}: {remedy}", text(&self.objects[at]["apiVersion"]));
+            return if has_template { Err(format!("its pods have the label {LEASE}, {why}")) } else { Ok(()) };
+        };
         let is_named = asked.of.iter().any(|of| of.eq_ignore_ascii_case(&name));
         if let (true, Some(lease)) = (is_named, &asked.lease) {
             *entry_of(entry_of(entry_of(pod, "metadata"), "labels"), LEASE) = lease.as_str().into();
         }
         if !pod["metadata"]["labels"][LEASE].is_string() {
-            return Ok(());
+            let why = format!("the label {LEASE} is not in the metadata of its template: write it there");
+            return if is_elsewhere { Err(why) } else { Ok(()) };
         }
+        self.has_label = true;
         if is_wrapped(&pod["spec"]) {
             self.notes.push(format!("{name} has an init container {} already: it is left as it is", OURS[0]));
             return Ok(());
@@ -168,11 +180,22 @@ fn is_wrapped(spec: &Value) -> bool {
         && items(&spec["containers"]).iter().any(|one| one["command"][0] == PROGRAM)
 }
 
+/// Whether a template in this has the label.
+fn has_template(value: &Value) -> bool {
+    let is_one = |key: &str, value: &Value| {
+        key.to_lowercase().ends_with("template") && value["metadata"]["labels"][LEASE].is_string() || has_template(value)
+    };
+    value.as_object().is_some_and(|map| map.iter().any(|(key, value)| is_one(key, value)))
+        || items(value).iter().any(has_template)
+}
+
 /// Returns where an object has its pod, or its template of pods; none if tenure wraps no such kind.
 fn template(object: &Value) -> Option<&'static str> {
     let path = match (object["apiVersion"].as_str()?, object["kind"].as_str()?) {
         ("v1", "Pod") => "",
-        ("apps/v1", "Deployment" | "StatefulSet" | "ReplicaSet" | "DaemonSet") | ("batch/v1", "Job") => "/spec/template",
+        ("v1", "ReplicationController")
+        | ("apps/v1", "Deployment" | "StatefulSet" | "ReplicaSet" | "DaemonSet")
+        | ("batch/v1", "Job") => "/spec/template",
         ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template",
         _ => return None,
     };

@@ -170,6 +170,49 @@ fn what_is_no_workload_passes_unchanged_and_in_order() {
 }
 
 #[test]
+fn a_label_where_tenure_does_not_look_is_refused() {
+    let of = |version: &str, kind: &str| {
+        let mut object = ours();
+        (object["apiVersion"], object["kind"]) = (json!(version), json!(kind));
+        object
+    };
+    for [version, kind] in
+        [["argoproj.io/v1alpha1", "Rollout"], ["apps.openshift.io/v1", "DeploymentConfig"], ["extensions/v1beta1", "Deployment"]]
+    {
+        let sentence =
+            format!("{kind}/shop: its pods have the label tenure.dev/lease, and this command does not wrap those of {version}");
+        inject(&[of(version, kind)], &[]).says(78, &[&sentence]);
+    }
+    let label = json!({ "labels": { "tenure.dev/lease": "billing" } });
+    let mut misplaced = deployment(&json!({ "labels": { "app": "billing" } }), &json!({ "command": ["/billing"] }));
+    misplaced["metadata"]["labels"] = label["labels"].clone();
+    is_refused(misplaced.clone(), "the label tenure.dev/lease is not in the metadata of its template: write it there");
+    let mut cron = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "shop" } });
+    misplaced["metadata"] = label.clone();
+    cron["spec"]["jobTemplate"] = misplaced;
+    inject(&[cron], &[]).says(78, &["CronJob/shop: the label tenure.dev/lease is not in the metadata of its template"]);
+
+    let mut both = ours();
+    both["metadata"]["labels"] = label["labels"].clone();
+    let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": label });
+    let controller = of("v1", "ReplicationController");
+    let all = injected(&[config, both, controller], &["--access=false"]);
+    for wrapped in &all[1..] {
+        assert_eq!(wrapped["spec"]["template"]["spec"]["initContainers"][0]["name"], "tenure", "{wrapped}");
+    }
+}
+
+#[test]
+fn that_nothing_was_asked_for_is_said() {
+    let map = |name: String| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    let sentence = "nothing is wrapped: no pod of these manifests has the label tenure.dev/lease";
+
+    inject(&[map("a".into())], &[]).says(0, &[sentence]);
+    let all = injected(&[ours()], &[]);
+    assert!(!inject(&all, &[]).err.contains(sentence), "it is wrapped already");
+}
+
+#[test]
 fn files_are_read_in_their_order_and_one_that_is_missing_is_named() {
     let place = Scratch::new();
     let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });

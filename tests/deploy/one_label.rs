@@ -599,6 +599,16 @@ fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
         object.pointer_mut(path).unwrap()["spec"]["schedulingGates"] = json!([other]);
         assert_eq!(gates(&object), json!([other, ours]), "{kind}");
 
+        let mut misplaced = object.clone();
+        let labels = &mut misplaced.pointer_mut(path).unwrap()["metadata"]["labels"];
+        labels.as_object_mut().unwrap().remove("tenure.dev/lease");
+        misplaced["metadata"]["labels"] = json!({ "tenure.dev/lease": "billing" });
+        let why = create(&misplaced).failure();
+        assert!(
+            why.contains("the label tenure.dev/lease is not in the metadata of its template: write it there"),
+            "{kind}: {why}"
+        );
+
         object.pointer_mut(path).unwrap()["spec"]["hostPID"] = json!(true);
         let why = create(&object).failure();
         assert!(why.contains("with hostPID tenure is not PID 1"), "{kind}: {why}");
