@@ -51,7 +51,7 @@ pub(super) fn run(asked: &cli::Inject) -> Ended {
 /// Judges the configuration of a wrapped container, as `tenure check --offline` does in it. `grace` is what the pod promised the program.
 fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
     let items = |key: &str| container[key].as_array().into_iter().flatten();
-    let line: Vec<_> = items("command").filter_map(Value::as_str).map(OsString::from).collect();
+    let line: Vec<_> = items("command").chain(items("args")).filter_map(Value::as_str).map(OsString::from).collect();
     let Ok(Face::Run(run)) = cli::parse(line) else { return Err("its command line does not run a program".into()) };
     // What refers to something else is known only in the pod.
     let variable = |variable: &Value| {

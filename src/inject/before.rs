@@ -41,7 +41,9 @@ fn note(new: &Value, old: &Value) -> Value {
             let keys = [new, old].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
             keys.filter(|key| new[*key] != old[*key]).map(|key| (key.clone(), note(&new[key], &old[key]))).collect()
         }
-        (Value::Array(list), Value::Array(_) | Value::Null) if list.iter().all(|item| item["name"].is_string()) => {
+        (Value::Array(list), Value::Array(_) | Value::Null)
+            if !list.is_empty() && list.iter().all(|item| item["name"].is_string()) =>
+        {
             let was = |item: &Value| items(old).iter().find(|was| was["name"] == item["name"]);
             let changed = list.iter().filter(|item| !items(old).contains(item));
             changed.map(|item| (text(&item["name"]), was(item).map_or(Value::Null, |was| note(item, was)))).collect()

@@ -61,9 +61,8 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge:
     let listen = format!("[::]:{port}");
     let own = items(&container["command"]);
     let mut command = if is_job { json!([PROGRAM, "lock", lease, "--"]) } else { json!([PROGRAM, "--"]) };
-    if !own.is_empty() {
-        list_of(&mut command).extend([own, items(&container["args"])].concat());
-    }
+    list_of(&mut command).extend(own.to_vec());
+    let has_other_args = own.is_empty() && !items(&container["args"]).is_empty();
     let told = [
         (has_witness, "TENURE_LEASE__WITNESS", "/run/tenure/witness"),
         (!is_job, "TENURE_LEASE__NAME", lease),
@@ -85,12 +84,16 @@ fn wrap(pod: &mut Value, is_job: bool, image: &str, cluster: &[Variable], judge:
     let parts = |list: &str| items(&parts["spec"]["template"]["spec"][list]).iter().take(1 + usize::from(has_witness)).cloned();
 
     let container = &mut pod["spec"]["containers"][at];
-    as_map(container).retain(|key, _| !["args", "livenessProbe", "readinessProbe", "startupProbe"].contains(&&**key));
+    as_map(container).retain(|key, _| !["livenessProbe", "readinessProbe", "startupProbe"].contains(&&**key));
     container["command"] = command;
+    // An empty list, and a scheme: kubectl and Helm merge this into what is there, where what is missing stays.
+    if has_other_args {
+        container["args"] = json!([]);
+    }
     list_of(&mut container["env"]).extend(env);
     if !is_job {
         for (kind, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
-            let get = json!({ "path": path, "port": port });
+            let get = json!({ "path": path, "port": port, "scheme": "HTTP" });
             container[kind] = json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": 3 });
         }
     }

@@ -72,10 +72,10 @@ fn a_program_gets_all_parts_and_keeps_its_own_variables_and_its_grace() {
 
     let pod = &all[0]["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    assert_eq!(container["command"], json!(["/opt/tenure/tenure", "--", "/billing", "--port", "$(PORT)"]));
-    assert_eq!(container["args"], Value::Null);
-    assert_eq!(container["livenessProbe"]["httpGet"], json!({ "path": "/livez", "port": 9000 }));
-    assert_eq!(container["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": 9000 }));
+    assert_eq!(container["command"], json!(["/opt/tenure/tenure", "--", "/billing"]));
+    assert_eq!(container["args"], json!(["--port", "$(PORT)"]), "who merges this must not have them twice");
+    assert_eq!(container["livenessProbe"]["httpGet"], json!({ "path": "/livez", "port": 9000, "scheme": "HTTP" }));
+    assert_eq!(container["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": 9000, "scheme": "HTTP" }));
     for (name, value) in [
         ("POD_NAME", "mine"),
         ("TENURE_LEASE__NAME", "billing"),
@@ -96,6 +96,20 @@ fn a_program_gets_all_parts_and_keeps_its_own_variables_and_its_grace() {
     let ours = json!("registry/tenure:1");
     assert_eq!(first, [(&json!("tenure"), &ours), (&json!("tenure-witness"), &ours), (&json!("first"), &json!("first"))]);
     assert_eq!(pod["containers"][1], json!({ "name": "other", "image": "other" }));
+}
+
+#[test]
+fn a_command_line_in_the_annotation_takes_the_args_away() {
+    let annotation = json!({ "annotations": { "tenure.dev/command": "[\"/billing\"]" } });
+
+    let before = deployment(&annotation, &json!({ "args": ["--old"] }));
+
+    let all = injected(from_ref(&before), &[]);
+
+    let container = &all[0]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["/opt/tenure/tenure", "--"]));
+    assert_eq!(container["args"], json!([]), "who merges this must not keep the old ones");
+    assert_eq!(injected(&all, &["--uninject"]), [before]);
 }
 
 #[test]
@@ -371,7 +385,9 @@ fn null_and_zero_are_what_is_not_written() {
 
     let spec = |object: &Value| {
         let mut pod = object["spec"]["template"]["spec"].clone();
-        pod["containers"][0]["ports"].take();
+        for key in ["args", "ports"] {
+            pod["containers"][0][key].take();
+        }
         keys.map(|key| pod[key].take()).to_vec().into_iter().chain([pod["containers"][0].take()]).collect::<Vec<_>>()
     };
     assert_eq!(spec(&of_nulls), spec(&of_nothing));
@@ -446,7 +462,7 @@ fn what_somebody_has_changed_since_stays_and_a_note_that_cannot_be_read_is_refus
     there[0]["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().push(json!({ "name": "new", "emptyDir": {} }));
     there[0]["metadata"]["annotations"]["new"] = json!("x");
     // As an API server completes it.
-    there[0]["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["scheme"] = json!("HTTP");
+    there[0]["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["successThreshold"] = json!(1);
 
     let back = injected(&there, &["--uninject"]);
 

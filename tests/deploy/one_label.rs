@@ -360,7 +360,8 @@ fn the_policy_and_the_command_make_the_same_of_forty_pods(cluster: &Namespace) {
 /// tenure takes the configuration of the wrapped container, as a kubelet hands it over.
 fn is_read_by_tenure(spec: &Value) {
     let container = spec["containers"].as_array().unwrap().iter().find(|one| one["command"][0] == "/opt/tenure/tenure").unwrap();
-    let words: Vec<_> = container["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let words = ["command", "args"].into_iter().flat_map(|list| container[list].as_array().into_iter().flatten());
+    let words: Vec<_> = words.map(|word| word.as_str().unwrap()).collect();
     let program = words.iter().position(|word| *word == "--").unwrap();
     let mut check = Command::new(TENURE);
     check
