@@ -58,6 +58,19 @@ fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
         let value = variable["value"].as_str()?.replace("$(POD_IP)", "192.0.2.1").replace("$$", "$");
         Some((variable["name"].as_str()?.into(), value.into()))
     };
+    let is_unknown = |variable: &&Value| match variable["name"].as_str() {
+        Some("TENURE_LEASE__NAME" | "TENURE_LEASE__PREFIX") => {
+            variable["value"].as_str().is_none_or(|value| value.contains("$("))
+        }
+        Some("TENURE_LEASE__NAMESPACE") => variable["value"].as_str().is_some_and(|value| value.contains("$(")),
+        Some(_) | None => false,
+    };
+    if let Some(unknown) = items("env").find(is_unknown) {
+        let name = unknown["name"].as_str().unwrap_or_default();
+        return Err(format!(
+            "{name}: its value is known only in the pod, and the rights need it: write it out, without valueFrom or $(…)"
+        ));
+    }
     let variables: Vec<_> = items("env").filter_map(variable).collect();
     let loaded = loading::load_elsewhere(&run.flags, &run.command, &variables).map_err(|invalid| invalid.to_string())?;
     if let Some(listen) = loaded.config.http.listen.filter(|listen| listen.ip().to_canonical().is_loopback())

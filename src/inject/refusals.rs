@@ -35,7 +35,9 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
     let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
     let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
     let lacks_lease = given(container, cluster).any(|(name, value)| name == "TENURE_LEASE__ENABLED" && value != "true");
-    let is_list = serde_json::from_str::<Vec<String>>(line).is_ok_and(|words| !words.is_empty());
+    let words = serde_json::from_str::<Vec<String>>(line).unwrap_or_default();
+    let first = items(&container["command"]).first().map_or_else(|| words.first().map_or("", String::as_str), text);
+    let runs_it = first.rsplit('/').next() == Some("tenure");
     let lacks_command = items(&container["command"]).is_empty() && (is_job || line.is_empty());
     let place = if is_job { "into command".into() } else { format!("as JSON into the annotation {COMMAND}") };
     let such = r#"["/usr/bin/billing-writer", "--port=8080"]"#;
@@ -50,8 +52,9 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
             .is_null()
             .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
+        runs_it.then(|| format!("the container {name:?} runs tenure already: remove the label {LEASE}")),
         lacks_lease.then(|| "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it".into()),
-        (!line.is_empty() && !is_list)
+        (!line.is_empty() && words.is_empty())
             .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),
         lacks_command.then(|| {
             format!("the container {name:?} has no command, and that of its image cannot be seen: write the whole command line {place}")

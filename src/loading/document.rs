@@ -66,7 +66,12 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         with_snippet: false,
         strict_booleans: strict_booleans,
         legacy_octal_numbers: true,
-        budget: serde_saphyr::budget! { max_depth: DEEPEST },
+        budget: serde_saphyr::budget! {
+            max_depth: DEEPEST,
+            max_documents: usize::MAX,
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+        },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
     };
     serde_saphyr::from_multiple_with_options(text, options)

@@ -120,6 +120,17 @@ fn what_tenure_refuses_in_its_configuration_is_refused_here() {
         deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
         "with lease.release: keep no Lease is given back",
     );
+    let from = json!({ "fieldRef": { "fieldPath": "metadata.namespace" } });
+    for (key, unknown) in
+        [("NAME", json!({ "value": "$(A)" })), ("NAME", json!({ "valueFrom": from })), ("NAMESPACE", json!({ "value": "$(A)" }))]
+    {
+        let mut variable = unknown;
+        variable["name"] = json!(format!("TENURE_LEASE__{key}"));
+        is_refused(
+            deployment(&json!({}), &json!({ "command": ["/billing"], "env": [variable] })),
+            &format!("TENURE_LEASE__{key}: its value is known only in the pod, and the rights need it: write it out"),
+        );
+    }
 }
 
 #[test]
@@ -224,6 +235,8 @@ fn that_nothing_was_asked_for_is_said() {
     inject(&[map("a".into())], &[]).says(0, &[sentence]);
     let all = injected(&[ours()], &[]);
     assert!(!inject(&all, &[]).err.contains(sentence), "it is wrapped already");
+    let many: Vec<_> = (0..1500).map(|at| map(at.to_string())).collect();
+    inject(&many, &[]).says(0, &[sentence]);
 }
 
 #[test]

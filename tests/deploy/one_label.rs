@@ -428,7 +428,8 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
     };
     let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
     let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
-    for (line, sentence) in keys.map(of_one).into_iter().chain([without]) {
+    let colon = ("A: b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A: b\": write NAME=VALUE".to_owned());
+    for (line, sentence) in keys.map(of_one).into_iter().chain([without, colon]) {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
         loop {
@@ -450,6 +451,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     let command = |line: &str| annotated(json!({ "tenure.dev/command": line }));
     let set = |name: &str, value: &str| json!({ "command": ["sh"], "env": [{ "name": name, "value": value }] });
     let (listens, without) = (|on: &str| set("TENURE_HTTP__LISTEN", on), |value: &str| set("TENURE_LEASE__ENABLED", value));
+    let runs = |words: &[&str]| json!({ "command": words });
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     let refused: Vec<(&str, Value, Value, Value)> = vec![
         ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
@@ -501,6 +503,9 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             none(),
         ),
         ("TENURE_LEASE__ENABLED: without a Lease each pod", without("$(A)"), none(), none()),
+        ("the container \"main\" runs tenure already: remove the label", runs(&["/tenure", "--", "sh"]), none(), none()),
+        ("the container \"main\" runs tenure already: remove the label", runs(&["tenure"]), none(), none()),
+        ("runs tenure already: remove the label", none(), none(), command(r#" [ "/bin/tenure","--"]"#)),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("sh -c x")),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("[]")),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("['sh']")),
