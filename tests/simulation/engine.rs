@@ -14,6 +14,7 @@ use crate::{
     nemesis::Fault,
     network::{Flight, Reply},
     operator::Command,
+    shrink::Strike,
     traffic::SliceFlight,
 };
 
@@ -82,6 +83,8 @@ pub enum Event {
     Strike,
     /// The nemesis injects this fault into that replica.
     Aimed(Who, Fault),
+    /// A strike of another run happens again.
+    Again(Strike),
     /// The excuse for two that ran at once is over.
     Settles,
     /// All faults are over.

@@ -12,10 +12,13 @@
 //! TENURE_SIMULATION=100000000 cargo test --profile simulation --test simulation -- --nocapture
 //!                                                                   so many terms, on all cores (TENURE_SIMULATION_THREADS: fewer)
 //! SEED=42 cargo test --test simulation                              tells the story of one world
+//! SEED=42 SHRINK=1 cargo test --profile simulation --test simulation
+//!                                                                   tells it with few of its faults, after a minute at most
 //! ```
 //!
-//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run reports its progress every
-//! minute. A run ends with how often each judge had something to judge, and fails where that was too seldom.
+//! A failure prints its seed and its story, which ends with the faults that took effect and with the last two D, and replays exactly.
+//! FROM is the first seed. A long run reports its progress every minute. A run ends with how often each judge had something to judge,
+//! and fails where that was too seldom.
 
 #![allow(
     clippy::expect_used,
@@ -44,6 +47,7 @@ mod peer;
 mod plan;
 mod progress;
 mod server;
+mod shrink;
 mod sights;
 mod tally;
 mod traffic;
@@ -52,6 +56,7 @@ mod world;
 
 use tenure_world::{client_go, clock, lawful, register, tree};
 
+use clock::{Ns, S};
 use plan::Control;
 use progress::Progress;
 use tally::Tally;
@@ -99,7 +104,7 @@ fn what_breaks_a_bound_of_the_law_is_reported() {
     for (control, least) in Control::ALL {
         let reports = |seed: &u64| {
             let mut world = World::new(*seed, false, Some(control));
-            world.run();
+            world.run(Ns::MAX);
             world.e.judge.verdict().is_some_and(|wrong| wrong.starts_with("two at once"))
         };
         let reported = (0..CONTROLS).filter(reports).count();
@@ -116,7 +121,7 @@ fn work(progress: &Progress) -> Tally {
         for seed in first..first + BATCH {
             let mut world = World::new(seed, false, None);
             // What panics is a violation of its own; only the seed tells of which world.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(Ns::MAX))) {
                 eprintln!("SEED={seed}: a panic");
                 resume_unwind(panic);
             }
@@ -132,17 +137,25 @@ fn work(progress: &Progress) -> Tally {
     tally
 }
 
-/// Prints the story of a seed.
+/// Prints the story of a seed. If there is a violation, it lists the strikes and marks the last two D.
 fn tell(seed: u64) {
     let mut world = World::new(seed, true, None);
-    world.run();
-    for line in world.e.story() {
-        eprintln!("{line}");
+    world.run(Ns::MAX);
+    if world.e.judge.verdict().is_some() && number("SHRINK").is_some() {
+        world = shrink::smallest(seed, &world).unwrap_or(world);
     }
-    if let Some(wrong) = world.e.judge.verdict() {
-        eprintln!("SEED={seed}: {wrong}");
-        panic!("SEED={seed}: {wrong}");
-    }
+    let story = world.e.story();
+    let Some(wrong) = world.e.judge.verdict() else { return story.iter().for_each(|line| eprintln!("{line}")) };
+    // A line begins with its second, in five places.
+    let since = format!("{:>5}", world.e.now.saturating_sub(world.e.judge.longest * 2) / S);
+    let (before, near) = story.split_at(story.partition_point(|line| line[..5] < since[..]));
+    before.iter().for_each(|line| eprintln!("{line}"));
+    eprintln!("\nTHE STRIKES");
+    story.iter().filter(|line| line.contains(" STRIKE: ")).for_each(|line| eprintln!("{line}"));
+    eprintln!("\nTHE LAST TWO D");
+    near.iter().for_each(|line| eprintln!("{line}"));
+    eprintln!("SEED={seed}: {wrong}");
+    panic!("SEED={seed}: {wrong}");
 }
 
 fn cores() -> u64 {

@@ -17,6 +17,7 @@ use crate::{
     network::Mood,
     peer::PEER,
     server::Admission,
+    shrink::Strike,
     world::World,
 };
 
@@ -194,9 +195,19 @@ impl Fault {
 impl World {
     /// Injects it.
     pub fn strike(&mut self, who: Who, fault: Fault) {
-        if self.hits(who, fault) {
+        let (before, strike) = (self.strikes.len(), Strike { at: self.e.now, who, fault, state: self.e.rng.get_seed() });
+        if who.replica == PEER {
+            let span = self.pause();
+            self.cut_peer(span);
+        } else if self.hits(who, fault) {
             self.e.count(fault);
+        } else {
+            return;
         }
+        self.e.note(who, || format!("STRIKE: {fault:?}"));
+        // Those that it included are not repeated apart from it.
+        self.strikes.truncate(before);
+        self.strikes.push(strike);
     }
 
     /// Injects it; returns whether it took effect.
@@ -374,14 +385,12 @@ impl World {
     pub fn strike_somewhere(&mut self) {
         let anyone = self.e.rng.usize(..self.replicas.len());
         let replica = self.e.judge.leader().filter(|_| self.e.rng.bool()).map_or(anyone, |who| who.replica);
-        if replica == PEER {
-            let span = self.pause();
-            self.cut_peer(span);
-            let span = self.e.between(0, self.plan.gap * 2);
-            return self.e.after(span, Event::Strike);
-        }
-        let fault = self.plan.faults[self.e.rng.usize(..self.plan.faults.len())];
-        self.strike(Who { replica, life: self.replicas[replica].life }, fault);
+        let life = self.replicas.get(replica).map_or(1, |replica| replica.life);
+        let fault = match replica {
+            PEER => Fault::CutBoth,
+            _ => self.plan.faults[self.e.rng.usize(..self.plan.faults.len())],
+        };
+        self.strike(Who { replica, life }, fault);
         let span = self.e.between(0, self.plan.gap * 2);
         self.e.after(span, Event::Strike);
     }

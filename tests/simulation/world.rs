@@ -23,6 +23,7 @@ use crate::{
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
     server::{Admission, Server},
+    shrink::Strike,
     traffic::Slices,
     witness::WitnessProcess,
 };
@@ -52,6 +53,12 @@ pub struct World {
     pub is_copied: bool,
     /// The witness of each replica that has one.
     pub witnesses: BTreeMap<usize, WitnessProcess>,
+    /// The faults that took effect.
+    pub strikes: Vec<Strike>,
+    /// The state of the random generator at the start of each instant, if the story is told.
+    pub states: Option<Rc<BTreeMap<Ns, u64>>>,
+    /// Set in a world that repeats strikes: it draws by this salt and the time at an instant that has no such state.
+    pub salt: Option<u64>,
 }
 
 impl World {
@@ -113,24 +120,33 @@ impl World {
             let slots = if plan.slots > 1 { MOST_SLOTS } else { 1 };
             e.judge.law = Some(Box::new(Lawful::new((0..slots).map(|slot| server.lease_of(Slot(slot))))));
         }
-        Self { e, server, slices: Slices::default(), replicas, peer, plan, calm_since: None, is_copied: false, witnesses }
+        let (slices, strikes, states) = (Slices::default(), Vec::new(), told.then(Rc::default));
+        let (calm_since, is_copied, salt) = (None, false, None);
+        Self { e, server, slices, replicas, peer, plan, calm_since, is_copied, witnesses, strikes, states, salt }
     }
 
-    /// Runs it to the end.
-    pub fn run(&mut self) {
+    /// Runs it to the end, or until then.
+    pub fn run(&mut self, until: Ns) {
         // A task that lost a run to the last fault has the next ones.
         let fires = self.e.judge.is_scheduled.then_some(180 * S);
         let bound = self.plan.longest * 4 + 60 * S + fires.unwrap_or_default();
         // After the last fault, delayed messages may still arrive, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
-        let (mut second, mut events, mut led) = (self.e.now / S, 0, BTreeSet::new());
-        while let Some(event) = self.e.next_until(Ns::MAX) {
-            events = if self.e.now / S == second { events + 1 } else { 0 };
-            second = self.e.now / S;
+        let (mut before, mut events, mut led) = (self.e.now, 0, BTreeSet::new());
+        while let Some(event) = self.e.next_until(until) {
+            let now = self.e.now;
+            events = if now / S == before / S { events + 1 } else { 0 };
             if events > CROWD {
                 return self.e.judge.fail("somebody spins");
             }
-            let now = self.e.now;
+            match (&mut self.states, self.salt) {
+                (Some(states), None) => _ = Rc::make_mut(states).entry(now).or_insert_with(|| self.e.rng.get_seed()),
+                (Some(states), Some(salt)) if now > before => {
+                    self.e.rng.seed(states.get(&now).copied().unwrap_or_else(|| now ^ salt.rotate_right(16)));
+                }
+                _ => {}
+            }
+            before = now;
             self.e.judge.lawful(|law| law.passes(now));
             self.happens(event);
             if self.e.judge.verdict().is_some() {
@@ -270,9 +286,16 @@ impl World {
             }
             Event::Peer => self.turn_peer(),
             Event::Command(command) => self.command(*command),
-            Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
-            Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
-            Event::Strike | Event::Aimed(..) => {}
+            Event::Strike | Event::Aimed(..) if self.calm_since.is_some() || self.salt.is_some() => {}
+            Event::Strike => self.strike_somewhere(),
+            Event::Aimed(who, fault) => self.strike(who, fault),
+            Event::Again(strike) if self.e.now < strike.at => self.e.at(strike.at, Event::Again(strike)),
+            // The copy that it struck may be missing.
+            Event::Again(Strike { who, .. }) if who.replica >= self.replicas.len() && who.replica < PEER => {}
+            Event::Again(Strike { who, fault, state, .. }) => {
+                self.e.rng.seed(state);
+                self.strike(who, fault);
+            }
             Event::Settles => self.e.judge.settles(self.e.now),
             Event::Calm => self.calm(),
         }
