@@ -62,11 +62,6 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Returns a text without its digits: another age or duration in it is no news.
-pub(crate) fn gist(text: &str) -> String {
-    text.replace(|c: char| c.is_ascii_digit(), "")
-}
-
 /// A number of things, with the word for one of them.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })

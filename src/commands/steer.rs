@@ -86,7 +86,7 @@ impl Target<'_> {
             match change(&record)? {
                 Edit::NotHeld => return Err(End::Refused(NOT_HELD, format!("nobody holds the Lease {}", self.name))),
                 Edit::Write(write) if !self.write(&write, &mut tries).await? => {}
-                Edit::Write(_) | Edit::Unchanged => {
+                Edit::Write(_) => {
                     if let (LeaseState::Held, Some(holder)) = (record.state(), record.holder())
                         && record.annotation(HOLDER) != Some(holder)
                     {
@@ -95,6 +95,7 @@ impl Target<'_> {
                     }
                     return Ok(record);
                 }
+                Edit::Unchanged => return Ok(record),
             }
         }
     }

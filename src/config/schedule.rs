@@ -20,8 +20,8 @@ use super::scalars::{Text, serialized_as_text};
 
 /// No two fires are closer together.
 const MINUTE: i64 = 60_000_000;
-/// The times after which fires are looked for: until the year 9946, as the search ends 44 years later.
-const RANGE: Range<i64> = 0..251_700_000_000_000_000;
+/// The times after which fires are looked for: until the year 9899, as a search ends within a century.
+const RANGE: Range<i64> = 0..250_240_000_000_000_000;
 /// Where the search begins that shows whether there are fires at all.
 const START: Timestamp = Timestamp::constant(1_798_761_600, 0);
 const FOUR_YEARS: SignedDuration = SignedDuration::from_hours(4 * 366 * 24);

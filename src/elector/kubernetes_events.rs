@@ -23,7 +23,7 @@ use crate::{
         transition::{Outcome, Recorded, Transition, TransitionReason},
     },
     time::Instant,
-    words::{bounded, gist},
+    words::bounded,
 };
 
 /// How many Events may wait to be sent.
@@ -77,7 +77,8 @@ impl Events {
     /// Sends an Event about the Lease of this term.
     fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String, now: Instant) {
         let note = bounded(&note);
-        let gist = if reason == NOT_READY { gist(&note) } else { note.to_string() };
+        // Digits do not count: an age or a duration in the words of a probe is no other cause.
+        let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.to_string() };
         if self.told.get(reason).is_some_and(|(last, at)| *last == gist && now.since(*at) < AGAIN) {
             return;
         }

@@ -38,6 +38,8 @@ pub(super) struct Programs {
     /// The names of the Leases, by slot.
     leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
+    /// NOTIFY_SOCKET is tenure's own.
+    notifies: bool,
     page: Option<RawFd>,
     sockets: Option<Handed>,
 }
@@ -67,6 +69,7 @@ impl Programs {
         identity: &str,
         notify: Option<String>,
     ) -> Result<Self, Unprepared> {
+        let notifies = notify.is_some();
         let environment = environment(config, inherited, identity, notify);
         let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
         let find = |key: &str, command: &[String]| {
@@ -90,6 +93,7 @@ impl Programs {
             helpers,
             leases: config.lease.names().collect(),
             environment,
+            notifies,
             page: None,
             sockets: None,
         })
@@ -151,9 +155,10 @@ impl Programs {
             Exit::Signal(signal) => (EXIT_SIGNAL.into(), Signal(signal).name()),
         }));
         told.extend(page.map(|page| (TERM_FD.into(), page.to_string())));
-        // What others than the workload say there does not count.
-        let is_heard = helper.is_none() && (self.standby.is_none() || *role != Some(Role::Standby));
-        let is_kept = |name: &str| !is_replaced(name, &told) && (is_heard || ![NOTIFY_SOCKET, WATCHDOG_USEC].contains(&name));
+        // What others than the workload say to tenure does not count.
+        let is_workload = helper.is_none() && (self.standby.is_none() || *role != Some(Role::Standby));
+        let is_told = |name: &str| is_workload || !self.notifies || ![NOTIFY_SOCKET, WATCHDOG_USEC].contains(&name);
+        let is_kept = |name: &str| !is_replaced(name, &told) && is_told(name);
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(is_kept));
         let described = handed.iter().flat_map(|handed| &handed.described);
         let kept = kept.chain(described).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
@@ -262,18 +267,25 @@ mod tests {
         let mut config = config();
         (config.standby.command, config.workload.liveness.notify) = (vec!["true".into()], true);
         config.hooks.before_lead = Hook { command: vec!["true".into()], ..Hook::default() };
-        let programs = Programs::find(&config, std::env::vars_os(), "me", Some("@here".into())).unwrap();
-        let told = |helper, role| {
+        let programs = |notify| {
+            let outer =
+                [("PATH", "/usr/bin:/bin"), ("NOTIFY_SOCKET", "@systemd")].map(|(name, value)| (name.into(), value.into()));
+            Programs::find(&config, outer.into_iter(), "me", notify).unwrap()
+        };
+        let told = |programs: &Programs, helper, role| {
             let (role, told, not_after) = (Some(role), ProgramEnv::default(), Instant::NEVER);
             let program = supervision::Program { helper, role, told, not_after, fused: false };
             format!("{:?}", programs.command(&program).unwrap())
         };
 
-        let workload = told(None, Role::Leader);
-        let others = [told(None, Role::Standby), told(Some(HelperKind::Hook(HookKind::BeforeLead)), Role::Leader)];
+        let (hook, own) = (Some(HelperKind::Hook(HookKind::BeforeLead)), programs(Some("@here".into())));
+        let workload = told(&own, None, Role::Leader);
+        let others = [told(&own, None, Role::Standby), told(&own, hook, Role::Leader)];
+        let under_systemd = told(&programs(None), hook, Role::Leader);
 
         assert!(workload.contains("NOTIFY_SOCKET=@here") && workload.contains("WATCHDOG_USEC="), "{workload}");
         assert!(others.iter().all(|told| !told.contains("NOTIFY_SOCKET") && !told.contains("WATCHDOG_USEC")), "{others:?}");
+        assert!(under_systemd.contains("NOTIFY_SOCKET=@systemd"), "{under_systemd}");
     }
 
     #[test]

@@ -209,7 +209,8 @@ fn is_empty(value: &Content) -> bool {
 /// them or what follows them: it is a service link of Kubernetes, or comes from an outer tenure.
 pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
-    let is_inside = [names::LEASE, names::NAMESPACE].iter().all(|own| variables.iter().any(|(name, _)| name == own));
+    let has = |own: &str| variables.iter().any(|(name, _)| name == own);
+    let is_inside = has(names::ROLE) || has(names::LEASE) && has(names::NAMESPACE);
     for (name, value) in variables {
         let name = name.to_string_lossy();
         if !name.starts_with(keys::PREFIX) {

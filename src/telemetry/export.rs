@@ -143,10 +143,13 @@ impl OtlpConfig {
             warn!("{name} has no effect on {}: it is not supported", signal.plural());
         }
         if let Some((name, pairs)) = of_signal("HEADERS")
-            && !pairs.split_terminator(',').all(|pair| pair.contains('='))
+            && !pairs.split(',').all(|pair| pair.trim().is_empty() || pair.contains('='))
         {
             // Its value may be secret.
-            warn!("{name} holds a header without a value, which is not sent: write NAME=VALUE, with commas between");
+            warn!(
+                "{name} holds a header without a value, which no {} has: write NAME=VALUE, with commas between",
+                signal.plural()
+            );
         }
         let number = |(name, value): (String, String), least: u64| {
             let number = value.parse::<u64>().ok().filter(|number| *number >= least);

@@ -126,7 +126,11 @@ impl Board<'_> {
                     while let Some(version) = next {
                         let soonest = clock::boot() + PAUSE;
                         next = match access.watch(namespace, which, version.clone()).await {
-                            Ok(watching) => self.follow(watching, version).await?,
+                            // Nobody knows whether a watch that ended at once and brought nothing works at all.
+                            Ok(watching) => self
+                                .follow(watching, version.clone())
+                                .await?
+                                .filter(|later| *later != version || clock::boot() >= soonest),
                             Err(_) => None,
                         };
                         if next.is_some() {

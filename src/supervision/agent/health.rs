@@ -9,7 +9,6 @@ use crate::{
     notification::Notification,
     supervision::term::ActiveTerm,
     time::Instant,
-    words::gist,
 };
 
 /// The last report to the elector.
@@ -23,16 +22,20 @@ pub(super) struct ToldHealth {
     /// Since when, and how many, changes were reported of the [`CHANGES`] within a [`WHILE`].
     since: Instant,
     changes: u32,
+    /// How many other reasons were reported since the last change.
+    reasons: u32,
 }
 
 /// Limit on the reports of a change of readiness within a [`WHILE`]. Each costs a log line and a write of the EndpointSlice.
 const CHANGES: u32 = 5;
 const WHILE: Duration = Duration::from_secs(5);
+/// From one report of another reason to the next, once there were [`CHANGES`].
+const REASONS: Duration = Duration::from_secs(60);
 
 impl ToldHealth {
     pub(super) const fn with(ready: bool) -> Self {
         let unready = if ready { None } else { Some(String::new()) };
-        Self { unready, status: String::new(), is_heard: true, since: Instant::BOOT, changes: 0 }
+        Self { unready, status: String::new(), is_heard: true, since: Instant::BOOT, changes: 0, reasons: 0 }
     }
 
     /// Returns from when on the next change may be reported.
@@ -61,22 +64,26 @@ impl Agent {
         }
     }
 
-    /// Reports a change of readiness to the elector, unless there were too many. A change of `STATUS` alone, or of the reason why the
-    /// workload is not ready, is reported only when the elector has just sent a message, which is often enough.
+    /// Reports a change of readiness to the elector, unless there were too many. A change of `STATUS` alone is reported only when the
+    /// elector has just sent a message, which is often enough. So is another reason why the workload is not ready; after [`CHANGES`]
+    /// of these one in [`REASONS`], because probes may fail in two ways by turns.
     pub(super) fn tell_health(&mut self, has_spoken: bool, now: Instant) {
         let unready = self.unready();
         let told = &self.told_health;
         let is_change = unready.is_some() != told.unready.is_some();
-        let is_other = || unready.as_deref().map(gist) != told.unready.as_deref().map(gist);
-        let is_due = if is_change { told.next_at() <= now } else { has_spoken && (self.status != told.status || is_other()) };
+        let may_explain = told.reasons < CHANGES || told.since + REASONS <= now;
+        let is_other = self.status != told.status || unready != told.unready && may_explain;
+        let is_due = if is_change { told.next_at() <= now } else { has_spoken && is_other };
         if self.electors.is_alive() && told.is_heard && is_due {
             let (since, changes) = if told.since + WHILE <= now { (now, 0) } else { (told.since, told.changes) };
+            let reasons = if is_change { 0 } else { told.reasons + u32::from(unready != told.unready) };
             self.told_health = ToldHealth {
                 unready: unready.clone(),
                 status: self.status.clone(),
                 is_heard: !is_change,
                 since,
                 changes: changes + u32::from(is_change),
+                reasons,
             };
             self.tell(ToElector::Health { unready, status: self.status.clone() });
         }
