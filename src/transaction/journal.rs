@@ -124,6 +124,8 @@ pub enum State {
     Undone,
     /// The creation was undone, but a request of it that is late may still come.
     Doubtful,
+    /// The object that was changed was deleted, or made anew.
+    Gone(String),
     /// The object was left as it is.
     Left(String),
 }
@@ -131,7 +133,7 @@ pub enum State {
 impl From<State> for String {
     fn from(state: State) -> Self {
         match state {
-            State::Planned | State::Failed | State::Undone => Self::new(),
+            State::Planned | State::Failed | State::Undone | State::Gone(_) => Self::new(),
             State::Changed => "done".into(),
             State::Doubtful => "doubt".into(),
             State::Left(why) => format!("{CONFLICT}{why}"),
@@ -157,7 +159,7 @@ impl State {
         match self {
             Self::Changed => "changed",
             Self::Failed | Self::Planned => "failed",
-            Self::Undone => "undone",
+            Self::Undone | Self::Gone(_) => "undone",
             Self::Doubtful => "doubtful",
             Self::Left(_) => "left",
         }

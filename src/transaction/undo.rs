@@ -18,6 +18,8 @@ enum Next {
     Fence,
     /// The object is as before.
     Done,
+    /// The object that was changed is gone: nothing to put back.
+    Gone(&'static str),
     /// The object is left as it is.
     Leave(String),
 }
@@ -33,7 +35,7 @@ impl<S: Server> Driver<'_, S> {
             Ok(()) => Ok(entries),
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
-                let left = entries.iter().filter(|entry| entry.state != State::Undone);
+                let left = entries.iter().filter(|entry| !matches!(entry.state, State::Undone | State::Gone(_)));
                 Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why.to_string())).collect()))
             }
         }
@@ -65,7 +67,7 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Puts one object back. Returns the state of its entry.
-    async fn put_back(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
+    async fn put_back(&self, entry: &mut Entry) -> Result<State, Outcome> {
         entry.fields.retain(Field::differs);
         let is_own = entry.claim == self.claim;
         let is_doubtful = entry.kind == EntryType::Create
@@ -83,7 +85,8 @@ impl<S: Server> Driver<'_, S> {
                     is_fenced = self.write(&entry.target, fence).await?.is_some();
                     continue;
                 }
-                Next::Done => return Ok(done),
+                Next::Gone(why) if done == State::Undone => return Ok(State::Gone(why.into())),
+                Next::Done | Next::Gone(_) => return Ok(done),
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
@@ -107,11 +110,12 @@ impl<S: Server> Driver<'_, S> {
             Next::Write(_) | Next::Fence => State::Planned,
             Next::Done if entry.state == State::Doubtful => State::Doubtful,
             Next::Done => State::Undone,
+            Next::Gone(why) => State::Gone(why.into()),
             Next::Leave(why) => State::Left(why),
         };
         for field in &mut entry.fields {
             field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
-            if state == State::Undone {
+            if matches!(state, State::Undone | State::Gone(_)) {
                 field.before.clone_from(&field.after);
             }
         }
@@ -120,7 +124,11 @@ impl<S: Server> Driver<'_, S> {
 
     fn step(&self, entry: &Entry, object: Option<&Value>, live: Option<String>, is_fenced: bool, force: bool) -> Next {
         let Some(object) = object else {
-            return if entry.kind == EntryType::Delete { Next::Write(self.creation(&entry.object)) } else { Next::Done };
+            return match entry.kind {
+                EntryType::Delete => Next::Write(self.creation(&entry.object)),
+                EntryType::Create => Next::Done,
+                EntryType::Patch => Next::Gone("was deleted"),
+            };
         };
         if let Some(why) = live {
             return Next::Leave(why);
@@ -136,7 +144,10 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave("somebody has made another".into())
             }
             EntryType::Delete => still,
-            EntryType::Patch if !is_same => Next::Done,
+            EntryType::Patch if !is_same && !force && entry.unknown(object, &[Side::After]).is_none() => {
+                Next::Leave("was made anew, with the same values".into())
+            }
+            EntryType::Patch if !is_same => Next::Gone("was made anew"),
             EntryType::Patch => match entry.unknown(object, &[Side::Before, Side::After]) {
                 Some(field) if !force => Next::Leave(field),
                 None if !is_mine && entry.unknown(object, &[Side::Before]).is_none() => still,
@@ -153,6 +164,7 @@ impl<S: Server> Driver<'_, S> {
         let is_as_made = if is_done { body(object) == body(&entry.object) } else { entry.is_as_sent(object) };
         let why = match (is_own, is_as_made) {
             (false, _) if !is_done => return Next::Done,
+            (false, _) if force => return Next::Gone("was made anew"),
             (false, _) => "this one is somebody else's",
             (true, _) if holds_others(&entry.target) => "it stays, as others may have put something into it",
             (true, false) => "somebody else has changed it",

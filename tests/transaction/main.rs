@@ -394,11 +394,11 @@ fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
 }
 
 #[test]
-fn a_created_object_that_others_use_or_have_made_anew_stays_until_it_is_forced() {
+fn a_created_object_that_others_use_stays_until_it_is_forced_and_one_that_they_made_for_good() {
     let used = |world: &mut World| world.cluster.edit("C0", "kubectl", |object| object["data"]["others"] = json!("x"));
-    for (dies_at, happens, why) in [
-        (None, used as fn(&mut World), "somebody else has changed it"),
-        (Some(29), copied as fn(&mut World), "this one is somebody else's"),
+    for (dies_at, happens, why, stays) in [
+        (None, used as fn(&mut World), "somebody else has changed it", false),
+        (Some(29), copied as fn(&mut World), "this one is somebody else's", true),
     ] {
         let legs = |last| vec![Drive(Job::Apply(every_kind("first")), dies_at), Meanwhile(happens), Drive(last, None)];
 
@@ -408,7 +408,7 @@ fn a_created_object_that_others_use_or_have_made_anew_stays_until_it_is_forced()
         let Some(Outcome::Stuck(left)) = &outcomes[2] else { panic!("{:?}", outcomes[2]) };
         assert_eq!(left.iter().map(|(target, why)| (&*target.name, &**why)).collect::<Vec<_>>(), [("C0", why)]);
         assert!(objects.contains_key("C0") && objects["X0"] == json!({ "a": "X0" }));
-        assert_eq!((&forced[2], gone.contains_key("C0")), (&Some(Outcome::Recovered(5)), false));
+        assert_eq!((&forced[2], gone.contains_key("C0")), (&Some(Outcome::Recovered(5)), stays));
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Case> {
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
         a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
         an_object_that_somebody_has_made_anew_stays_and_is_named,
+        an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values,
         a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
     ]
 }
@@ -81,8 +82,43 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
-    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1"]);
-    assert_eq!(shop.read(&format!("{maps}/new")).await, Value::Null);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
+    assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c", "it was never tenure's");
+    said(&shop.recover(&["plan", "x"]).await, 0, &["nothing to undo"]);
+}
+
+async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let path = format!("{maps}/old");
+    let map = |value: &str| json!({ "metadata": { "name": "old" }, "data": { "a": value } });
+    let file = shop.file("patch.yaml", &transaction(&change("ConfigMap", "old", "type: Patch, content: {data: {a: new}}")));
+    for (anew, code, words) in [
+        (None, 0, "was deleted: nothing to put back"),
+        (Some("third"), 0, "was made anew: nothing to put back"),
+        (Some("new"), 2, "was made anew, with the same values"),
+    ] {
+        stage.api.call(Method::DELETE, &path, None).await;
+        stage.api.create(&maps, &map("first")).await;
+        said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+        stage.api.call(Method::DELETE, &path, None).await;
+        if let Some(value) = anew {
+            stage.api.create(&maps, &map(value)).await;
+        }
+
+        let undone = shop.recover(&["apply", "x"]).await;
+
+        said(&undone, code, &[words]);
+        assert!(!undone.err.contains("undid") && !undone.out.contains("as before"), "{undone:?}");
+        assert_eq!(shop.read(&path).await["data"]["a"], json!(anew));
+    }
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
+}
+
+async fn merged(shop: &Shop<'_>, path: &str, patch: &Value) {
+    let (_, mut object) = shop.stage.api.call(Method::GET, path, None).await;
+    json_merge(&mut object, patch);
+    assert_eq!(shop.stage.api.call(Method::PUT, path, Some(&object)).await.0, 200);
 }
 
 async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {
@@ -97,7 +133,7 @@ async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: 
 
     let planned = shop.recover(&["plan", "x"]).await;
 
-    said(&planned, 1, &["ConfigMap/old", "put back", "undone"]);
+    said(&planned, 1, &["ConfigMap/old", "put back", "was made anew"]);
     assert!(!format!("{planned:?}").contains("first"), "{planned:?}");
 }
 

@@ -27,6 +27,7 @@ pub(super) fn tell(event: &Event) {
         Event::Object { target, state: State::Doubtful, .. } => {
             format!("undid {target}, but a late request may still create it: recover once more then")
         }
+        Event::Object { target, state: State::Gone(why), .. } => format!("{target} {why}: nothing to put back"),
         Event::Object { target, state: State::Left(why), .. } => format!("left {target} as it is: {why}"),
         // The outcome says why.
         Event::Object { state: State::Failed | State::Planned, .. } | Event::Prepared => return,
@@ -46,6 +47,7 @@ pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events:
             State::Changed => "changed".to_owned(),
             State::Undone => "as before".to_owned(),
             State::Doubtful => "as before, but may still be created".to_owned(),
+            State::Gone(why) => format!("{why}: nothing to put back"),
             State::Left(why) => format!("left as it is: {why}"),
         };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
@@ -92,6 +94,7 @@ pub(super) fn planned(output: Option<Output>, lease: &Place, job: Job<'_>, entri
             State::Left(why) => format!("conflict: {why}"),
             State::Doubtful => "doubt".into(),
             State::Undone => "undone".into(),
+            State::Gone(why) => why.clone(),
             State::Planned | State::Changed | State::Failed => String::new(),
         };
         let value = |value: &Option<Value>| match value {
