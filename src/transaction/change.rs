@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, comparable},
-    paths::{at, covers, is_shared, managers},
+    fields::{Side, body, comparable, note},
+    paths::{covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
 };
@@ -132,7 +132,7 @@ impl<S: Server> Driver<'_, S> {
 impl Entry {
     /// Returns true if a created object has what was sent, and nothing of others.
     pub(super) fn is_as_sent(&self, object: &Value) -> bool {
-        covers(&body(object), &body(&self.object)) && !is_shared(object, &[])
+        covers(&body(object), &body(&self.object)) && !is_shared(object)
     }
 
     /// Notes what the change made of the object, by the answer or, where that was lost, by a look: the server may have derived more. If
@@ -145,7 +145,8 @@ impl Entry {
                     self.object = body(object);
                 }
             }
-            EntryType::Patch => self.fields.iter_mut().for_each(|field| field.after = at(object, &field.path).cloned()),
+            // A look may show what others have added.
+            EntryType::Patch => note(&mut self.fields, if is_answer { &self.work.object } else { object }, object),
             EntryType::Delete => {}
         }
         self.work.is_sent = true;

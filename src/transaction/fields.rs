@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, Step, as_map, at, has, is_shared, keys_of, node, remove, set, shown},
+    paths::{Path, Step, as_map, at, extras, has, keys_of, node, owners, remove, set, shown},
 };
 
 /// Metadata that the API server does not set.
@@ -27,6 +27,9 @@ pub struct Field {
     pub after: Option<Value>,
     /// How many of the first steps were there already. An undo removes the map that was made for the field.
     pub known: usize,
+    /// What the server put into that map. Noted at one of the fields for which it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived: Option<Value>,
 }
 
 /// The values of a field.
@@ -40,7 +43,7 @@ impl Field {
     fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
         let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(found, path)).is_some();
         let known = (1..=path.len()).take_while(is_there).count();
-        Self { before: at(found, &path).cloned(), after, known, path }
+        Self { before: at(found, &path).cloned(), after, known, derived: None, path }
     }
 
     pub(super) const fn value(&self, side: Side) -> Option<&Value> {
@@ -67,31 +70,81 @@ impl Field {
         shown(&self.path)
     }
 
-    /// Brings it to a side in an object.
-    fn put(&self, side: Side, object: &mut Value) {
-        if let Some(value) = self.value(side) {
-            return set(object, &self.path, value.clone());
+    /// Returns the path of the map or the item that was made for it, or its own.
+    fn root(&self) -> &[Step] {
+        self.path.get(..=self.known).unwrap_or(&self.path)
+    }
+
+    /// Returns true if an item of a list was made for it. Without its keys the rest of an item is none.
+    fn is_in_new_item(&self) -> bool {
+        matches!(self.root().last(), Some(Step::Item(_)))
+    }
+
+    /// Removes it, and the maps that were made for it where only what the server put there is left.
+    fn take(&self, object: &mut Value, derived: Option<&Value>) {
+        let is_key = matches!(self.path.as_slice(), [.., Step::Item(keys), Step::Key(key)] if keys.contains_key(key));
+        if !is_key {
+            remove(object, &self.path);
         }
-        // With the map that was made for it go the defaults that the server put there, unless others use it too.
-        let made = self.path.get(..=self.known).unwrap_or(&self.path);
-        let goes_whole = side == Side::Before && !is_shared(object, made);
-        remove(object, if goes_whole { made } else { &self.path });
-        let made = if side == Side::Before { self.known + 1..self.path.len() } else { 0..0 };
-        for parent in made.rev().filter_map(|left| self.path.get(..left)) {
-            if at(object, parent).and_then(Value::as_object).is_some_and(Map::is_empty) {
-                remove(object, parent);
+        for left in (self.known.saturating_add(1)..self.path.len()).rev() {
+            let Some(made) = self.path.get(..left) else { continue };
+            let known = derived.and_then(|derived| at(derived, made.get(self.known + 1..)?));
+            let map = at(object, made).and_then(Value::as_object);
+            let is_left = |(key, value): (&String, &Value)| extras(value, known.and_then(|known| known.get(key))).is_empty();
+            if map.is_some_and(|map| map.iter().all(is_left)) {
+                remove(object, made);
             }
         }
     }
 }
 
+/// Splits fields into those for which the same map or item was made.
+fn made_together(fields: &[Field]) -> impl Iterator<Item = (&[Field], Option<&Value>)> {
+    let made = fields.chunk_by(|a, b| a.root() == b.root());
+    made.map(|fields| (fields, fields.iter().find_map(|field| field.derived.as_ref())))
+}
+
 /// Returns the object with all differing fields at the values of this side.
 pub(super) fn with(object: &Value, fields: &[Field], side: Side) -> Value {
     let mut next = object.clone();
-    for field in fields.iter().filter(|field| field.differs() && !field.is(side, object)) {
-        field.put(side, &mut next);
+    for (fields, derived) in made_together(fields) {
+        for field in fields.iter().filter(|field| field.differs() && !field.is(side, object)) {
+            match field.value(side) {
+                Some(value) => set(&mut next, &field.path, value.clone()),
+                None if side == Side::After => remove(&mut next, &field.path),
+                None if field.is_in_new_item() => remove(&mut next, field.root()),
+                None => field.take(&mut next, derived),
+            }
+        }
     }
     next
+}
+
+/// Returns what others have set in an item of a list that was made for these fields.
+pub(super) fn foreign(object: &Value, fields: &[Field]) -> Option<String> {
+    made_together(fields).find_map(|(fields, derived)| {
+        let root = fields.first().filter(|field| field.is_in_new_item())?.root();
+        let mut rest = object.clone();
+        fields.iter().for_each(|field| field.take(&mut rest, derived));
+        let paths = extras(at(&rest, root)?, derived).into_iter().map(|path| [root, &path].concat());
+        // What nobody owns was allocated by the server.
+        let path = paths.into_iter().find(|path| owners(object, path, |_| true).next().is_some())?;
+        Some(format!("others have set {}", shown(&path)))
+    })
+}
+
+/// Notes what a change of `found` has made of its fields, and what the server put into the maps that were made for them.
+pub(super) fn note(fields: &mut [Field], found: &Value, made: &Value) {
+    let mut rest = made.clone();
+    for field in fields.iter_mut() {
+        field.after = at(made, &field.path).cloned();
+        field.take(&mut rest, None);
+    }
+    for fields in fields.chunk_by_mut(|a, b| a.root() == b.root()) {
+        if let Some(field) = fields.iter_mut().find(|field| field.differs() && at(found, field.root()).is_none()) {
+            field.derived = at(&rest, field.root()).cloned();
+        }
+    }
 }
 
 /// Returns the object without status, the mark, and what the API server sets.

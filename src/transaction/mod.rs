@@ -27,7 +27,9 @@
 //!    may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object is
 //!    deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come: for five
 //!    minutes, by the wall clocks of both drivers. What is back is given back to its managers. Then the journal is stored as undone,
-//!    with what is in conflict or doubt.
+//!    with what is in conflict or doubt. A map or an item that was made for a field goes with what the server derived in it: a map keeps
+//!    what others have added, and an item that has more is a conflict. An object of another uid is never written. Without its Lease an
+//!    undo goes on: no mark is live then.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!

@@ -163,13 +163,29 @@ pub(super) fn managers(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns true if somebody else wrote something below this path.
-pub(super) fn is_shared(object: &Value, path: &[Step]) -> bool {
+/// Returns true if somebody else wrote something of an object but metadata and status.
+pub(super) fn is_shared(object: &Value) -> bool {
     let is_other = |entry: &Value| entry["manager"] != super::MANAGER && entry.get("subresource").is_none();
-    owners(object, path, is_other).any(|(_, fields)| {
+    owners(object, &[], is_other).any(|(_, fields)| {
         let mut below = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        below.any(|name| name != "." && (!path.is_empty() || name != "f:metadata" && name != "f:status"))
+        below.any(|name| !["f:metadata", "f:status"].contains(&name))
     })
+}
+
+/// Lists the leaves of a value that are not the same in `known`.
+pub(super) fn extras(value: &Value, known: Option<&Value>) -> Vec<Path> {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            let below = |(key, value)| {
+                let paths = extras(value, known.and_then(|known| known.get(key)));
+                paths.into_iter().map(|path| [vec![Step::Key(String::clone(key))], path].concat()).collect::<Vec<_>>()
+            };
+            map.iter().flat_map(below).collect()
+        }
+        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Vec::from_iter((known != Some(value)).then(Path::new))
+        }
+    }
 }
 
 /// Returns true if a value has all of this part. A list has a part if its items do, one for one.

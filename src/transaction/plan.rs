@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::{
     Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Target, Verb,
     driver::Driver,
-    fields::{Field, Side, body, comparable, named, shape, updated, with, without_nulls},
+    fields::{Field, Side, body, comparable, named, note, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Step, as_map, at, entry_of, managers, owners, remove},
+    paths::{Step, as_map, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -90,7 +90,7 @@ impl<S: Server> Driver<'_, S> {
         let next = with(object, &fields, Side::After);
         let answer = self.rehearse(target, towards(present, next.clone(), Some(self.mark())), is_unseen).await?;
         let answer = if is_unseen { next } else { answer };
-        fields.iter_mut().for_each(|field| field.after = at(&answer, &field.path).cloned());
+        note(&mut fields, object, &answer);
         // What an update removes, and the server derives again, is none.
         fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
         self.warn_of_appliers(target, object, &fields);

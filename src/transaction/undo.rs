@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Entry, EntryType, Field, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body},
+    fields::{Side, body, foreign},
     holds_others,
     paths::{at, covers, managers},
     requests::{deletion, is_going, uid, versioned},
@@ -148,11 +148,13 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave("was made anew, with the same values".into())
             }
             EntryType::Patch if !is_same => Next::Gone("was made anew"),
-            EntryType::Patch => match entry.unknown(object, &[Side::Before, Side::After]) {
-                Some(field) if !force => Next::Leave(field),
-                None if !is_mine && entry.unknown(object, &[Side::Before]).is_none() => still,
-                Some(_) | None => Next::Write(Self::patch(object, &entry.fields, Side::Before, None)),
-            },
+            EntryType::Patch => {
+                match entry.unknown(object, &[Side::Before, Side::After]).or_else(|| foreign(object, &entry.fields)) {
+                    Some(field) if !force => Next::Leave(field),
+                    None if !is_mine && entry.unknown(object, &[Side::Before]).is_none() => still,
+                    Some(_) | None => Next::Write(Self::patch(object, &entry.fields, Side::Before, None)),
+                }
+            }
         }
     }
 

@@ -86,6 +86,12 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
         ("/entries/0/target/resource", json!("../x"), 2, "ConfigMap"),
         ("/entries/0/target/apiVersion", json!("map[]"), 2, "ConfigMap"),
         ("/entries/0/target/name", json!(""), 2, "ConfigMap"),
+        (
+            "/entries/0/fields/0",
+            json!({ "path": ["f:data", "f:version"], "after": "2.0", "known": u64::MAX }),
+            0,
+            "undone: 3 changes",
+        ),
         ("/entries/0/uid", json!(""), 2, "was made anew"),
         ("/entries/2/object", json!([5]), 2, "Secret"),
         ("/entries/2/object", json!({ "metadata": "map[]", "data": 5 }), 2, "Secret"),

@@ -20,6 +20,8 @@ pub(super) fn all() -> Vec<Case> {
         a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
         an_object_that_somebody_has_made_anew_stays_and_is_named,
         an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values,
+        an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added,
+        a_new_item_in_which_others_have_set_something_stays_until_it_is_forced,
         a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
     ]
 }
@@ -115,10 +117,83 @@ async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
 }
 
+/// A person's merge patch.
 async fn merged(shop: &Shop<'_>, path: &str, patch: &Value) {
     let (_, mut object) = shop.stage.api.call(Method::GET, path, None).await;
     json_merge(&mut object, patch);
     assert_eq!(shop.stage.api.call(Method::PUT, path, Some(&object)).await.0, 200);
+}
+
+fn json_merge(object: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return object.clone_from(patch) };
+    patch.iter().for_each(|(key, patch)| json_merge(&mut object[key], patch));
+}
+
+async fn an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
+    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": { "ports": [{ "port": 80 }] } })).await;
+    let service = format!("{services}/shop");
+    // Another transaction's keys are tenure's as well.
+    let metadata = |name: &str| {
+        let content = format!("{{metadata: {{labels: {{{name}: x}}, annotations: {{{name}: x}}}}}}");
+        let text = transaction(&change("ConfigMap", "settings", &format!("type: Patch, content: {content}")));
+        shop.file(&format!("{name}.yaml"), &text.replace("name: x}", &format!("name: {name}}}")))
+    };
+    let before = shop.seen().await;
+    for name in ["s1", "s2"] {
+        said(&shop.apply(metadata(name), &[]).await, 0, &["committed: 1 change"]);
+    }
+
+    said(&shop.recover(&["apply", "s1"]).await, 0, &["undone: 1 change"]);
+
+    let left = shop.seen().await;
+    let of = |key: &str| &left[0]["metadata"][key];
+    assert_eq!((of("labels"), of("annotations")), (&json!({ "s2": "x" }), &json!({ "s2": "x" })));
+    said(&shop.recover(&["apply", "s2"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(shop.seen().await, before);
+
+    // A person's keys in maps that are one value.
+    let disk = "type: Patch, content: {spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}";
+    let changes = change("Deployment", "shop", disk).replace("apiVersion: v1", "apiVersion: apps/v1")
+        + &change("Service", "shop", "type: Patch, content: {spec: {selector: {app: shop}}}");
+    said(&shop.apply(shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
+    let zone = json!({ "spec": { "template": { "spec": { "nodeSelector": { "zone": "a" } } } } });
+    merged(&shop, &shop.objects[1], &zone).await;
+    merged(&shop, &service, &json!({ "spec": { "selector": { "tier": "web" } } })).await;
+
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 2 changes"]);
+
+    let mut expected = before[1].clone();
+    json_merge(&mut expected, &zone);
+    assert_eq!(shop.read(&shop.objects[1]).await, expected);
+    assert_eq!(shop.read(&service).await["spec"]["selector"], json!({ "tier": "web" }));
+}
+
+async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
+    let spec = json!({ "type": "NodePort", "ports": [{ "name": "a", "port": 80 }] });
+    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
+    let service = shop.read(&format!("{services}/shop")).await;
+    let container = "{name: new, image: n, resources: {limits: {cpu: 1}}}";
+    let added = format!("type: Patch, content: {{spec: {{template: {{spec: {{containers: [{container}]}}}}}}}}");
+    let port = "type: Patch, content: {spec: {ports: [{name: b, port: 81, protocol: TCP}]}}";
+    let changes =
+        change("Deployment", "shop", &added).replace("apiVersion: v1", "apiVersion: apps/v1") + &change("Service", "shop", port);
+    said(&shop.apply(shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
+    let (_, mut deployment) = stage.api.call(Method::GET, &shop.objects[1], None).await;
+    deployment["spec"]["template"]["spec"]["containers"][2]["env"] = json!([{ "name": "A", "value": "kept" }]);
+    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&deployment)).await.0, 200);
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 2, &["/shop as it is: others have set spec.template.spec.containers[name=new].env"]);
+    assert_eq!(shop.read(&shop.objects[1]).await["spec"], deployment["spec"]);
+    assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(shop.seen().await, before);
 }
 
 async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {
