@@ -9,7 +9,7 @@
 //! A driver sends one request at a time. Its journal is the Secret beside its Lease. A mark on an object names that Lease, the id of
 //! the journal and the claim of the driver. It is *live* while the Lease announces this id with this claim or a lower one. To *look*
 //! means to read the target, then the journal, which still shows the driver's claim: whoever claims the journal later writes to the
-//! target after that read.
+//! target after that read. A mark of the driver's own Lease with another id is of a journal that was deleted, and never live.
 //!
 //! 1. A driver reads the journal, and ends if a later term has written it. Nothing more is written once the journal is deleted.
 //! 2. A journal is claimed by its first write: with a claim higher by one, on the version that was read.

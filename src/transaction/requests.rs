@@ -49,7 +49,8 @@ impl<S: Server> Driver<'_, S> {
 
     /// Returns whose live mark is on an object, if it is another transaction's. What cannot be told counts as live.
     pub(super) async fn live(&self, object: Option<&Value>) -> Result<Option<String>, Outcome> {
-        let mark = object.filter(|object| self.mine(object).is_none()).and_then(Mark::of);
+        // One of this Lease with another id is of a journal that was deleted.
+        let mark = object.and_then(Mark::of).filter(|mark| mark.lease != self.settings.lease);
         let Some(mark) = mark else { return Ok(None) };
         match self.lease(&mark.lease).await {
             Ok(lease) => {
@@ -74,16 +75,23 @@ impl<S: Server> Driver<'_, S> {
         let place = &self.settings.lease;
         loop {
             let Some(lease) = self.lease(place).await? else {
-                if !is_live {
+                // An undo needs none: where there is no Lease, its marks are not live, and versions and claims decide.
+                if !is_live || self.undoing_until.is_some() {
                     return Ok(());
                 }
                 self.again(format!("there is no Lease {place}").into()).await?;
                 continue;
             };
             let last = if is_live { self.claim } else { self.journal.claim };
-            let is_announced = announced(&lease).is_some_and(|(id, since)| id == self.journal.id && since <= last);
-            if is_announced == is_live && !self.forgets {
+            let (id, since) = announced(&lease).unwrap_or_default();
+            let is_announced = id == self.journal.id && since <= last;
+            // The journal beside the Lease has another id.
+            let is_lost = !id.is_empty() && id != self.journal.id && lease.is_held_by(&self.settings.by);
+            if is_announced == is_live && !self.forgets && !is_lost {
                 return Ok(());
+            }
+            if is_lost {
+                self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
             }
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { return Ok(()) };

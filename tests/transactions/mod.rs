@@ -177,8 +177,9 @@ impl<'a> Shop<'a> {
         let valve = Valve::closed();
         let is_it = move |request: &Request| is_change(request) && request.uri.contains(object);
         self.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+        let sent = self.desk.proxy.log.count(|e| is_it(&e.request));
         let lock = self.desk.starts(&["apply", "-f", EXAMPLE]);
-        self.desk.proxy.log.first("the change", |e| is_it(&e.request)).await;
+        self.desk.proxy.log.nth(sent, "the change", |e| is_it(&e.request)).await;
         (valve, lock)
     }
 

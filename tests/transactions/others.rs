@@ -19,6 +19,8 @@ pub(super) fn all() -> Vec<Case> {
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
         a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
+        a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
+        an_undo_needs_no_lease,
         what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone,
     ]
 }
@@ -227,6 +229,45 @@ async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stag
     expected[2] = before[2].clone();
     assert_eq!(shop.seen().await, expected);
     said(&shop.recover(&["plan", "release-2"]).await, 0, &["nothing to undo"]);
+}
+
+async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
+    let lost = async || {
+        shop.stock().await;
+        let (_valve, lock) = shop.halted("/deployments/").await;
+        kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+        assert_eq!(lock.exit().await.0, 137);
+        shop.desk.proxy.clear();
+        assert_eq!(stage.api.call(Method::DELETE, &path, None).await.0, 200);
+    };
+    let other = opposed(&shop)[0].clone();
+    lost().await;
+    said(&shop.apply(&other, &["--limit", "1s"]).await, 75, &["it is another transaction's: "]);
+
+    let recovered = shop.recover(&["apply", "release-2"]).await;
+
+    said(&recovered, 0, &["an unfinished journal was deleted: what it has changed stays", "nothing to do"]);
+    said(&shop.apply(&other, &["--limit", "1s"]).await, 0, &["committed: 2 changes"]);
+    lost().await;
+    said(&shop.apply(EXAMPLE, &["--limit", "1s"]).await, 0, &["an unfinished journal was deleted", "committed: 2 changes"]);
+}
+
+async fn an_undo_needs_no_lease(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let (valve, lock) = shop.halted("/deployments/").await;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/txn-release-2", stage.namespace);
+    assert_eq!(stage.api.call(Method::DELETE, &lease, None).await.0, 200);
+    edit(&shop, 1, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("foreign")).await;
+    valve.open();
+
+    let (code, err) = lock.exit().await;
+
+    assert!(code == 76 && err.contains("undone: "), "{code} {err}");
+    assert!(err.contains("`tenure recover apply --lease txn-release-2` undoes what may be left"), "{err}");
+    assert_eq!(shop.seen().await[0], before[0], "{err}");
 }
 
 async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone(stage: Stage) {

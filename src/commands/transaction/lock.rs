@@ -17,8 +17,9 @@ use super::files;
 use crate::{
     cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
+    console::complain,
     environment::{FENCING_TOKEN, IDENTITY, LEASE, NAMESPACE, ROLE, TERM_FD},
-    init,
+    exit, init,
     role::Role,
     term_page::{ReadError, Reader},
 };
@@ -82,5 +83,10 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Re
     let again =
         env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
     let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
-    Ok(init::start(&Run { flags, command }))
+    let lease = flags.lease.clone().unwrap_or_default();
+    let code = init::start(&Run { flags, command });
+    if code == exit::LEADERSHIP_LOST {
+        complain(&format!("`tenure recover apply --lease {lease}` undoes what may be left"));
+    }
+    Ok(code)
 }
