@@ -54,7 +54,8 @@ pub async fn plan<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Re
     let mut driver = Driver::new(server, settings, job);
     match job {
         Job::Make(_, changes) => driver.preview(changes).await,
-        Job::Undo { .. } | Job::Forget => driver.survey().await,
+        Job::Undo { force, .. } => driver.survey(force).await,
+        Job::Forget => driver.survey(false).await,
     }
 }
 
@@ -111,7 +112,7 @@ impl<'a, S: Server> Driver<'a, S> {
     /// Makes the changes: rules 1 to 6, and 7 if they cannot all be made.
     async fn make(&mut self, changes: &[Change]) -> Result<Outcome, Outcome> {
         let intent = fingerprint(changes);
-        let Some(mut entries) = self.predecessor(&intent).await? else { return Ok(Outcome::Already) };
+        let Some(mut entries) = self.predecessor(&intent, false).await? else { return Ok(Outcome::Already) };
         self.journal.acting_as.clone_from(&self.settings.acting_as);
         let planned = self.plan(changes, &[]).await?;
         if !planned.iter().any(Entry::differs) {
@@ -154,18 +155,24 @@ impl<'a, S: Server> Driver<'a, S> {
     }
 
     /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
-    /// doubt. None: it is the same one, and stands.
-    async fn predecessor(&mut self, intent: &str) -> Result<Option<Vec<Entry>>, Outcome> {
-        let entries = self.read().await?;
+    /// doubt. None: it is the same one, and stands. Who only looks writes nothing, and gets the entries that an undo would put back.
+    async fn predecessor(&mut self, intent: &str, looks: bool) -> Result<Option<Vec<Entry>>, Outcome> {
+        let mut entries = self.read().await?;
         if self.undone_first(&entries) {
-            self.store(Phase::Undoing, &entries, true).await?;
-            let left = self.undo(entries, false).await?;
-            return match all_back(&left) {
+            if looks {
+                self.foresee(&mut entries, false).await?;
+            } else {
+                self.store(Phase::Undoing, &entries, true).await?;
+                entries = self.undo(entries, false).await?;
+            }
+            return match all_back(&entries) {
                 Err(why) if self.journal.kind == Kind::Transaction => Err(why),
-                Ok(()) | Err(_) => Ok(Some(left)),
+                Ok(()) | Err(_) => Ok(Some(entries)),
             };
         }
-        self.settled().await;
+        if !looks {
+            self.settled().await;
+        }
         if self.journal.phase == Phase::Undone {
             all_back(&entries)?;
             return Ok(Some(self.doubtful(entries)));
@@ -173,8 +180,9 @@ impl<'a, S: Server> Driver<'a, S> {
         let mut stands = self.journal.intent == intent;
         // The driver that committed them may have died before it took its marks off.
         for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
-            let object = self.erase(&entry.target, None, self.journal.claim).await.unwrap_or_default();
-            stands = stands && entry.stands(object.as_ref());
+            let target = &entry.target;
+            let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
+            stands = stands && entry.stands(object.unwrap_or_default().as_ref());
         }
         Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }
@@ -225,25 +233,29 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Returns what an application would change now.
     async fn preview(&mut self, changes: &[Change]) -> Result<Vec<Entry>, Outcome> {
-        let old = self.read().await?;
-        let undone = if self.undone_first(&old) { &old[..] } else { &[] };
+        let undone = self.predecessor(&fingerprint(changes), true).await?.ok_or(Outcome::Already)?;
         self.journal.acting_as.clone_from(&self.settings.acting_as);
-        let mut entries = self.plan(changes, undone).await?;
+        let mut entries = self.plan(changes, &undone).await?;
         entries.retain(Entry::differs);
         entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
         Ok(entries)
     }
 
     /// Returns what an undo would do now: the state of each entry, and the present value of each field as `after`.
-    async fn survey(&mut self) -> Result<Vec<Entry>, Outcome> {
+    async fn survey(&mut self, force: bool) -> Result<Vec<Entry>, Outcome> {
         self.journal = parse(&self.stored().await?.unwrap_or_default())?;
         let mut entries = mem::take(&mut self.journal.entries);
-        entries.retain(Entry::differs);
-        for entry in &mut entries {
-            entry.fields.retain(Field::differs);
-            entry.state = one(self.outlook(entry).await)?;
-        }
+        self.foresee(&mut entries, force).await?;
         Ok(entries)
+    }
+
+    async fn foresee(&self, entries: &mut Vec<Entry>, force: bool) -> Result<(), Outcome> {
+        entries.retain(Entry::differs);
+        for entry in entries {
+            entry.fields.retain(Field::differs);
+            entry.state = one(self.outlook(entry, force).await)?;
+        }
+        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ impl<S: Server> Driver<'_, S> {
         let mut entries: Vec<Entry> = Vec::new();
         for change in changes {
             let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
-            let undone = undone.iter().find(|entry| entry.target == change.target);
+            let undone = undone.iter().find(|entry| entry.target == change.target && entry.state == State::Planned);
             entries.push(loop {
                 match self.planned(change, undone, is_later).await {
                     Err(Outcome::Overtaken) => {}

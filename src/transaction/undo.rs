@@ -67,7 +67,7 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Puts one object back. Returns the state of its entry.
-    async fn put_back(&self, entry: &mut Entry) -> Result<State, Outcome> {
+    async fn put_back(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
         entry.fields.retain(Field::differs);
         let is_own = entry.claim == self.claim;
         let is_doubtful = entry.kind == EntryType::Create
@@ -103,10 +103,10 @@ impl<S: Server> Driver<'_, S> {
 
     /// Shows what an undo would do with an entry now: `after` of its fields becomes the present value. Returns the state that it would
     /// give the entry.
-    pub(super) async fn outlook(&self, entry: &mut Entry) -> Result<State, Outcome> {
+    pub(super) async fn outlook(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
         let object = self.get(&entry.target).await?;
         let live = self.live(object.as_ref()).await?;
-        let state = match self.step(entry, object.as_ref(), live, true, false) {
+        let state = match self.step(entry, object.as_ref(), live, true, force) {
             Next::Write(_) | Next::Fence => State::Planned,
             Next::Done if entry.state == State::Doubtful => State::Doubtful,
             Next::Done => State::Undone,

@@ -84,6 +84,7 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
+    said(&shop.recover(&["plan", "x", "--force"]).await, 1, &["was made anew"]);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c", "it was never tenure's");
     said(&shop.recover(&["plan", "x"]).await, 0, &["nothing to undo"]);

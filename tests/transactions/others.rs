@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Case> {
         a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
         a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
         an_undo_needs_no_lease,
+        a_dry_run_ends_as_the_application_would,
         what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone,
     ]
 }
@@ -268,6 +269,29 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     assert!(code == 76 && err.contains("undone: "), "{code} {err}");
     assert!(err.contains("`tenure recover apply --lease txn-release-2` undoes what may be left"), "{err}");
     assert_eq!(shop.seen().await[0], before[0], "{err}");
+}
+
+async fn a_dry_run_ends_as_the_application_would(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let both = async |code: i32, words: &str| {
+        said(&shop.apply(EXAMPLE, &["--dry-run"]).await, code, &[words]);
+        said(&shop.apply(EXAMPLE, &[]).await, code, &[words]);
+    };
+    said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+    both(0, "committed already").await;
+    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    said(&shop.recover(&["apply", "release-2"]).await, 2, &[]);
+    both(2, "data.version is somebody else's").await;
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["conflict: "]);
+    let forced = shop.recover(&["plan", "release-2", "--force"]).await;
+    assert!(forced.code == 1 && !forced.out.contains("conflict: "), "{forced:?}");
+    // A killed run, of which somebody has edited a field.
+    shop.stock().await;
+    let (_valve, lock) = shop.halted("/deployments/").await;
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
+    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    both(2, "data.version is somebody else's").await;
 }
 
 async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone(stage: Stage) {
