@@ -245,18 +245,19 @@ fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Resul
         return Ok((Step::Member(item.clone()), &Value::Null, item, Some(&Value::Null)));
     };
     let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
-    let part: Map<String, Value> = keys.keys().filter_map(|name| Some((name.clone(), item.get(name)?.clone()))).collect();
-    if part.is_empty() {
-        return Err(format!("an item needs {names}"));
+    let part: Map<String, Value> =
+        keys.keys().filter_map(|name| Some((name.clone(), item.get(name).filter(|key| !key.is_null())?.clone()))).collect();
+    if part.len() < keys.len() {
+        // By the server's default for a key it may be another item than the one that is there.
+        return Err(format!("give {names}: {} alone may be another item", Value::Object(part)));
     }
     let mut same = list.iter().filter(|item| item.as_object().is_some_and(|item| has(item, &part)));
     let found = same.next().unwrap_or(&Value::Null);
     if same.next().is_some() {
-        return Err(format!("more than one item is {}: give {names}", Value::Object(part)));
+        return Err(format!("more than one item is {}", Value::Object(part)));
     }
-    let known = known.into_iter().find(|(keys, _)| has(keys, &part));
-    let (keys, owned) = known.map_or((part, None), |(keys, owned)| (keys, Some(owned)));
-    Ok((Step::Item(keys), found, item, owned))
+    let owned = known.into_iter().find(|(keys, _)| *keys == part).map(|(_, owned)| owned);
+    Ok((Step::Item(part), found, item, owned))
 }
 
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations

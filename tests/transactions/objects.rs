@@ -22,6 +22,7 @@ pub(super) fn all() -> Vec<Case> {
         an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values,
         an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added,
         a_new_item_in_which_others_have_set_something_stays_until_it_is_forced,
+        an_item_is_named_by_all_its_keys,
         a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
     ]
 }
@@ -195,6 +196,25 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
     assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.seen().await, before);
+}
+
+/// The API server takes TCP where no protocol is given, and so adds an item.
+async fn an_item_is_named_by_all_its_keys(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
+    let spec = json!({ "ports": [{ "name": "dns", "port": 53, "protocol": "UDP" }] });
+    stage.api.create(&services, &json!({ "metadata": { "name": "dns" }, "spec": spec })).await;
+    let patch = |item: &str| {
+        let how = format!("type: Patch, content: {{spec: {{ports: [{item}]}}}}");
+        shop.file("ports.yaml", &transaction(&change("Service", "dns", &how)))
+    };
+
+    let refused = shop.apply(patch("{port: 53, name: dns-tcp}"), &[]).await;
+
+    said(&refused, 1, &["spec.ports: give port and protocol"]);
+    said(&shop.apply(patch("{port: 53, protocol: TCP, name: dns-tcp}"), &[]).await, 0, &["committed"]);
+    let ports = shop.read(&format!("{services}/dns")).await["spec"]["ports"].clone();
+    assert_eq!([&ports[0]["name"], &ports[1]["name"]], ["dns", "dns-tcp"]);
 }
 
 async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {
