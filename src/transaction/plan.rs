@@ -26,7 +26,12 @@ impl<S: Server> Driver<'_, S> {
                 }
             });
         }
-        self.drafted(Phase::Prepared, &entries)?;
+        // Once a creation is made, it is stored with what the server adds.
+        let mut grown = entries.clone();
+        for entry in grown.iter_mut().filter(|entry| entry.kind == EntryType::Create && entry.work.object.is_object()) {
+            entry.object = body(&entry.work.object);
+        }
+        self.drafted(Phase::Prepared, &grown)?;
         Ok(entries)
     }
 
@@ -39,11 +44,11 @@ impl<S: Server> Driver<'_, S> {
             None => found.clone(),
         };
         judge(change, object.as_ref())?;
-        let before = object.as_ref().unwrap_or(&Value::Null);
+        let (before, mut read) = (object.as_ref().unwrap_or(&Value::Null), found.clone().unwrap_or_default());
         let (kind, fields, kept) = match (change.verb, &object) {
             (ChangeType::Create, _) => {
                 let wanted = whole(change, &without_nulls(&change.content));
-                self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
+                read = self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
                 self.review(target, ["delete", "patch"]).await?;
                 (EntryType::Create, Vec::new(), wanted)
             }
@@ -68,7 +73,7 @@ impl<S: Server> Driver<'_, S> {
             managers: managers(before).to_vec(),
             object: kept,
             state: State::Planned,
-            work: Work { object: found.unwrap_or_default(), require: change.require.clone(), ..Work::default() },
+            work: Work { object: read, require: change.require.clone(), ..Work::default() },
         })
     }
 

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Case> {
         an_object_that_cannot_be_changed_or_kept_refuses_everything,
         a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten,
         what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_only,
+        a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_is_made,
         a_webhook_that_answers_nonsense_changes_nothing_within_the_limit,
         a_conversion_webhook_that_is_down_changes_nothing_within_the_limit,
     ]
@@ -117,6 +118,29 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
         }
         said(&shop.recover(&["forget", "release-2"]).await, 0, &[]);
     }
+}
+
+async fn a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_is_made(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let container = |number: i32| json!({ "name": format!("c{number}"), "image": "i" });
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    let large = |name: &str| json!({ "metadata": { "name": name }, "data": { "a": "x".repeat(450_000) } });
+    for name in ["l1", "l2"] {
+        stage.api.create(&maps, &large(name)).await;
+    }
+    let containers: Vec<_> = (0..1_100).map(container).collect();
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
+    let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
+    let changes = format!(
+        "  - {{target: {{apiVersion: v1, kind: PodTemplate, name: t}}, type: Create, content: {{template: {template}}}}}\n\
+         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: l1}}, type: Delete}}\n\
+         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: l2}}, type: Delete}}\n"
+    );
+
+    let refused = shop.apply(shop.file("grown.yaml", &format!("{head}{changes}")), &[]).await;
+
+    said(&refused, 1, &["more than 1000000: split it"]);
+    assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
 }
 
 /// Answers what the API server asks of a webhook. Returns the URL, and the certificate that vouches for it.
