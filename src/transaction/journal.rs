@@ -298,9 +298,9 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     if journal.version != VERSION {
         return Err(invalid("it is of another version of tenure"));
     }
-    let mut fields = journal.entries.iter().flat_map(|entry| &entry.fields);
-    if journal.claim == u64::MAX || fields.any(|field| field.path.is_empty()) {
-        return Err(invalid("a path or a claim in it is none"));
+    let is_none = |entry: &Entry| entry.target.name.is_empty() || entry.fields.iter().any(|field| field.path.is_empty());
+    if journal.claim == u64::MAX || journal.entries.iter().any(is_none) {
+        return Err(invalid("a name, a path or a claim in it is none"));
     }
     Ok(journal)
 }

@@ -110,6 +110,10 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (typed("{timeout: 5, changes: []}"), "spec: invalid type"),
         (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
         (format!("{}more: 1\n", transaction(&[CONFIG_MAP])), "a Transaction has no key more"),
+        (
+            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespce: y}"),
+            "metadata of a Transaction has no key namespce",
+        ),
         (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
         ("a: 1\na: 2\n".to_owned(), "duplicate"),
         ("- a\n".to_owned(), "document 1: this is no object"),

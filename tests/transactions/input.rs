@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<Case> {
         a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten,
         what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_only,
         a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_is_made,
+        a_namespace_of_what_has_none_and_a_required_text_of_a_secret_are_judged,
         a_webhook_that_answers_nonsense_changes_nothing_within_the_limit,
         a_conversion_webhook_that_is_down_changes_nothing_within_the_limit,
     ]
@@ -86,7 +87,7 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
         ("/entries/0/managers", json!([5, "map[]", { "manager": {} }]), 0, "undone: 3 changes"),
         ("/entries/0/target/resource", json!("../x"), 2, "ConfigMap"),
         ("/entries/0/target/apiVersion", json!("map[]"), 2, "ConfigMap"),
-        ("/entries/0/target/name", json!(""), 2, "ConfigMap"),
+        ("/entries/0/target/name", json!(""), 78, unread),
         (
             "/entries/0/fields/0",
             json!({ "path": ["f:data", "f:version"], "after": "2.0", "known": u64::MAX }),
@@ -141,6 +142,31 @@ async fn a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_i
 
     said(&refused, 1, &["more than 1000000: split it"]);
     assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
+}
+
+async fn a_namespace_of_what_has_none_and_a_required_text_of_a_secret_are_judged(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
+    for (change, code, words) in [
+        (
+            "{target: {apiVersion: v1, kind: Namespace, name: a, namespace: b}, type: Create, content: {metadata: {labels: {a: b}}}}",
+            78,
+            "has no namespaces",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: Secret, name: old-key}, type: Patch, content: {stringData: {a: b}}, require: {stringData: {key: x}}}",
+            1,
+            "is not as required: data.key",
+        ),
+        (
+            "{target: {apiVersion: v1, kind: Secret, name: old-key}, type: Patch, content: {stringData: {a: b}}, require: {stringData: {key: sentinel-5a17}}}",
+            0,
+            "committed",
+        ),
+    ] {
+        let file = shop.file("judged.yaml", &format!("{head}  - {change}\n"));
+        said(&shop.apply(&file, &[]).await, code, &[words]);
+    }
 }
 
 /// Answers what the API server asks of a webhook. Returns the URL, and the certificate that vouches for it.

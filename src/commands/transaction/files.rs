@@ -30,6 +30,8 @@ const LARGEST_TRANSACTION: usize = 512 << 10;
 
 /// The apiVersion of janus' Transactions.
 const JANUS: &str = "tx.janus.io/v1alpha1";
+/// What the metadata of a Transaction that is in no cluster may have.
+const METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The contents of all files.
 #[derive(Debug, Default)]
@@ -131,6 +133,10 @@ impl Files {
         if let Some(unknown) = document.keys().next() {
             return Err(format!("a Transaction has no key {unknown}"));
         }
+        let mut keys = metadata.as_object().into_iter().flat_map(Map::keys);
+        if let Some(unknown) = keys.find(|key| version != JANUS && !METADATA.contains(&key.as_str())) {
+            return Err(format!("metadata of a Transaction has no key {unknown}"));
+        }
         let text = |key: &str| metadata.get(key)?.as_str().map(String::from);
         (self.name, self.namespace) = (text("name"), text("namespace"));
         let mut ignored = Vec::from_iter((!status.is_null()).then_some("status"));
@@ -159,7 +165,7 @@ impl Files {
             substitute(&mut written, variable).map_err(unread)?;
         }
         let item = serde_json::from_value(written).map_err(|error| unread(error.to_string()))?;
-        let Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, require } = item;
+        let Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, mut require } = item;
         let place = format!("{place} ({kind}/{name})");
         let mut content = content.unwrap_or_default();
         if verb == ChangeType::Delete && !content.is_empty() {
@@ -167,7 +173,7 @@ impl Files {
             content.clear();
         }
         if kind == "Secret" {
-            encode(&mut content);
+            [Some(&mut content), require.as_mut()].into_iter().flatten().for_each(encode);
         }
         let namespace = namespace.or_else(|| self.namespace.clone());
         let target = Target { api_version, kind, resource: String::new(), namespace, name };

@@ -84,6 +84,9 @@ impl Desk<'_> {
             let refused = |code, why: &str| refuse(code, &format!("{place}: {why}"));
             let resource = kinds.of(self.server.access, &change.target).await.map_err(|(code, why)| refused(code, &why))?;
             let own = change.target.namespace.take();
+            if !resource.namespaced && own != files.namespace {
+                return Err(refused(exit::INVALID, "this kind has no namespaces: remove the target's"));
+            }
             change.target.namespace = resource.namespaced.then(|| own.unwrap_or_else(|| namespace.to_owned()));
             change.target.resource = resource.name;
             if changes.iter().any(|other| files::is_same(&other.target, &change.target)) {
