@@ -429,17 +429,34 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
     let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
     let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
     let colon = ("A: b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A: b\": write NAME=VALUE".to_owned());
-    for (line, sentence) in keys.map(of_one).into_iter().chain([without, colon]) {
+    let shared = |line: &str| {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
+    };
+    let dry = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
+    let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
+    for (line, sentence) in keys.map(of_one).into_iter().chain([without, colon]) {
+        shared(&line);
         loop {
-            let made = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &workload("Deployment", Some("billing"), 1));
+            let made = dry(&workload("Deployment", Some("billing"), 1));
             if !made.status.success() && made.failure().contains(&sentence) {
                 break;
             }
             assert!(tenure::clock::boot() < deadline, "{line} is taken");
         }
     }
+    // Nobody reads why a pod is refused.
+    dry(&plain).success();
+    shared("  # A=b\n# by default\nB=c");
+    loop {
+        let made = dry(&workload("Deployment", Some("billing"), 1));
+        if made.status.success() {
+            break;
+        }
+        assert!(tenure::clock::boot() < deadline, "a comment is refused: {}", made.failure());
+    }
+    let made = String::from_utf8(dry(&plain).success().stdout).unwrap();
+    assert!(made.contains("\"name\": \"B\"") && !made.contains("# A"), "{made}");
 }
 
 fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &Namespace) {
