@@ -8,12 +8,21 @@ use serde_json::{Value, json};
 
 use super::{Ended, check};
 use crate::{
-    cli::{self, Face, InjectOutput},
+    cli::{self, Face, InjectOutput, Preset},
     console::{answer, refuse},
     exit,
     inject::{Needs, flattened, inject, uninject},
     loading::{self, documents},
 };
+
+/// The variables that say to what a pod needs rights. Only the first two count for a lock.
+const OF_RIGHTS: [&str; 5] = [
+    "TENURE_LEASE__NAMESPACE",
+    "TENURE_LEASE__PREFIX",
+    "TENURE_LEASE__SLOTS",
+    "TENURE_LEASE__NAME",
+    "TENURE_SERVICE__ENDPOINT_SLICE",
+];
 
 pub(super) fn run(asked: &cli::Inject) -> Ended {
     let refuse = |why: String| refuse(exit::INVALID, &why);
@@ -53,24 +62,24 @@ fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
     let items = |key: &str| container[key].as_array().into_iter().flatten();
     let line: Vec<_> = items("command").chain(items("args")).filter_map(Value::as_str).map(OsString::from).collect();
     let Ok(Face::Run(run)) = cli::parse(line) else { return Err("its command line does not run a program".into()) };
+    let of_rights = if matches!(run.flags.preset, Preset::Lock(_)) { &OF_RIGHTS[..2] } else { &OF_RIGHTS[..] };
     // What refers to something else is known only in the pod.
+    let is_unknown = |variable: &Value| {
+        let (name, from) = (variable["name"].as_str().unwrap_or_default(), &variable["valueFrom"]);
+        let is_home = name == "TENURE_LEASE__NAMESPACE" && from["fieldRef"]["fieldPath"] == "metadata.namespace";
+        let refers = from.is_object() || variable["value"].as_str().is_some_and(|value| value.contains("$("));
+        of_rights.contains(&name) && refers && !is_home
+    };
     let variable = |variable: &Value| {
-        let value = variable["value"].as_str()?.replace("$(POD_IP)", "192.0.2.1").replace("$$", "$");
-        Some((variable["name"].as_str()?.into(), value.into()))
+        let name = variable["name"].as_str()?;
+        let value = match (is_unknown(variable), variable["value"].as_str()) {
+            (false, value) => value?.replace("$(POD_IP)", "192.0.2.1").replace("$$", "$"),
+            // Any name will do.
+            (true, _) => OF_RIGHTS[3..].contains(&name).then(|| "1".into())?,
+        };
+        Some((name.into(), value.into()))
     };
-    let is_unknown = |variable: &&Value| match variable["name"].as_str() {
-        Some("TENURE_LEASE__NAME" | "TENURE_LEASE__PREFIX") => {
-            variable["value"].as_str().is_none_or(|value| value.contains("$("))
-        }
-        Some("TENURE_LEASE__NAMESPACE") => variable["value"].as_str().is_some_and(|value| value.contains("$(")),
-        Some(_) | None => false,
-    };
-    if let Some(unknown) = items("env").find(is_unknown) {
-        let name = unknown["name"].as_str().unwrap_or_default();
-        return Err(format!(
-            "{name}: its value is known only in the pod, and the rights need it: write it out, without valueFrom or $(…)"
-        ));
-    }
+    let unknown = items("env").find(|variable| is_unknown(variable)).map(|unknown| unknown["name"].clone());
     let variables: Vec<_> = items("env").filter_map(variable).collect();
     let loaded = loading::load_elsewhere(&run.flags, &run.command, &variables).map_err(|invalid| invalid.to_string())?;
     if let Some(listen) = loaded.config.http.listen.filter(|listen| listen.ip().to_canonical().is_loopback())
@@ -84,5 +93,5 @@ fn judge(container: &Value, grace: u64) -> Result<Needs, String> {
     // One failure each 5 s: until `lease.duration` is over, init itself replaces a hung elector.
     let failures = 2 + (config.lease.duration.as_secs() + 1) / 5;
     let grace = check::grace_period(&config).as_secs();
-    Ok(Needs { namespace: config.lease.namespace, lease: config.lease.name, rights, grace, failures })
+    Ok(Needs { namespace: config.lease.namespace, lease: config.lease.name, rights, unknown, grace, failures })
 }

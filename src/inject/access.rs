@@ -16,6 +16,8 @@ pub(crate) struct Needs {
     pub(crate) namespace: String,
     pub(crate) lease: String,
     pub(crate) rights: Vec<Right>,
+    /// A variable that says to what it needs rights, and that only the pod knows.
+    pub(crate) unknown: Option<Value>,
     /// Seconds for the stop of the pod.
     pub(crate) grace: u64,
     /// How often its liveness probe may fail.

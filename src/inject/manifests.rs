@@ -102,6 +102,10 @@ impl Stream<'_> {
         let service = self.service(&name, namespace.as_deref(), pod)?;
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
+        if let (true, Some(name)) = (asked.access, &needs.unknown) {
+            let why = "its value is known only in the pod, and the rights need it";
+            return Err(format!("{}: {why}: write it out, without valueFrom or $(…), or set --access=false", text(name)));
+        }
         if let ([first, _, ..], None) = (items(&pod["spec"]["containers"]), named(pod)) {
             let first = format!("the first container, {}, is taken for the program", first["name"]);
             self.notes.push(format!("{name}: {first}: the annotation {CONTAINER} names another"));

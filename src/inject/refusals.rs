@@ -34,7 +34,8 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
     let name = named.unwrap_or_else(|| text(&container["name"]));
     let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
     let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
-    let lacks_lease = given(container, cluster).any(|(name, value)| name == "TENURE_LEASE__ENABLED" && value != "true");
+    let lacks_lease =
+        given(container, cluster).any(|(name, value)| name == "TENURE_LEASE__ENABLED" && !value.eq_ignore_ascii_case("true"));
     let words = serde_json::from_str::<Vec<String>>(line).unwrap_or_default();
     let first = items(&container["command"]).first().map_or_else(|| words.first().map_or("", String::as_str), text);
     let runs_it = first.rsplit('/').next() == Some("tenure");

@@ -120,17 +120,38 @@ fn what_tenure_refuses_in_its_configuration_is_refused_here() {
         deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
         "with lease.release: keep no Lease is given back",
     );
-    let from = json!({ "fieldRef": { "fieldPath": "metadata.namespace" } });
-    for (key, unknown) in
-        [("NAME", json!({ "value": "$(A)" })), ("NAME", json!({ "valueFrom": from })), ("NAMESPACE", json!({ "value": "$(A)" }))]
-    {
-        let mut variable = unknown;
-        variable["name"] = json!(format!("TENURE_LEASE__{key}"));
+}
+
+#[test]
+fn what_only_the_pod_knows_is_refused_for_the_rights() {
+    let (here, expanded) = (json!({ "fieldPath": "metadata.namespace" }), || json!({ "value": "$(A)" }));
+    let elsewhere = || json!({ "valueFrom": { "configMapKeyRef": { "name": "a", "key": "b" } } });
+    let (no_rights, lease) = (["--access=false"], "TENURE_LEASE__NAME");
+    let of = |key: &str, mut unknown: Value| {
+        unknown["name"] = json!(key);
+        let ports = json!({ "name": "TENURE_SERVICE__PORTS", "value": "[{port: 80}]" });
+        let env = if key.starts_with("TENURE_SERVICE__") { vec![unknown, ports] } else { vec![unknown] };
+        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env }))
+    };
+    for (key, unknown) in [
+        (lease, expanded()),
+        (lease, json!({ "valueFrom": { "fieldRef": here } })),
+        ("TENURE_LEASE__PREFIX", expanded()),
+        ("TENURE_LEASE__NAMESPACE", expanded()),
+        ("TENURE_LEASE__NAMESPACE", elsewhere()),
+        ("TENURE_LEASE__SLOTS", elsewhere()),
+        ("TENURE_SERVICE__ENDPOINT_SLICE", elsewhere()),
+    ] {
         is_refused(
-            deployment(&json!({}), &json!({ "command": ["/billing"], "env": [variable] })),
-            &format!("TENURE_LEASE__{key}: its value is known only in the pod, and the rights need it: write it out"),
+            of(key, unknown.clone()),
+            &format!("{key}: its value is known only in the pod, and the rights need it: write it out"),
         );
+        injected(&[of(key, unknown)], &no_rights);
     }
+    injected(&[of("TENURE_LEASE__NAMESPACE", json!({ "valueFrom": { "fieldRef": here } }))], &[]);
+    let mut job = of(lease, expanded());
+    (job["apiVersion"], job["kind"]) = (json!("batch/v1"), json!("Job"));
+    injected(&[job], &[]);
 }
 
 #[test]

@@ -177,6 +177,16 @@ fn forty() -> Vec<Value> {
             none(),
             none(),
         ),
+        (
+            json!({ "command": ["sh"], "env": [
+                { "name": "TENURE_LEASE__NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['app']" } } },
+                { "name": "TENURE_SERVICE__ENDPOINT_SLICE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['app']" } } },
+                { "name": "TENURE_SERVICE__PORTS", "value": "[{port: 80}]" },
+                { "name": "TENURE_LEASE__ENABLED", "value": "True" },
+            ] }),
+            none(),
+            none(),
+        ),
         (json!({ "command": ["sh"], "ports": [{ "containerPort": 8079 }] }), none(), none()),
         (
             json!({ "command": ["sh"], "ports": [{ "containerPort": 8079 }] }),
@@ -370,7 +380,8 @@ fn is_read_by_tenure(spec: &Value) {
         .args(&words[program..]);
     check.env_clear().env("PATH", "/usr/bin:/bin");
     for variable in container["env"].as_array().unwrap() {
-        let value = variable["value"].as_str().unwrap_or("ns").replace("$(POD_IP)", "192.0.2.1");
+        let of_pod = if variable["name"] == "POD_IPS" { "192.0.2.1" } else { "ns" };
+        let value = variable["value"].as_str().unwrap_or(of_pod).replace("$(POD_IP)", "192.0.2.1");
         check.env(variable["name"].as_str().unwrap(), value.replace("$(HOME)", "/root").replace("$$", "$"));
     }
     let ended = check.output().unwrap();
