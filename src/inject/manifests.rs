@@ -79,10 +79,11 @@ impl Stream<'_> {
         let mut object = self.objects[at].clone();
         let (name, namespace, asked) = (shown(&object), self.asked.namespace_of(&object), self.asked);
         let is_job = ["Job", "CronJob"].contains(&text(&object["kind"]));
-        let (labels, has_template) = (&object["metadata"]["labels"], has_template(&object));
-        let is_elsewhere = labels[LEASE].is_string() || has_template;
+        let has_template = has_template(&object);
+        let is_elsewhere =
+            [&object, &object["spec"]["jobTemplate"]].iter().any(|one| one["metadata"]["labels"][LEASE].is_string());
         let Some(pod) = template(&object).and_then(|path| object.pointer_mut(path)) else {
-            let remedy = "remove the label, or let deploy/inject wrap them";
+            let remedy = "remove the label, or leave it out of these manifests, and let deploy/inject wrap its pods";
             let why = format!("and this command does not wrap those of {}: {remedy}", text(&self.objects[at]["apiVersion"]));
             return if has_template { Err(format!("its pods have the label {LEASE}, {why}")) } else { Ok(()) };
         };
@@ -184,13 +185,11 @@ fn is_wrapped(spec: &Value) -> bool {
         && items(&spec["containers"]).iter().any(|one| one["command"][0] == PROGRAM)
 }
 
-/// Whether a template in this has the label.
+/// Whether a template of pods in this has the label.
 fn has_template(value: &Value) -> bool {
-    let is_one = |key: &str, value: &Value| {
-        key.to_lowercase().ends_with("template") && value["metadata"]["labels"][LEASE].is_string() || has_template(value)
-    };
-    value.as_object().is_some_and(|map| map.iter().any(|(key, value)| is_one(key, value)))
-        || items(value).iter().any(has_template)
+    let is_one = value["metadata"]["labels"][LEASE].is_string() && value["spec"]["containers"].is_array();
+    let below = value.as_object().into_iter().flat_map(serde_json::Map::values);
+    is_one || below.chain(items(value)).any(has_template)
 }
 
 /// Returns where an object has its pod, or its template of pods; none if tenure wraps no such kind.

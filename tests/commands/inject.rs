@@ -227,7 +227,8 @@ fn a_label_where_tenure_does_not_look_is_refused() {
     {
         let sentence =
             format!("{kind}/shop: its pods have the label tenure.dev/lease, and this command does not wrap those of {version}");
-        inject(&[of(version, kind)], &[]).says(78, &[&sentence]);
+        let remedy = "remove the label, or leave it out of these manifests, and let deploy/inject wrap its pods";
+        inject(&[of(version, kind)], &[]).says(78, &[&sentence, remedy]);
     }
     let label = json!({ "labels": { "tenure.dev/lease": "billing" } });
     let mut misplaced = deployment(&json!({ "labels": { "app": "billing" } }), &json!({ "command": ["/billing"] }));
@@ -242,8 +243,12 @@ fn a_label_where_tenure_does_not_look_is_refused() {
     both["metadata"]["labels"] = label["labels"].clone();
     let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": label });
     let controller = of("v1", "ReplicationController");
-    let all = injected(&[config, both, controller], &["--access=false"]);
-    for wrapped in &all[1..] {
+    let mut claims = deployment(&json!({ "labels": {} }), &json!({}));
+    let claim = json!({ "metadata": label, "spec": {} });
+    claims["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": claim } }]);
+    let all = injected(&[config, claims.clone(), both, controller], &["--access=false"]);
+    assert_eq!(all[1], claims, "a claim is no pod");
+    for wrapped in &all[2..] {
         assert_eq!(wrapped["spec"]["template"]["spec"]["initContainers"][0]["name"], "tenure", "{wrapped}");
     }
 }
