@@ -790,17 +790,18 @@ fn a_cron_job_keeps_its_label_while_a_job_of_it_runs(cluster: &Namespace) {
 
     let added = label(json!("billing")).failure();
     runs(json!([]));
+    let early = label(json!("billing")).failure();
+    cluster.kubectl(&["patch", "cronjob/shop", "-p", "{\"spec\":{\"suspend\":true}}"]).success();
     label(json!("billing")).success();
     runs(job);
     let later = ["null", "\"other\""].map(|lease| label(lease.parse().unwrap()).failure());
 
-    for why in [vec![added], later.to_vec()].concat() {
+    for why in [vec![added, early], later.to_vec()].concat() {
         assert!(
             why.contains("do not share the Lease billing, so two programs could run at once: first suspend it, and wait"),
             "{why}"
         );
     }
-    cluster.kubectl(&["patch", "cronjob/shop", "-p", "{\"spec\":{\"suspend\":true}}"]).success();
 }
 
 /// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
