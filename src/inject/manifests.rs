@@ -92,7 +92,7 @@ impl Stream<'_> {
             *entry_of(entry_of(entry_of(pod, "metadata"), "labels"), LEASE) = lease.as_str().into();
         }
         if !pod["metadata"]["labels"][LEASE].is_string() {
-            let why = format!("the label {LEASE} is not in the metadata of its template: write it there");
+            let why = format!("the label {LEASE} is not in the metadata of its template: write it there, or remove it");
             return if is_elsewhere { Err(why) } else { Ok(()) };
         }
         self.has_label = true;

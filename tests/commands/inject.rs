@@ -233,7 +233,10 @@ fn a_label_where_tenure_does_not_look_is_refused() {
     let label = json!({ "labels": { "tenure.dev/lease": "billing" } });
     let mut misplaced = deployment(&json!({ "labels": { "app": "billing" } }), &json!({ "command": ["/billing"] }));
     misplaced["metadata"]["labels"] = label["labels"].clone();
-    is_refused(misplaced.clone(), "the label tenure.dev/lease is not in the metadata of its template: write it there");
+    is_refused(
+        misplaced.clone(),
+        "the label tenure.dev/lease is not in the metadata of its template: write it there, or remove it",
+    );
     let mut cron = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "shop" } });
     misplaced["metadata"] = label.clone();
     cron["spec"]["jobTemplate"] = misplaced;

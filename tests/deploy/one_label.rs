@@ -24,6 +24,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_template_of_each_kind_gets_a_gate_or_is_refused,
         the_first_rollout_waits_until_no_pod_runs,
         a_container_that_comes_first_does_not_take_the_place_of_the_program,
+        the_only_container_may_have_another_name,
         what_the_controller_has_not_seen_yet_is_no_rest,
         a_cron_job_keeps_its_label_while_a_job_of_it_runs,
         a_template_whose_policy_is_deleted_makes_pods_that_never_start,
@@ -639,9 +640,14 @@ fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
         misplaced["metadata"]["labels"] = json!({ "tenure.dev/lease": "billing" });
         let why = create(&misplaced).failure();
         assert!(
-            why.contains("the label tenure.dev/lease is not in the metadata of its template: write it there"),
+            why.contains("the label tenure.dev/lease is not in the metadata of its template: write it there, or remove it"),
             "{kind}: {why}"
         );
+        if kind == "Job" {
+            let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
+            misplaced["metadata"]["ownerReferences"] = json!([owner]);
+            create(&misplaced).success();
+        }
 
         object.pointer_mut(path).unwrap()["spec"]["hostPID"] = json!(true);
         let why = create(&object).failure();
@@ -752,6 +758,27 @@ fn a_container_that_comes_first_does_not_take_the_place_of_the_program(cluster: 
         let sentence = "the pods that run now have tenure in the container \"main\", and the new ones in \"logs\", so two programs could run";
         assert!(why.contains(sentence) && why.contains("write tenure.dev/container: main into the annotations"), "{why}");
     }
+    cluster.kubectl(&["set", "env", "deployment/shop", "--containers=logs", "KUBECONFIG=/its/own"]).success();
+}
+
+fn the_only_container_may_have_another_name(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let of = |names: &[&str]| {
+        let mut shop = workload("Deployment", Some("billing"), 2);
+        let containers = &mut shop["spec"]["template"]["spec"]["containers"];
+        let named = |name: &&str| merged(containers[0].clone(), json!({ "name": name }));
+        *containers = names.iter().map(named).collect();
+        shop
+    };
+    cluster.feed(&["apply", "-f", "-"], &of(&["main"])).success();
+    report(cluster, "Deployment", json!({ "replicas": 2 }));
+
+    cluster.feed(&["replace", "-f", "-"], &of(&["web"])).success();
+    let why = cluster.feed(&["replace", "-f", "-"], &of(&["api", "logs"])).failure();
+
+    let sentence =
+        "have tenure in the container \"web\", and the new ones in \"api\", so two programs could run at once: first scale to 0";
+    assert!(why.contains(sentence), "no annotation can name a container that is gone: {why}");
 }
 
 fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespace) {
@@ -859,8 +886,12 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     let mut ends = early.clone();
     (ends["metadata"]["name"], ends["metadata"]["finalizers"]) = (json!("ends"), json!(["example.com/wait"]));
     cluster.create(&ends).success();
+    let mut misplaced = workload("Deployment", None, 2);
+    misplaced["metadata"] = json!({ "name": "misplaced", "labels": { "tenure.dev/lease": "billing" } });
+    cluster.create(&misplaced).success();
     drop(alone);
     let _alone = apply(cluster, "");
+    cluster.kubectl(&["annotate", "deployment/misplaced", "a=b"]).success();
     // A pod that is there is not judged again: nothing could be changed.
     cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
     // What is deleted makes no pods.
@@ -885,8 +916,14 @@ fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
     cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
     let why = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", None, 2)).failure();
     assert!(why.contains("do not share the Lease billing"), "an upgrade without the command: {why}");
-    let why = cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=false"]).failure();
-    assert!(why.contains("do not share the Lease billing"), "no Lease would be asked for: {why}");
+    cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=True"]).success();
+    for replicas in [2, 0] {
+        cluster.kubectl(&["scale", "deployment/shop", &format!("--replicas={replicas}")]).success();
+        report(cluster, "Deployment", json!({ "replicas": replicas }));
+        let why = cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=false"]).failure();
+        assert!(why.contains("TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once"), "{why}");
+    }
+    cluster.kubectl(&["scale", "deployment/shop", "--replicas=2"]).success();
     let unwrapped = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
     assert_eq!(String::from_utf8_lossy(&unwrapped.stdout), "deployment.apps/shop replaced\n", "its pods know the Lease");
 }
