@@ -105,9 +105,9 @@ pub enum Command {
     Held(Held),
     /// Put tenure into manifests that know nothing of it: a filter for kubectl, Helm, kustomize and GitOps
     ///
-    /// Wraps the pods of each Deployment, StatefulSet, ReplicaSet, DaemonSet, Pod, Job and CronJob that has the label tenure.dev/lease, or is
-    /// named by --of. A Job runs under a lock. All else is passed on in its order; comments are lost. Adds the Lease and the rights.
-    /// Asks no API server. A ResourceList on standard input is answered with a ResourceList, as kustomize wants it.
+    /// Wraps the pods of each Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Pod, Job and CronJob that has the label
+    /// tenure.dev/lease, or is named by --of. A Job runs under a lock. All else is passed on in its order; comments are lost. Adds the Lease
+    /// and the rights. Asks no API server. A ResourceList on standard input is answered with a ResourceList, as kustomize wants it.
     ///
     /// Exit codes: 0 done; 78 a workload cannot be wrapped: the field and the remedy are said, and nothing is printed.
     #[command(verbatim_doc_comment)]
