@@ -85,7 +85,7 @@ pub(crate) fn what_a_hook_prints_is_logged_line_by_line_with_its_name() {
 
     let lines = logged(world);
 
-    let cut = format!("INFO hook beforeLead: {}…", "x".repeat(1024));
+    let cut = format!("INFO hook beforeLead: {}…", "x".repeat(1024 - "…".len()));
     let before = ["INFO hook beforeLead: out", "INFO hook beforeLead: err", &cut, "INFO hook beforeLead: a\u{fffd}[31mred"];
     assert_eq!(lines, [&before[..], &["INFO hook beforeLead: unended", "INFO hook beforeFollow: drains"]].concat());
 }
