@@ -86,18 +86,19 @@ impl Target<'_> {
             match change(&record)? {
                 Edit::NotHeld => return Err(End::Refused(NOT_HELD, format!("nobody holds the Lease {}", self.name))),
                 Edit::Write(write) if !self.write(&write, &mut tries).await? => {}
-                Edit::Write(_) => {
-                    if let (LeaseState::Held, Some(holder)) = (record.state(), record.holder())
-                        && record.annotation(HOLDER) != Some(holder)
-                    {
-                        let who = bounded(holder);
-                        complain(&format!("{HOLDER} does not name {who}: a client other than tenure does not heed this"));
-                    }
-                    return Ok(record);
-                }
-                Edit::Unchanged => return Ok(record),
+                Edit::Write(_) | Edit::Unchanged => return Ok(record),
             }
         }
+    }
+}
+
+/// Says so where a wish was written for somebody who does not read it.
+fn warn_unheeded(record: &LeaseRecord) {
+    if let (LeaseState::Held, Some(holder)) = (record.state(), record.holder())
+        && record.annotation(HOLDER) != Some(holder)
+    {
+        let who = bounded(holder);
+        complain(&format!("{HOLDER} does not name {who}: a client other than tenure does not heed this"));
     }
 }
 
@@ -132,6 +133,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
         if is_done(&before) {
             return Ok(format!("{holder} leads"));
         }
+        warn_unheeded(&before);
         let Some(patience) = asked.wait else { return Ok(format!("{holder} was asked to step down")) };
         let (until, mut still_holds) = (clock::boot() + patience, false);
         loop {
@@ -181,6 +183,9 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
 pub(super) fn pause(asked: &cli::Steered, paused: bool) -> Ended {
     steer(asked, async |lease| {
         let record = lease.edit(|record| Ok(operator::pause(record, paused))).await?;
+        if paused {
+            warn_unheeded(&record);
+        }
         let holder = record.holder().filter(|_| record.state() == LeaseState::Held).map(bounded);
         let keeps = holder.map_or_else(String::new, |holder| {
             format!("; {holder} keeps it while it lives, and if it restarts nothing runs before `tenure resume`")

@@ -90,10 +90,10 @@ impl Schedule {
         }
     }
 
-    /// Returns true if it fires within four years.
+    /// Returns true if the clocks do not skip each of its fires.
     #[must_use]
     pub fn fires(&self) -> bool {
-        self.next(START.as_microsecond()).is_some_and(|fire| fire < (START + FOUR_YEARS).as_microsecond())
+        self.next(START.as_microsecond()).is_some()
     }
 
     /// Returns the last fire after `after` and not after `until`.

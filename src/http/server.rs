@@ -153,7 +153,7 @@ fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
             response(status, "application/json", format!("{}\n", health.board().leader()).into())
         }
         "/status" => ok("application/json", format!("{}\n", health.board().status(&health.status(), now)).into()),
-        "/metrics" => match TextEncoder::new().encode_to_string(&telemetry::read(health.metrics())) {
+        "/metrics" => match TextEncoder::new().encode_to_string(&telemetry::gather(health.metrics())) {
             Ok(text) => ok("text/plain; version=0.0.4; charset=utf-8", text.into()),
             Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", one_line(&error).into()),
         },

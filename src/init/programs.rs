@@ -156,7 +156,7 @@ impl Programs {
         }));
         told.extend(page.map(|page| (TERM_FD.into(), page.to_string())));
         // What others than the workload say to tenure does not count.
-        let is_workload = helper.is_none() && (self.standby.is_none() || *role != Some(Role::Standby));
+        let is_workload = std::ptr::eq(program, &self.workload);
         let is_told = |name: &str| is_workload || !self.notifies || ![NOTIFY_SOCKET, WATCHDOG_USEC].contains(&name);
         let is_kept = |name: &str| !is_replaced(name, &told) && is_told(name);
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(is_kept));

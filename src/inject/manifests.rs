@@ -79,13 +79,12 @@ impl Stream<'_> {
         let mut object = self.objects[at].clone();
         let (name, namespace, asked) = (shown(&object), self.asked.namespace_of(&object), self.asked);
         let is_job = ["Job", "CronJob"].contains(&text(&object["kind"]));
-        let has_template = has_template(&object);
         let is_elsewhere =
             [&object, &object["spec"]["jobTemplate"]].iter().any(|one| one["metadata"]["labels"][LEASE].is_string());
         let Some(pod) = template(&object).and_then(|path| object.pointer_mut(path)) else {
             let remedy = "remove the label, or leave it out of these manifests, and let deploy/inject wrap its pods";
             let why = format!("and this command does not wrap those of {}: {remedy}", text(&self.objects[at]["apiVersion"]));
-            return if has_template { Err(format!("its pods have the label {LEASE}, {why}")) } else { Ok(()) };
+            return if has_template(&self.objects[at]) { Err(format!("its pods have the label {LEASE}, {why}")) } else { Ok(()) };
         };
         let is_named = asked.of.iter().any(|of| of.eq_ignore_ascii_case(&name));
         if let (true, Some(lease)) = (is_named, &asked.lease) {

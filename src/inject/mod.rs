@@ -3,8 +3,8 @@
 //! Owns what is put in, and why a pod is refused. The policy in `deploy/inject` makes the same pod on the API server, and refuses with
 //! the same sentences: a change here is a change there. Three things differ. A probe's command is JSON here, and what `strings.quote` writes
 //! there, so `\v` or `\a` is written in two ways, which tenure reads alike. A time such as `1 minute`, which is not of the form `1m30s`,
-//! counts as the default there. Rights are written only here, and what only the pod knows of the Lease is refused for them. Works on
-//! manifests only: never reads a file, a cluster or a clock.
+//! counts as the default there. Rights are written only here: for them a variable of the Lease with `valueFrom` or `$(…)` is refused; a
+//! file and `envFrom` are not seen. Works on manifests only: never reads a file, a cluster or a clock.
 
 use serde_json::{Value, json};
 
@@ -130,10 +130,12 @@ fn port(spec: &Value, container: &Value, cluster: &[Variable]) -> u64 {
     told.or_else(|| PORTS.into_iter().find(|port| !has(*port))).unwrap_or(PORTS[0])
 }
 
-/// Returns the variables of a container, then those of the cluster.
+/// Returns the variables of a container, then those of the cluster that it does not set itself.
 fn given<'a>(container: &'a Value, cluster: &'a [Variable]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let own = items(&container["env"]).iter().map(|variable| (text(&variable["name"]), text(&variable["value"])));
-    own.chain(cluster.iter().map(|(name, value)| (&**name, &**value)))
+    let own = items(&container["env"]);
+    let others = cluster.iter().filter(move |(name, _)| own.iter().all(|variable| variable["name"] != **name));
+    let own = own.iter().map(|variable| (text(&variable["name"]), text(&variable["value"])));
+    own.chain(others.map(|(name, value)| (&**name, &**value)))
 }
 
 /// Returns the number of a port, which may be the name of one of these containers.

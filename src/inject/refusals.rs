@@ -53,10 +53,10 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
             .is_null()
             .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
-        runs_it.then(|| format!("the container {name:?} runs tenure already: remove the label {LEASE}")),
-        lacks_lease.then(|| "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it".into()),
         (!line.is_empty() && words.is_empty())
             .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),
+        runs_it.then(|| format!("the container {name:?} runs tenure already: remove the label {LEASE}")),
+        lacks_lease.then(|| "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it".into()),
         lacks_command.then(|| {
             format!("the container {name:?} has no command, and that of its image cannot be seen: write the whole command line {place}")
         }),

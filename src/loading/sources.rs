@@ -227,14 +227,15 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
             (Found::Key(key), Some(text)) => layer.text(key, text, origin),
             (Found::Key(key), None) => layer.problem(origin, &key.path, "the value is not UTF-8: write it in UTF-8"),
             (Found::Section(below), _) => layer.problem(origin, "", section(&keys::variable(below))),
-            (Found::Unknown(_), Some(text)) if is_link(&name, text) && keys::map_of_variable(&name).is_none() => {}
             (Found::Unknown(meant), _) => {
-                let meant = meant.map(|path| keys::one(path, keys::variable));
-                let remedy = keys::map_of_variable(&name).map(|map| {
+                if let Some(map) = keys::map_of_variable(&name) {
                     let variable = keys::variable(&map.path);
-                    format!("there is no such key: write all entries into one variable, such as {variable}={{\"a\": \"b\"}}")
-                });
-                layer.problem(origin, "", remedy.unwrap_or_else(|| unknown(meant.as_deref())));
+                    let remedy = format!("write all entries into one variable, such as {variable}={{\"a\": \"b\"}}");
+                    layer.problem(origin, "", format!("there is no such key: {remedy}"));
+                } else if !is_link(&name, has) {
+                    let meant = meant.map(|path| keys::one(path, keys::variable));
+                    layer.problem(origin, "", unknown(meant.as_deref()));
+                }
             }
         }
     }
@@ -242,12 +243,11 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     layer
 }
 
-/// Returns true for a variable that Kubernetes makes of each Service: that of one called tenure-a--b has two underscores together too.
-fn is_link(name: &str, value: &str) -> bool {
-    ["_SERVICE_HOST", "_SERVICE_PORT"].iter().any(|end| name.ends_with(end))
-        || name.contains("_SERVICE_PORT_")
-        || name.ends_with("_PORT") && value.contains("://")
-        || name.rsplit_once("_PORT_").is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_digit()))
+/// Returns true for a variable that Kubernetes makes of a Service, beside its `_SERVICE_HOST`: those of one called tenure-a--b have two
+/// underscores together too.
+fn is_link(name: &str, has: impl Fn(&str) -> bool) -> bool {
+    let mut ends = name.match_indices("_SERVICE_").chain(name.match_indices("_PORT"));
+    ends.any(|(at, _)| name.get(..at).is_some_and(|service| has(&format!("{service}_SERVICE_HOST"))))
 }
 
 /// Reads the flags, and the workload's command. A flag for one key is an alias of `--set KEY=`.

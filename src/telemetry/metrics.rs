@@ -218,8 +218,9 @@ pub(super) async fn finish(provider: SdkMeterProvider) {
     drop(timeout(FLUSH, spawn_blocking(move || provider.shutdown_with_timeout(FLUSH))).await);
 }
 
-/// Reads the page, without the attributes of the resource that the exporter makes no label of: Prometheus would refuse it as a whole.
-pub(crate) fn read(page: &Registry) -> Vec<MetricFamily> {
+/// Gathers the page. Leaves out labels with an invalid name, which the exporter makes of some attributes of the resource: Prometheus would
+/// refuse the whole page.
+pub(crate) fn gather(page: &Registry) -> Vec<MetricFamily> {
     let is_valid = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !name.starts_with("__") && !name.contains(':')
     };
@@ -459,7 +460,7 @@ mod tests {
         let page = Registry::new();
         let _provider = served(SdkMeterProvider::builder().with_resource(resource), page.clone()).build();
 
-        let shown = TextEncoder::new().encode_to_string(&read(&page)).unwrap();
+        let shown = TextEncoder::new().encode_to_string(&gather(&page)).unwrap();
 
         assert!(shown.contains("target_info{_a=\"y\",team_of_x=\"y\"} 1\n"), "{shown}");
     }

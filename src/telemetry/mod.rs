@@ -20,7 +20,7 @@ use self::{
     spans::Spans,
     status::{Change, Edge, Fact, Status},
 };
-pub(crate) use self::{metrics::read, transaction::Observer};
+pub(crate) use self::{metrics::gather, transaction::Observer};
 use crate::{
     election::trace::TraceContext,
     link::{InitialState, TermInfo},

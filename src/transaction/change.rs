@@ -145,9 +145,9 @@ impl Entry {
                     self.object = body(object);
                 }
             }
-            // A look may show what others have added.
-            EntryType::Patch => note(&mut self.fields, if is_answer { &self.work.object } else { object }, object),
-            EntryType::Delete => {}
+            EntryType::Patch if is_answer => note(&mut self.fields, &self.work.object, object),
+            // A look shows the fields as planned. What else it shows may be of others.
+            EntryType::Patch | EntryType::Delete => {}
         }
         self.work.is_sent = true;
         self.work.object = object.clone();

@@ -155,7 +155,7 @@ impl<'a, S: Server> Driver<'a, S> {
     }
 
     /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
-    /// doubt. None: it is the same one, and stands. Who only looks writes nothing, and gets the entries that an undo would put back.
+    /// doubt. None: it is the same one, and stands. Who only looks writes nothing: the entries have the state that an undo would give them.
     async fn predecessor(&mut self, intent: &str, looks: bool) -> Result<Option<Vec<Entry>>, Outcome> {
         let mut entries = self.read().await?;
         if self.undone_first(&entries) {

@@ -238,9 +238,7 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
 
 /// Tells an item of a list apart by its keys.
 fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Result<Child<'a>, String> {
-    let known = owned.as_object().into_iter().flatten().filter_map(|(name, node)| Some((keys_of(name)?, node)));
-    let known: Vec<_> = known.collect();
-    let Some((keys, _)) = known.first() else {
+    let Some(keys) = owned.as_object().into_iter().flatten().find_map(|(name, _)| keys_of(name)) else {
         // A member of a set is one value.
         return Ok((Step::Member(item.clone()), &Value::Null, item, Some(&Value::Null)));
     };
@@ -248,16 +246,17 @@ fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Resul
     let part: Map<String, Value> =
         keys.keys().filter_map(|name| Some((name.clone(), item.get(name).filter(|key| !key.is_null())?.clone()))).collect();
     if part.len() < keys.len() {
-        // By the server's default for a key it may be another item than the one that is there.
-        return Err(format!("give {names}: {} alone may be another item", Value::Object(part)));
+        // The server's default for a missing key may make it another item.
+        return Err(format!("give {names}: an item is named by all its keys"));
     }
     let mut same = list.iter().filter(|item| item.as_object().is_some_and(|item| has(item, &part)));
     let found = same.next().unwrap_or(&Value::Null);
     if same.next().is_some() {
         return Err(format!("more than one item is {}", Value::Object(part)));
     }
-    let owned = known.into_iter().find(|(keys, _)| *keys == part).map(|(_, owned)| owned);
-    Ok((Step::Item(part), found, item, owned))
+    let step = Step::Item(part);
+    let owned = node(owned, &step);
+    Ok((step, found, item, owned))
 }
 
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations

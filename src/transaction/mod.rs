@@ -33,7 +33,8 @@
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!
-//! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction.
+//! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction. So is the
+//! announcement of a journal that was deleted, by the next driver that holds the Lease.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use super::{
 use crate::request::{Answer, Refusal};
 
 impl<S: Server> Driver<'_, S> {
-    /// Plans the changes. `undone` are the entries of an unsettled journal, which are undone before.
+    /// Plans the changes. Of `undone`, the entries that are Planned count as put back already.
     pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
         let mut entries: Vec<Entry> = Vec::new();
         for change in changes {

@@ -90,12 +90,12 @@ impl<S: Server> Driver<'_, S> {
             if is_announced == is_live && !self.forgets && !is_lost {
                 return Ok(());
             }
-            if is_lost {
-                self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
-            }
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { return Ok(()) };
             if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {
+                if is_lost && !self.forgets {
+                    self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
+                }
                 return Ok(());
             }
         }

@@ -182,7 +182,10 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_for_all_workloads() {
         let flag = format!("--env={key}=x");
         inject(&[ours()], &[&flag]).says(78, &[&format!("{key} is of one workload: set it in the container")]);
     }
-    inject(&[ours()], &["--env=TENURE_LEASE__ENABLED=false"]).says(78, &["TENURE_LEASE__ENABLED: without a Lease each pod"]);
+    let without = "--env=TENURE_LEASE__ENABLED=false";
+    inject(&[ours()], &[without]).says(78, &["TENURE_LEASE__ENABLED: without a Lease each pod"]);
+    let own = json!([{ "name": "TENURE_LEASE__ENABLED", "value": "true" }]);
+    assert_eq!(inject(&[deployment(&json!({}), &json!({ "command": ["/billing"], "env": own }))], &[without]).code, Some(0));
 }
 
 #[test]

@@ -456,9 +456,22 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
             }
             assert!(tenure::clock::boot() < deadline, "{line} is taken");
         }
+        if line == "TENURE_LEASE__ENABLED=false" {
+            let mut own = plain.clone();
+            own["spec"]["containers"][0]["env"] = json!([{ "name": "TENURE_LEASE__ENABLED", "value": "true" }]);
+            dry(&own).success();
+        }
     }
-    // Nobody reads why a pod is refused.
+    // Nobody reads why a pod, or a Job of a CronJob, is refused.
     dry(&plain).success();
+    let owner =
+        json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
+    let mut run = workload("Job", Some("billing"), 1);
+    run["apiVersion"] = json!("batch/v1");
+    run["metadata"]["ownerReferences"] = json!([owner]);
+    run["spec"] = json!({ "template": run["spec"]["template"] });
+    run["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    dry(&run).success();
     shared("  # A=b\n# by default\nB=c");
     loop {
         let made = dry(&workload("Deployment", Some("billing"), 1));
@@ -540,6 +553,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("tenure.dev/command is no JSON list of strings", none(), none(), command("['sh']")),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["sh", 1]"#)),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["\q"]"#)),
+        ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["tenure", x]"#)),
         ("has no command, and that of its image cannot be seen: write the whole command line as JSON", none(), none(), none()),
         ("livenessProbe.grpc of the container \"main\": tenure asks by", with(json!({ "grpc": { "port": 80 } })), none(), none()),
         ("readinessProbe.grpc of", probed("readinessProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
@@ -889,9 +903,19 @@ fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Name
     let mut misplaced = workload("Deployment", None, 2);
     misplaced["metadata"] = json!({ "name": "misplaced", "labels": { "tenure.dev/lease": "billing" } });
     cluster.create(&misplaced).success();
+    let (code, text) = tenure_inject(&workload("Deployment", Some("billing"), 2), &["--access=false", "-o", "json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let mut leaseless = serde_json::from_str::<Value>(&text).unwrap()["items"][0].take();
+    leaseless["metadata"]["name"] = json!("leaseless");
+    let env = leaseless["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap();
+    env.iter_mut().find(|one| one["name"] == "TENURE_LEASE__ENABLED").unwrap()["value"] = json!("false");
+    cluster.create(&leaseless).success();
     drop(alone);
     let _alone = apply(cluster, "");
     cluster.kubectl(&["annotate", "deployment/misplaced", "a=b"]).success();
+    cluster.kubectl(&["annotate", "deployment/leaseless", "a=b"]).success();
+    let why = cluster.kubectl(&["set", "env", "deployment/leaseless", "TENURE_LEASE__ENABLED=true"]).failure();
+    assert!(why.contains("do not share the Lease billing"), "{why}");
     // A pod that is there is not judged again: nothing could be changed.
     cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
     // What is deleted makes no pods.

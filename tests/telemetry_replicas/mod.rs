@@ -41,8 +41,10 @@ async fn prepare(stage: &Stage, name: &str, collector: &Collector) -> Prepared {
     let prepared = stage.prepare(name).await.unhurried().set("lease.creationWait", "0s");
     let mut prepared = prepared.set("log.format", "json").set("log.level", "info");
     prepared.launch.env.extend(collector.environment());
-    let variables =
-        [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush"), ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0")];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0,3scale.env=prod"),
+    ];
     prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     prepared
 }
@@ -123,6 +125,8 @@ async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
             && page.contains("tenure_request_seconds_count{operation=\"watch\",outcome=\"ok\"}")
     };
     until("the page says that it leads", leads).await;
+    let page = stage.page(address, "/metrics").await;
+    assert!(page.contains("k8s_pod_name=\"web-0\"") && !page.contains("3scale"), "{page}");
     assert_eq!(one.stop().await, 0);
 
     let sent = collector.metrics();

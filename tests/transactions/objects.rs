@@ -83,7 +83,7 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x"]);
+    said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x -n "]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
     said(&shop.recover(&["plan", "x", "--force"]).await, 1, &["was made anew"]);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);

@@ -13,7 +13,7 @@ use nix::{
     unistd::dup2_stdin,
 };
 
-use super::files;
+use super::{files, output::remedy};
 use crate::{
     cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
@@ -83,10 +83,10 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Re
     let again =
         env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
     let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
-    let lease = flags.lease.clone().unwrap_or_default();
+    let remedy = remedy(flags.lease.as_deref().unwrap_or_default(), flags.namespace.as_deref());
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
-        complain(&format!("`tenure recover apply --lease {lease}` undoes what may be left"));
+        complain(&format!("{remedy} undoes what may be left"));
     }
     Ok(code)
 }

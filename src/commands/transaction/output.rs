@@ -60,13 +60,18 @@ pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events:
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
+/// Returns the command that undoes a transaction.
+pub(super) fn remedy(lease: &str, namespace: Option<&str>) -> String {
+    let place = namespace.map_or_else(String::new, |namespace| format!(" -n {namespace}"));
+    format!("`tenure recover apply --lease {lease}{place}`")
+}
+
 /// Says how it ended, and what undoes the rest; returns the exit code.
 fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
-        let name = &lease.name;
-        rest =
-            format!("; `tenure recover apply --lease {name}` undoes the rest, with --force also what somebody else has changed");
+        let remedy = remedy(&lease.name, Some(&lease.namespace));
+        rest = format!("; {remedy} undoes the rest, with --force also what somebody else has changed");
     }
     complain(&squeezed(&format!("{outcome}{rest}")));
     outcome.code()

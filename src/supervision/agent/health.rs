@@ -29,7 +29,7 @@ pub(super) struct ToldHealth {
 /// Limit on the reports of a change of readiness within a [`WHILE`]. Each costs a log line and a write of the EndpointSlice.
 const CHANGES: u32 = 5;
 const WHILE: Duration = Duration::from_secs(5);
-/// From one report of another reason to the next, once there were [`CHANGES`].
+/// From the last report, to within [`WHILE`], to one of another reason alone, once there were [`CHANGES`] of these.
 const REASONS: Duration = Duration::from_secs(60);
 
 impl ToldHealth {
