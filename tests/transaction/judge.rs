@@ -17,6 +17,8 @@ pub struct Party {
     pub claims: BTreeMap<String, u64>,
     /// The id of the journal that it stored last.
     pub id: String,
+    /// It may overwrite what others have changed.
+    pub forces: bool,
 }
 
 /// The writer of a value.
@@ -40,6 +42,8 @@ pub struct Judge {
     gone: BTreeSet<String>,
     /// Objects that a transaction made.
     made: BTreeSet<String>,
+    /// Objects into whose map somebody else has written.
+    shared: BTreeSet<String>,
     /// Objects whose mark somebody took off.
     pub stripped: BTreeSet<String>,
     /// Journals that somebody deleted.
@@ -52,10 +56,24 @@ pub struct Judge {
     tokens: BTreeMap<String, u64>,
 }
 
-const FIELDS: [&str; 3] = ["a", "b", "z"];
+/// All leaves. The server fills `m.d` into a map that is there.
+const FIELDS: [&str; 6] = ["a", "b", "z", "m.x", "m.y", "m.d"];
 
 pub fn field(object: Option<&Value>, key: &str) -> Option<Value> {
-    object?["data"].get(key).cloned()
+    key.split('.').try_fold(&object?["data"], |value, key| value.get(key)).cloned()
+}
+
+/// Sets a field, or removes it.
+pub fn put(object: &mut Value, key: &str, value: Option<&Value>) {
+    let path: Vec<&str> = ["data"].into_iter().chain(key.split('.')).collect();
+    let (key, maps) = path.split_last().unwrap();
+    match value {
+        Some(value) => *path.iter().fold(object, |value, key| &mut value[*key]) = value.clone(),
+        None => {
+            let map = maps.iter().try_fold(object, |value, key| value.get_mut(*key));
+            drop(map.and_then(Value::as_object_mut).map(|map| map.remove(*key)));
+        }
+    }
 }
 
 pub fn journal(secret: &Value) -> Option<Journal> {
@@ -78,6 +96,16 @@ impl Judge {
         self.lost.insert(journal);
     }
 
+    /// Somebody else has edited an object.
+    pub fn edited(&mut self, name: &str, found: &Value, next: &Value) {
+        for key in FIELDS.into_iter().filter(|key| field(Some(found), key) != field(Some(next), key)) {
+            self.foreign(name, key, field(Some(next), key));
+            if key.starts_with("m.") {
+                self.shared.insert(name.into());
+            }
+        }
+    }
+
     /// Somebody else writes a field.
     pub fn foreign(&mut self, name: &str, key: &str, value: Option<Value>) {
         self.writers.insert((name.into(), key.into()), Writer::Foreign);
@@ -91,6 +119,7 @@ impl Judge {
         }
         self.gone.remove(name);
         self.made.remove(name);
+        self.shared.remove(name);
     }
 
     /// A backup makes an object anew, with its mark. Nothing tells it from the created one before the uid of that is stored.
@@ -153,13 +182,13 @@ impl Judge {
             self.judge_others(cluster, party, name, found, !changes.is_empty());
             // A promotion keeps the conflict of an object that was made anew since, beside its own change of the new one.
             let is_value = |entry: &Entry, key: &&str| {
-                let mut fields = entry.fields.iter().filter(|field| last_key(&field.path) == Some(*key));
+                let mut fields = entry.fields.iter().filter(|field| is_at(&field.path, key));
                 fields.any(|planned| [&planned.before, &planned.after].contains(&&field(next, key)))
             };
             let is_same = entries.is_empty()
                 || entries.iter().any(|entry| {
                     let of_this = entry.uid.is_empty() || entry.uid == uid(found);
-                    of_this && (entry.kind != EntryType::Patch || changes.iter().all(|key| is_value(entry, key)))
+                    of_this && (entry.kind != EntryType::Patch || changes.iter().all(|key| *key == "m.d" || is_value(entry, key)))
                 });
             let is_own = self.made.contains(name) && mark(found).is_some_and(|mark| mark.contains(&party.id));
             if !changes.is_empty() && !is_same && !is_own && !is_excused {
@@ -167,7 +196,8 @@ impl Judge {
             }
         }
         let is_edited = |key: &str| self.writers.get(&(name.to_owned(), key.to_owned())) == Some(&Writer::Foreign);
-        if name == "C0" && next.is_none() && self.made.contains(name) && changes.iter().any(|key| is_edited(key)) {
+        let deletes_edit = next.is_none() && changes.iter().any(|key| is_edited(key)) && !party.forces;
+        if name == "C0" && self.made.contains(name) && deletes_edit {
             self.bad("T3 an undo deletes an edit", party, name);
         }
         for key in changes {
@@ -176,11 +206,18 @@ impl Judge {
                 if key == "z" {
                     self.bad("T4 a field that nobody named is changed", party, name);
                 }
-                let path = [Step::Key("data".to_owned()), Step::Key(key.to_owned())];
                 let current = field(found, key);
-                let mut planned = entries.iter().flat_map(|entry| &entry.fields);
-                let is_known = !is_back && planned.any(|field| field.path == path && field.before == current);
-                if self.writers.get(&place) == Some(&Writer::Foreign) && !is_known && !is_excused {
+                let planned = || entries.iter().flat_map(|entry| &entry.fields).filter(|field| is_at(&field.path, key));
+                let is_known = !is_back && planned().any(|field| field.before == current);
+                let is_foreign = self.writers.get(&place) == Some(&Writer::Foreign);
+                // A map that was made comes and goes with what the server put into it.
+                let is_derived = key == "m.d"
+                    && (found.is_some_and(|found| found["data"]["m"].is_null())
+                        || next["data"]["m"].is_null() && (!is_foreign || party.forces));
+                if is_back && planned().next().is_none() && !is_derived && !is_excused {
+                    self.bad("T3 an undo changes what its journal does not list", party, name);
+                }
+                if is_foreign && !is_known && !is_derived && !is_excused && !party.forces {
                     self.bad(
                         if is_back { "T3 an undo overwrites an edit" } else { "T3 a change overwrites an edit" },
                         party,
@@ -188,6 +225,9 @@ impl Judge {
                     );
                 }
                 self.values(party, name, field(Some(next), key));
+                if party.forces {
+                    self.others.insert(place.clone(), field(Some(next), key));
+                }
             }
             self.writers.insert(place.clone(), Writer::Driver(party.journal.clone()));
             self.touched.entry(place).or_default().insert(party.journal.clone());
@@ -260,8 +300,11 @@ impl Judge {
             if entry.kind != EntryType::Patch {
                 self.based.insert(name.clone());
             } else if object.is_some_and(|object| uid(object) == entry.uid) {
-                for key in entry.fields.iter().filter_map(|field| last_key(&field.path)) {
+                for key in FIELDS.into_iter().filter(|key| entry.fields.iter().any(|field| is_at(&field.path, key))) {
                     self.others.insert((name.clone(), key.to_owned()), field(object, key));
+                    if key.starts_with("m.") {
+                        self.shared.insert(name.clone());
+                    }
                 }
             }
         }
@@ -287,7 +330,7 @@ impl Judge {
             let name = &entry.target.name;
             let Some(object) = cluster.objects.get(name).filter(|object| uid(object) == entry.uid) else { continue };
             for planned in &entry.fields {
-                let Some(key) = last_key(&planned.path) else { continue };
+                let Some(key) = FIELDS.into_iter().find(|key| is_at(&planned.path, key)) else { continue };
                 if !judged.insert((name.clone(), key.to_owned())) {
                     continue;
                 }
@@ -311,7 +354,13 @@ impl Judge {
         let mut wrong = Vec::new();
         for ((name, key), value) in &self.others {
             let place = (name.clone(), key.clone());
-            let several = self.touched.get(&place).is_some_and(|journals| journals.len() > 1);
+            let touched = |key: &str| self.touched.get(&(name.clone(), key.to_owned())).into_iter().flatten();
+            let several = if key == "m.d" {
+                // What the server put into a map that several have made stays.
+                self.shared.contains(name) || ["m.x", "m.y", key].into_iter().flat_map(touched).collect::<BTreeSet<_>>().len() > 1
+            } else {
+                touched(key).count() > 1
+            };
             if ["C0", "D0"].contains(&name.as_str()) || self.stripped.contains(name) || stuck(name) || several {
                 continue;
             }
@@ -339,14 +388,20 @@ impl Judge {
     }
 }
 
-fn last_key(path: &[Step]) -> Option<&str> {
-    if let Some(Step::Key(key)) = path.last() { Some(key) } else { None }
+/// Returns true if the path leads to this field of the data.
+fn is_at(path: &[Step], key: &str) -> bool {
+    path.iter().skip(1).eq(key.split('.').map(|key| Step::Key(key.to_owned())).collect::<Vec<_>>().iter())
 }
 
 fn is_unsettled(journal: &Journal) -> bool {
     matches!(journal.phase, Phase::Prepared | Phase::Undoing)
 }
 
-pub fn data(name: &str, author: &str) -> Value {
-    FIELDS.into_iter().map(|key| (key.to_owned(), json!(format!("{name}:{author}{key}")))).collect()
+/// The data of an object, with a map or without.
+pub fn data(name: &str, author: &str, has_map: bool) -> Value {
+    let mut object = json!({ "data": {} });
+    for key in FIELDS.into_iter().filter(|key| *key != "m.d" && (has_map || !key.starts_with("m."))) {
+        put(&mut object, key, Some(&json!(format!("{name}:{author}{key}"))));
+    }
+    object["data"].take()
 }

@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{judge::data, server::mark, world::World};
+use crate::{
+    judge::{data, field, put},
+    server::mark,
+    world::World,
+};
 
 impl World {
     fn object(&mut self, prefix: &str, marked: bool) -> Option<String> {
@@ -13,21 +17,19 @@ impl World {
 
     pub fn edit(&mut self) {
         let Some(name) = self.object("", false) else { return };
-        let key = self.pick(&["a", "b", "z"]);
+        let key = self.pick(&["a", "b", "z", "m.x", "m.y"]);
         let number = self.cluster.new_version();
         let reverts = self.e.chance(self.revert);
         let removes = self.e.chance(0.15);
         let value = match self.origin.get(&name) {
-            Some(origin) if reverts => origin.get(key).cloned(),
+            Some(origin) if reverts => field(Some(origin), key),
             _ if removes => None,
             _ => Some(json!(format!("{name}:f{}", number.as_str().unwrap()))),
         };
-        self.cluster.edit(&name, "kubectl", |object| match &value {
-            Some(value) => object["data"][key] = value.clone(),
-            None => drop(object["data"].as_object_mut().map(|data| data.remove(key))),
-        });
+        let found = self.cluster.objects[&name].clone();
+        self.cluster.edit(&name, "kubectl", |object| put(object, key, value.as_ref()));
         self.e.note("somebody", || format!("sets {name}.{key} to {value:?}"));
-        self.e.judge.foreign(&name, key, value);
+        self.e.judge.edited(&name, &found, &self.cluster.objects[&name]);
     }
 
     pub fn control(&mut self) {
@@ -64,9 +66,9 @@ impl World {
 
     pub fn recreate(&mut self) {
         let Some(name) = self.object("X", false) else { return };
-        let author = if self.e.rng.bool() { "o" } else { "r" };
+        let (author, has_map) = (if self.e.rng.bool() { "o" } else { "r" }, self.e.rng.bool());
         self.e.note("somebody", || format!("makes {name} anew"));
-        self.plant(&name, data(&name, author));
+        self.plant(&name, data(&name, author, has_map));
     }
 
     pub fn delete(&mut self) {

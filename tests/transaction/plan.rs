@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure::transaction::ChangeType;
 use tenure_world::clock::S;
 
 use crate::{
-    judge::data,
+    judge::{data, put},
     world::{Faults, Happening, Job, Shared, World, change, drain},
 };
 
@@ -20,7 +20,12 @@ pub fn run(seed: u64, is_late_journal: bool, tells: bool) -> (Shared, u64) {
     let (horizon, families, is_promotion, token, faults) = plan(&world);
     let rest = world.borrow_mut().within(60);
     drain(&world, horizon + rest);
-    let back = || if is_promotion { Job::Demote } else { Job::Recover };
+    let forces = world.borrow_mut().e.chance(0.2);
+    let back = || match (is_promotion, forces) {
+        (true, _) => Job::Demote,
+        (false, true) => Job::Force,
+        (false, false) => Job::Recover,
+    };
     // Two recover each journal, the first of which may be slow. Late writes are still under way.
     for journal in &families {
         {
@@ -65,13 +70,14 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
     let targets: Vec<String> = (0..w.e.rng.usize(2..=4)).map(|number| format!("X{number}")).collect();
     let pods: Vec<String> = (0..6).map(|number| format!("P{number}")).collect();
     for name in targets.iter().chain(&pods).chain(&["D0".to_owned()]) {
-        let mut content = data(name, "o");
+        let has_map = w.e.chance(0.4);
+        let mut content = data(name, "o", has_map);
         if w.e.chance(0.2) {
             content.as_object_mut().unwrap().remove("b");
         }
         w.plant(name, content.clone());
         if name.starts_with('X') {
-            w.origin.insert(name.clone(), content);
+            w.origin.insert(name.clone(), json!({ "data": content }));
         }
     }
     let faults = Faults {
@@ -101,13 +107,14 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         let mut changes = Vec::new();
         for name in &targets {
             if w.e.chance(0.7) {
-                let content: Value = ["a", "b"]
-                    .iter()
-                    .filter(|_| w.e.rng.f64() < 0.75)
-                    .map(|key| ((*key).to_owned(), json!(format!("{name}:t{number}{key}"))))
-                    .collect();
-                if content.as_object().is_some_and(|content| !content.is_empty()) {
-                    changes.push(change(name, ChangeType::Patch, json!({ "data": content })));
+                let mut content = json!({});
+                for (key, often) in [("a", 0.75), ("b", 0.75), ("m.x", 0.3), ("m.y", 0.3)] {
+                    if w.e.chance(often) {
+                        put(&mut content, key, Some(&json!(format!("{name}:t{number}{key}"))));
+                    }
+                }
+                if content != json!({}) {
+                    changes.push(change(name, ChangeType::Patch, content));
                 }
             }
         }
@@ -134,6 +141,7 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
             (true, false) => Job::Promote(changes),
             (true, true) => Job::Demote,
             (false, false) => Job::Apply(changes),
+            (false, true) if w.e.chance(0.5) => Job::Force,
             (false, true) => Job::Recover,
         };
         let journal = w.pick(&families);

@@ -41,7 +41,7 @@ fn deliver(world: &Shared, dead: usize) -> Answer {
 fn planted(names: &[&str]) -> Shared {
     let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
     for name in names {
-        world.borrow_mut().plant(name, data(name, "o"));
+        world.borrow_mut().plant(name, data(name, "o", false));
     }
     world
 }

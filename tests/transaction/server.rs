@@ -1,6 +1,6 @@
 //! An API server in memory, on which the judge looks: versions, uids, dry runs, merge patches, preconditions, field managers.
 //!
-//! It derives fields: a default, an allocation, which a dry run makes too, and a stamp on each write.
+//! It derives fields: a default, one in a map once that is there, an allocation, which a dry run makes too, and a stamp on each write.
 
 use std::collections::BTreeMap;
 
@@ -146,6 +146,9 @@ impl Cluster {
         next["metadata"]["annotations"]["stamp"] = stamp.clone();
         if next["spec"]["default"].is_null() {
             next["spec"]["default"] = json!("default");
+        }
+        if next["data"]["m"].is_object() && next["data"]["m"]["d"].is_null() {
+            next["data"]["m"]["d"] = json!("default");
         }
         if next["metadata"]["managedFields"] != found["metadata"]["managedFields"] {
             return next;

@@ -306,7 +306,13 @@ impl World {
             began: String::new(),
             seed: self.e.rng.u64(..),
         };
-        let party = Party { number, journal: journal.into(), claims: BTreeMap::new(), id: String::new() };
+        let party = Party {
+            number,
+            journal: journal.into(),
+            claims: BTreeMap::new(),
+            id: String::new(),
+            forces: matches!(job, Job::Force),
+        };
         self.drivers.push(Driver {
             party,
             job,
