@@ -22,7 +22,6 @@ const ATTEMPTS: u32 = 100;
 ///
 /// # Panics
 /// Never on Linux 2.6.39 or newer: the clocks exist and their times are not negative.
-#[must_use]
 pub fn boot() -> Instant {
     // First: a suspend that comes between the readings counts then.
     let raw = read(ClockId::CLOCK_MONOTONIC_RAW);
@@ -56,39 +55,33 @@ pub(crate) fn monotonic() -> Duration {
 }
 
 /// CLOCK_BOOTTIME: what programs compare the term page with.
-#[must_use]
 pub fn boottime() -> Duration {
     read(ClockId::CLOCK_BOOTTIME)
 }
 
 /// How long the machine has been suspended since boot: CLOCK_MONOTONIC, and the kernel's timers with it, are behind by this much.
 /// Inexact by at most the time between the reads of the two clocks.
-#[must_use]
 pub fn slept() -> Duration {
     let (monotonic, boottime) = kernel();
     boottime.saturating_sub(monotonic)
 }
 
 /// What a kernel's clock that reads `now` will read at `at`.
-#[must_use]
 pub fn on_kernel_clock(at: Instant, now: Duration) -> Duration {
     at.shown(boot(), now, slows())
 }
 
 /// The wall clock, for people.
-#[must_use]
 pub fn timestamp() -> Timestamp {
     Timestamp::now()
 }
 
 /// Microseconds since 1970 on the wall clock; 0 if it is before that.
-#[must_use]
 pub fn wall() -> i64 {
     timestamp().as_microsecond().max(0)
 }
 
 /// Both clocks, the hardware's first.
-#[must_use]
 pub fn now() -> Now {
     Now { boot: boot(), wall: wall() }
 }

@@ -45,7 +45,6 @@ pub const OF_A_TERM: [&str; 11] =
     [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM, TERM_FD, WATCHDOG_PID, WATCHDOG_USEC];
 
 /// True if only tenure sets this variable. Users may not.
-#[must_use]
 pub fn is_own(name: &str) -> bool {
     OF_A_TERM.contains(&name) || [NOTIFY_SOCKET, IDENTITY, LEASE, NAMESPACE, ROLE, SLOTS, TRACEPARENT, TRACESTATE].contains(&name)
 }

@@ -221,13 +221,11 @@ pub struct Deadlines {
 
 impl Timing {
     /// The same with another D.
-    #[must_use]
     pub const fn with_duration(self, duration: Duration) -> Self {
         Self { duration, ..self }
     }
 
     /// S, H and E of a write sent at `a`.
-    #[must_use]
     pub fn deadlines(self, a: Instant) -> Deadlines {
         let end = a + shorter(self.duration, self.drift);
         let hard = end.before(self.kill_margin);
@@ -235,7 +233,6 @@ impl Timing {
     }
 
     /// How many attempts fit between a renewal's due time and S: floor((S - R) / (T + b)), [`REQUIRED_ATTEMPTS`] at least.
-    #[must_use]
     pub fn attempts(self) -> u32 {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
         let room = soft.saturating_sub(self.renew_period);
@@ -244,44 +241,37 @@ impl Timing {
     }
 
     /// Returns true if S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline, and R is no more than D / 3.
-    #[must_use]
     pub fn has_room(self) -> bool {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
         soft.as_nanos() * 5 > self.renew_period.as_nanos() * 6 && !self.is_rare()
     }
 
     /// Returns true if R is more than D / 3.
-    #[must_use]
     pub fn is_rare(self) -> bool {
         self.renew_period > self.duration / RENEWALS
     }
 
     /// How long a release may take: two attempts. What is not done by then stays undone, and the followers wait out D.
-    #[must_use]
     pub fn release_limit(self) -> Duration {
         self.attempt_timeout.saturating_mul(2)
     }
 
     /// How long what was released is left to others before it is deleted: who has no watch reads it within 1.1 R.
-    #[must_use]
     pub fn deletion_wait(self) -> Duration {
         self.renew_period + self.renew_period / 10 + RETRY_PAUSE
     }
 
     /// By how much a fuse is set before H where the kernel may let it fire late: by a sixteenth of D and 0.1 s. It fires before E.
-    #[must_use]
     pub fn fuse_advance(self) -> Duration {
         (self.duration / 16 + Duration::from_millis(100)).saturating_sub(self.kill_margin)
     }
 
     /// For how long others leave a free Lease to a named candidate (17), which may have to read it, and then writes it.
-    #[must_use]
     pub fn candidate_wait(self) -> Duration {
         self.renew_period + self.attempt_timeout
     }
 
     /// When a follower that saw a record of this `duration` at `o` may take it.
-    #[must_use]
     pub fn takeable(self, o: Instant, duration: Duration) -> Instant {
         o + longer(duration, self.drift)
     }
@@ -292,14 +282,12 @@ impl Deadlines {
     pub const NEVER: Self = Self { soft: Instant::NEVER, hard: Instant::NEVER, end: Instant::NEVER };
 
     /// The later of each: within one term validity only grows (law 1).
-    #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { soft: self.soft.max(other.soft), hard: self.hard.max(other.hard), end: self.end.max(other.end) }
     }
 }
 
 /// Returns true if it is too late to begin something that had to begin before `not_after`. At that very instant it is too late (15).
-#[must_use]
 pub fn is_over(not_after: Instant, now: Instant) -> bool {
     not_after <= now
 }
@@ -312,14 +300,12 @@ fn shorter(span: Duration, drift: u32) -> Duration {
 }
 
 /// `span * (1 + rho)`, rounded up: a follower waits more than was given.
-#[must_use]
 pub fn longer(span: Duration, drift: u32) -> Duration {
     let part = span.as_nanos() * u128::from(drift);
     from_nanos(span.as_nanos() + part.div_ceil(MILLION))
 }
 
 /// A duration as a record carries it: whole seconds, never less.
-#[must_use]
 pub fn whole_seconds(duration: Duration) -> i32 {
     let begun = u64::from(duration.subsec_nanos() > 0);
     i32::try_from(duration.as_secs().saturating_add(begun)).unwrap_or(i32::MAX)

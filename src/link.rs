@@ -287,7 +287,6 @@ pub struct InitialState {
 
 impl InitialState {
     /// Makes the state for the first elector of an init that is PID 1.
-    #[must_use]
     pub fn first(config: Config, identity: String) -> Self {
         Self { config, identity, generation: 1, pid1: true, ..Self::default() }
     }

@@ -127,7 +127,6 @@ pub enum Answer {
 
 impl Answer {
     /// Returns the pause that the server asks for.
-    #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { refusal, .. } => refusal.retry_after(),
@@ -148,7 +147,6 @@ pub struct RequestError {
 
 impl RequestError {
     /// Returns true if the API server denied it (403).
-    #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.status == Some(403)
     }

@@ -8,7 +8,6 @@ pub struct Slot(pub u8);
 
 impl Slot {
     /// Returns the name in this slot of an object that is called `name` in the first.
-    #[must_use]
     pub fn of(self, name: &str) -> String {
         if self.0 == 0 { name.to_owned() } else { format!("{name}-slot-{}", self.0) }
     }

@@ -47,7 +47,6 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 const CHUNK: usize = libc::PIPE_BUF;
 
 /// Formats a log line, with its newline.
-#[must_use]
 pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     let (now, level) = (clock::timestamp(), level.as_str());
     match format {
@@ -93,7 +92,6 @@ pub struct StderrLog {
 
 impl StderrLog {
     /// Finds out the kind of standard error. `format` is that of the lines about dropped ones.
-    #[must_use]
     pub fn new(format: LogFormat) -> Self {
         Self::onto(io::stderr().as_fd(), format)
     }

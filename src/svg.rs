@@ -26,7 +26,6 @@ pub struct Picture {
 
 impl Picture {
     /// Begins a picture with this title, which is also read to those who do not see it.
-    #[must_use]
     pub fn new(width: f64, title: &str) -> Self {
         let mut picture = Self { width, title: title.into(), shapes: String::new() };
         picture.words("bold", 16.0, 26.0, title);
@@ -54,7 +53,6 @@ impl Picture {
     }
 
     /// The file of a picture of this height. `tells` says in words what it shows.
-    #[must_use]
     pub fn file(&self, height: f64, tells: &str) -> String {
         let Self { width, title, shapes } = self;
         let (title, tells) = (escaped(title), escaped(tells));

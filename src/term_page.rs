@@ -98,7 +98,6 @@ impl TermPage {
     }
 
     /// Its descriptor, which a child gets under the same number.
-    #[must_use]
     pub fn number(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -161,13 +160,11 @@ impl Reader {
 
     /// H by CLOCK_BOOTTIME, or zero if there is none. One aligned word, which needs no lock; whoever compares it reads the clock
     /// afterwards.
-    #[must_use]
     pub fn hard(&self) -> Duration {
         Duration::from_nanos(self.0.hard.load(Acquire))
     }
 
     /// The fencing token, and H of the same term. None if init was frozen while it wrote them.
-    #[must_use]
     pub fn token(&self) -> Option<(u64, Duration)> {
         let Layout { sequence, hard, token, .. } = self.0;
         (0..ATTEMPTS).find_map(|_| {

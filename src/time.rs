@@ -23,46 +23,39 @@ impl Instant {
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The instant this many nanoseconds after boot.
-    #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// The instant at which a kernel's three clocks read this, the first of them first. CLOCK_MONOTONIC_RAW is the hardware's. The
     /// others differ by the time for which the machine was suspended, which the first one lacks.
-    #[must_use]
     pub fn of(raw: Duration, monotonic: Duration, boottime: Duration) -> Self {
         Self::BOOT + (raw + boottime.saturating_sub(monotonic))
     }
 
     /// What a kernel's clock will show at this instant, if it shows `now` at `exact`. What is past stays past for as long. A tenth of
     /// what is left is taken off a clock that is slowed, which would be late.
-    #[must_use]
     pub fn shown(self, exact: Self, now: Duration, slows: bool) -> Duration {
         let left = self.since(exact);
         (now + if slows { early(left) } else { left }).saturating_sub(exact.since(self))
     }
 
     /// Nanoseconds since boot.
-    #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// How long this instant is after `earlier`; zero if it is not.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// The earlier of this instant and the other, if there is one.
-    #[must_use]
     pub fn or_earlier(self, other: Option<Self>) -> Self {
         other.map_or(self, |other| other.min(self))
     }
 
     /// This instant moved back, at most to the boot.
-    #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(span)))
     }
@@ -75,7 +68,6 @@ pub const EXACT: Duration = Duration::from_millis(10);
 ///
 /// A time service slows kernel timers by 9 % at most. Nine tenths are waited for first, if more than `whole` is left. What is waited
 /// for whole may be late by those 9 %. The small extra covers corrections that are usual, which would cost one more wake-up.
-#[must_use]
 pub fn wait(left: Duration, whole: Duration) -> Duration {
     if left > whole { early(left) } else { left + left / 1_000 }
 }

@@ -51,19 +51,16 @@ impl<K: Copy + Ord> Timers<K> {
     }
 
     /// Returns the deadline, if it is set.
-    #[must_use]
     pub fn at(&self, key: K) -> Option<Instant> {
         self.0.get(&key).copied()
     }
 
     /// Returns true if the deadline is set.
-    #[must_use]
     pub fn is_set(&self, key: K) -> bool {
         self.0.contains_key(&key)
     }
 
     /// Returns true if the deadline is set and has come.
-    #[must_use]
     pub fn is_due(&self, key: K, now: Instant) -> bool {
         self.at(key).is_some_and(|at| at <= now)
     }
@@ -78,7 +75,6 @@ impl<K: Copy + Ord> Timers<K> {
     }
 
     /// Returns the first of the deadlines.
-    #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.0.values().min().copied()
     }

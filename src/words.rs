@@ -6,7 +6,6 @@ use std::{borrow::Cow, error::Error, fmt::Write as _};
 const TEXT: usize = 1024;
 
 /// An error and its causes on one line. A cause that repeats the text before it is left out: kube's errors often do.
-#[must_use]
 pub fn one_line(error: &(dyn Error + 'static)) -> String {
     let mut line = squeezed(&error.to_string());
     let mut cause = error.source();
@@ -26,7 +25,6 @@ pub(crate) fn squeezed(text: &str) -> String {
 }
 
 /// Returns a text of others on one line, without the characters that move, colour, reverse or hide a terminal's text.
-#[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     if text.contains(is_unseen) { Cow::Owned(text.chars().map(seen).collect()) } else { Cow::Borrowed(text) }
 }
@@ -83,7 +81,6 @@ macro_rules! worded {
             $visible const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// The word for it.
-            #[must_use]
             $visible const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+

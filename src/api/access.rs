@@ -44,14 +44,12 @@ impl AccessError {
     }
 
     /// The exit code of a command that this ends. That a plugin returned no credentials is not a configuration error.
-    #[must_use]
     pub const fn exit_code(&self) -> u8 {
         if self.may_pass { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
     /// Returns true if another attempt may succeed: a credential plugin failed, or there was no process for it. All else is
     /// configuration.
-    #[must_use]
     pub const fn may_pass(&self) -> bool {
         self.may_pass
     }

@@ -90,7 +90,6 @@ impl Cluster {
     }
 
     /// The same cluster, asked as this user and in these groups; none: those of the kubeconfig.
-    #[must_use]
     pub fn acting_as(mut self, user: Option<String>, groups: Option<Vec<String>>) -> Self {
         let credentials = &mut self.config.auth_info;
         credentials.impersonate = user.or_else(|| credentials.impersonate.take());
@@ -220,13 +219,11 @@ impl Cluster {
     }
 
     /// The server's URL.
-    #[must_use]
     pub fn url(&self) -> String {
         self.config.cluster_url.to_string()
     }
 
     /// The kubeconfig's context, and the cluster that it names; none: this is the pod's own cluster.
-    #[must_use]
     pub fn context(&self) -> Option<KubeContext> {
         let Source::Kubeconfig { files, context } = &self.source else { return None };
         let mut authority = DefaultHasher::new();
@@ -245,7 +242,6 @@ impl Cluster {
     }
 
     /// Where the access comes from, for people.
-    #[must_use]
     pub fn source(&self) -> String {
         self.source.to_string()
     }

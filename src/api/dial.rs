@@ -125,7 +125,6 @@ impl Dialer {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    #[must_use]
     pub fn client(&self) -> kube::Client {
         (self.make)()
     }

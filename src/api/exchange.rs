@@ -81,7 +81,6 @@ pub(super) async fn collect(response: http::Response<Body>) -> Result<Reply, Exc
 
 impl Reply {
     /// The text of a refusal: the `message` of a Status, or a body that is not one; of a long one the beginning and the end.
-    #[must_use]
     pub fn message(&self) -> String {
         const SHOWN: usize = 1000;
         let status = self.json();
@@ -97,7 +96,6 @@ impl Reply {
     }
 
     /// The `reason` of a Status, and field and reason of each of its causes: words that quote no value.
-    #[must_use]
     pub fn reason(&self) -> String {
         let status = self.json();
         let word = |of: &Value, key: &str| {
@@ -112,7 +110,6 @@ impl Reply {
 
     /// True if it says that `resource` (such as `leases`) has no object of this name, and not that there is no place for one: no
     /// namespace, no such API group, no API server at all.
-    #[must_use]
     pub fn is_absence_of(&self, resource: &str, name: &str) -> bool {
         let status = self.json();
         let says = |pointer, what| status.pointer(pointer).and_then(Value::as_str) == Some(what);
@@ -120,7 +117,6 @@ impl Reply {
     }
 
     /// True if it says which object it is about, as an API server does that knows the kind.
-    #[must_use]
     pub fn names_an_object(&self) -> bool {
         self.json().pointer("/details/kind").is_some_and(Value::is_string)
     }

@@ -73,19 +73,16 @@ pub enum StatusError {
 
 impl Register {
     /// An empty one; equal seeds give equal uids.
-    #[must_use]
     pub const fn new(seed: u32) -> Self {
         Self { objects: BTreeMap::new(), history: VecDeque::new(), version: 1, compacted: 0, seed, uids: 0 }
     }
 
     /// The version of the last change.
-    #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
     /// Returns the object that is stored under `key`.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&Arc<Value>> {
         self.objects.get(key)
     }
@@ -225,7 +222,6 @@ impl Register {
 
 impl Change {
     /// The object of a DELETED event: the last that there was, with the version of this change.
-    #[must_use]
     pub fn deleted(&self) -> Option<Value> {
         let mut object = Value::clone(self.before.as_deref()?);
         fields(&mut object, "metadata").insert("resourceVersion".into(), self.version.to_string().into());

@@ -185,6 +185,7 @@ fn replacement(body: Value, namespace: &str, name: &str) -> Result<Value, Status
     if lease["metadata"]["name"] != name {
         return Err(Status::bad_request(format!("the name of the object is not the {name:?} of the path")));
     }
+    lease::name(&lease)?;
     Ok(lease)
 }
 

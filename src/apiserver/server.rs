@@ -122,7 +122,6 @@ impl Server {
     }
 
     /// Where clients of this machine find it.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -132,7 +131,6 @@ impl Server {
     }
 
     /// A self-contained kubeconfig, for clients that find it at this address.
-    #[must_use]
     pub fn kubeconfig(&self, address: SocketAddr) -> String {
         self.identity.kubeconfig(&format!("https://{address}"), &self.token)
     }

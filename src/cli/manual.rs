@@ -8,7 +8,6 @@ use clap_complete::Shell;
 use super::Line;
 
 /// The script by which a shell completes what is typed after `tenure`.
-#[must_use]
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut offered(&Line::command()), "tenure", &mut script);
@@ -16,7 +15,6 @@ pub fn completions(shell: Shell) -> Vec<u8> {
 }
 
 /// tenure, and each of its commands that people may see, under its full name.
-#[must_use]
 pub fn faces() -> Vec<Command> {
     fn add(face: &Command, faces: &mut Vec<Command>) {
         faces.push(face.clone());
@@ -30,7 +28,6 @@ pub fn faces() -> Vec<Command> {
 }
 
 /// The name of a command's manual page, such as tenure-config-schema.
-#[must_use]
 pub fn title(face: &Command) -> String {
     face.get_bin_name().unwrap_or("tenure").replace(' ', "-")
 }

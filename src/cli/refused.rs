@@ -41,7 +41,6 @@ impl Refused {
     }
 
     /// Prints the help, the version or the error where it belongs, and returns the exit code.
-    #[must_use]
     pub fn report(&self) -> u8 {
         let outcome = self.error.print();
         if let Some(tip) = self.tip() {
@@ -51,7 +50,6 @@ impl Refused {
     }
 
     /// Returns true if the line was to start a container's workload, not a command that people run beside one.
-    #[must_use]
     pub fn is_of_run(&self) -> bool {
         self.error.use_stderr() && (["run", "lock", "task"].contains(&&*self.word) || !names().any(|name| name == self.word))
     }

@@ -36,7 +36,6 @@ mod witness;
 type Ended = Result<u8, u8>;
 
 /// Runs a command, and returns its exit code.
-#[must_use]
 pub fn run(command: &Command) -> u8 {
     let ended = match command {
         Command::Config { about } => config::run(about),

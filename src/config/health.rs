@@ -97,7 +97,6 @@ impl HttpProbe {
 
 impl TcpProbe {
     /// Where it connects to.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         address(self.host, self.port)
     }
@@ -159,7 +158,6 @@ pub enum ProbeHandler {
 
 impl Probe {
     /// Returns what it asks, for people; empty where the workload says so itself.
-    #[must_use]
     pub fn target(&self) -> String {
         match self.handler() {
             Some(ProbeHandler::Exec) => self.exec.command.join(" "),
@@ -171,13 +169,11 @@ impl Probe {
     }
 
     /// How it is asked; none: not at all.
-    #[must_use]
     pub fn handler(&self) -> Option<ProbeHandler> {
         self.said().next().map(|(handler, _)| handler)
     }
 
     /// The longest that a workload which says itself that it is live may be silent.
-    #[must_use]
     pub const fn watchdog(&self) -> Duration {
         self.period.saturating_mul(self.failure_threshold)
     }
@@ -208,7 +204,6 @@ worded! {
 
 impl ProbeKind {
     /// Returns the probe that asks this question.
-    #[must_use]
     pub const fn of(self, workload: &WorkloadConfig) -> &Probe {
         match self {
             Self::Readiness => &workload.readiness,

@@ -103,7 +103,6 @@ pub struct Prefer {
 
 impl LeaseConfig {
     /// The name of the Lease of this slot.
-    #[must_use]
     pub fn name_of(&self, slot: Slot) -> String {
         slot.of(&self.name)
     }
@@ -115,13 +114,11 @@ impl LeaseConfig {
 }
 
 /// Returns true if this can be a replica's name in a Lease.
-#[must_use]
 pub fn can_stand(identity: &str) -> bool {
     identity.len() <= LONGEST_NAME && !identity.chars().any(char::is_control)
 }
 
 /// Returns true if a witness can listen there: an abstract name after `@`, or an absolute path.
-#[must_use]
 pub fn is_socket(name: &str) -> bool {
     let is_named = matches!(name.as_bytes(), [b'@', _, ..] | [b'/', _, ..]);
     is_named && name.len() <= LONGEST_SOCKET && !name.contains('\0')

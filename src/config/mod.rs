@@ -149,7 +149,6 @@ pub enum LogFormat {
 
 impl Config {
     /// The constants of the law for this configuration.
-    #[must_use]
     pub const fn timing(&self) -> Timing {
         Timing {
             duration: self.lease.duration,
@@ -162,13 +161,11 @@ impl Config {
     }
 
     /// How long a released Lease is left to others before it is deleted. Not at all where an absent one is no different to them.
-    #[must_use]
     pub fn deletion_wait(&self) -> Duration {
         if self.lease.creation_wait == Some(Duration::ZERO) { Duration::ZERO } else { self.timing().deletion_wait() }
     }
 
     /// How long a release may take, with the deletion after it.
-    #[must_use]
     pub fn release_limit(&self) -> Duration {
         let clear = self.timing().release_limit();
         match self.lease.release {

@@ -32,7 +32,6 @@ pub struct WaitLimit {
 
 impl Preset {
     /// The value of the label [`KIND`](crate::election::writes::KIND_LABEL) on a Lease that it creates.
-    #[must_use]
     pub const fn kind(&self) -> Option<&'static str> {
         match self {
             Self::Run => None,
@@ -42,7 +41,6 @@ impl Preset {
     }
 
     /// How long to wait for a live holder. None: without a limit.
-    #[must_use]
     pub fn wait_limit(&self) -> Option<WaitLimit> {
         match self {
             Self::Run => None,
@@ -52,7 +50,6 @@ impl Preset {
     }
 
     /// Returns true if tenure ends with the command.
-    #[must_use]
     pub const fn is_once(&self) -> bool {
         match self {
             Self::Run => false,
@@ -62,7 +59,6 @@ impl Preset {
     }
 
     /// The task, if it is one.
-    #[must_use]
     pub const fn task(&self) -> Option<&Task> {
         match self {
             Self::Run | Self::Lock { .. } => None,

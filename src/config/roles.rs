@@ -75,7 +75,6 @@ worded! {
 
 impl HookKind {
     /// Its command; none if nothing is said of it.
-    #[must_use]
     pub fn of(self, hooks: &Hooks) -> Option<&Hook> {
         let hook = match self {
             Self::BeforeLead => &hooks.before_lead,

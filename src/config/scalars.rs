@@ -44,14 +44,12 @@ impl Signal {
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
     /// Returns true if it does nothing to a process that has no handler for it.
-    #[must_use]
     pub fn is_ignored_by_default(self) -> bool {
         [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&self.0)
     }
 
     /// Returns true if `signals.rewrite` may name it: all but SIGCHLD, the faults, and signals that cannot be caught. What init does
     /// with a signal stands in `supervision/agent/requests.rs`.
-    #[must_use]
     pub fn is_forwardable(self) -> bool {
         let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
         !own.contains(&self.0) && !Self::FAULTS.contains(&self.0)

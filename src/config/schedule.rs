@@ -57,7 +57,6 @@ pub struct Schedule {
 
 impl Zone {
     /// Returns a time, in microseconds, by the clocks of the zone.
-    #[must_use]
     pub fn shown(&self, micros: i64) -> Option<String> {
         let at = Timestamp::from_microsecond(micros).ok()?.to_zoned(self.0.clone());
         Some(at.strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
@@ -66,7 +65,6 @@ impl Zone {
 
 impl Schedule {
     /// Returns the first fire after this time. None if there is none in 44 years.
-    #[must_use]
     pub fn next(&self, after: i64) -> Option<i64> {
         if !RANGE.contains(&after) {
             return None;
@@ -91,13 +89,11 @@ impl Schedule {
     }
 
     /// Returns true if the clocks do not skip each of its fires.
-    #[must_use]
     pub fn fires(&self) -> bool {
         self.next(START.as_microsecond()).is_some()
     }
 
     /// Returns the last fire after `after` and not after `until`.
-    #[must_use]
     pub fn latest(&self, after: i64, until: i64) -> Option<i64> {
         let within = |after| self.next(after).filter(|fire| *fire <= until);
         let (mut latest, mut last) = (within(after)?, until);

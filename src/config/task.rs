@@ -75,7 +75,6 @@ pub enum Trigger {
 
 impl Trigger {
     /// The schedule, if it is one.
-    #[must_use]
     pub const fn schedule(&self) -> Option<&Schedule> {
         match self {
             Self::Every(_) => None,

@@ -62,7 +62,6 @@ section! {
 
 impl WorkloadConfig {
     /// Returns true if the workload is given a NOTIFY_SOCKET.
-    #[must_use]
     pub fn notifies(&self) -> bool {
         self.acknowledge == Some(Acknowledge::Notify) || self.readiness.notify || self.liveness.notify
     }

@@ -69,7 +69,6 @@ pub struct LeaderView {
 
 impl Elector {
     /// Begins from the state that init hands to a new elector. A term in progress continues. `seed` feeds jitter and trace ids.
-    #[must_use]
     pub fn new(initial: InitialState, seed: u64, now: Now) -> Self {
         let mut core = Core::new(&initial, seed, now);
         let phase = match initial.resume {
@@ -111,7 +110,6 @@ impl Elector {
     }
 
     /// Returns when [`Elector::handle_timeout`] is due. An instant in the past means at once.
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Following(following) => following.timeout(&self.core),
@@ -122,7 +120,6 @@ impl Elector {
     }
 
     /// Returns the state for probes and telemetry.
-    #[must_use]
     pub fn view(&self) -> View {
         let leading = match &self.phase {
             Phase::Leading(leading) => Some(LeaderView {

@@ -16,19 +16,16 @@ pub struct GuardDeadline {
 
 impl GuardDeadline {
     /// Kills nothing.
-    #[must_use]
     pub const fn disarmed() -> Self {
         Self { term: None, hard: Instant::NEVER }
     }
 
     /// Returns when the killing begins; [`Instant::NEVER`] while disarmed.
-    #[must_use]
     pub const fn hard(&self) -> Instant {
         self.hard
     }
 
     /// Returns true if a guard that is armed for `hard` kills now.
-    #[must_use]
     pub fn is_time(hard: Instant, now: Instant) -> bool {
         now >= hard
     }

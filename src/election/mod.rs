@@ -116,7 +116,6 @@ pub enum Request {
 
 impl Request {
     /// Returns the operation, as in RBAC.
-    #[must_use]
     pub const fn operation(&self) -> Operation {
         match self {
             Self::Get => Operation::Get,

@@ -149,7 +149,6 @@ enum Next {
 
 impl Witness {
     /// Nobody is known yet.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let (stamps, random) = (Stamps::new(0), Random::of(seed));
         Self { replicas: BTreeMap::new(), is_ending: false, asked: 0, stamps, random, actions: VecDeque::new() }
@@ -176,7 +175,6 @@ impl Witness {
 
     /// Returns true if an elector of this replica is believed that connects now. While an earlier one is connected nobody else is: two
     /// electors of one init never are, so somebody borrows its name.
-    #[must_use]
     pub fn believes(&self, identity: &str) -> bool {
         match self.replicas.get(identity) {
             Some(entry) => entry.open.is_none() && !entry.is_connected,
@@ -185,13 +183,11 @@ impl Witness {
     }
 
     /// Returns true if this replica is known: it lives, or not everything is done yet.
-    #[must_use]
     pub fn knows(&self, identity: &str) -> bool {
         self.replicas.contains_key(identity)
     }
 
     /// Returns true if no replica is known.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.replicas.is_empty()
     }

@@ -96,7 +96,6 @@ pub struct Publisher {
 
 impl Publisher {
     /// Begins with nothing wanted.
-    #[must_use]
     pub const fn new(endpoints: Endpoints, timing: Timing) -> Self {
         let (wanted, seen, refused, lacks, state) = (None, None, None, None, None);
         let due = Instant::BOOT;

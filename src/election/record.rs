@@ -51,7 +51,6 @@ pub enum LeaseState {
 impl LeaseRecord {
     /// Reads `object`. None without a uid, or if its resourceVersion is not an integer: without both nothing may be written to
     /// it, and a fencing token is a number.
-    #[must_use]
     pub fn read(mut object: Arc<Value>) -> Option<Self> {
         if spec_of(&object).values().any(Value::is_null)
             && let Some(Value::Object(spec)) = Arc::make_mut(&mut object).get_mut("spec")
@@ -63,68 +62,57 @@ impl LeaseRecord {
     }
 
     /// Returns the object as it was read, without nulls in its spec.
-    #[must_use]
     pub fn object(&self) -> &Value {
         &self.0
     }
 
     /// Returns the spec without nulls.
-    #[must_use]
     pub fn spec(&self) -> &Map<String, Value> {
         spec_of(&self.0)
     }
 
     /// `metadata.uid`.
-    #[must_use]
     pub fn uid(&self) -> &str {
         self.metadata("uid").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// `metadata.resourceVersion`.
-    #[must_use]
     pub fn resource_version(&self) -> &str {
         self.metadata("resourceVersion").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// `metadata.creationTimestamp`, verbatim.
-    #[must_use]
     pub fn created(&self) -> Option<&str> {
         self.metadata("creationTimestamp")?.as_str()
     }
 
     /// Returns true if the Lease is being deleted, and only waits for its finalizers (law 17).
-    #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|value| !value.is_null())
     }
 
     /// Returns true if only the recorded holder may take the Lease (law 17): [`PAUSED`] is there and not `false`.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.annotation(PAUSED).is_some_and(|value| value != "false")
     }
 
     /// Returns the value of an annotation.
-    #[must_use]
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.metadata("annotations")?.get(name)?.as_str()
     }
 
     /// `spec.holderIdentity`, unless it is empty.
-    #[must_use]
     pub fn holder(&self) -> Option<&str> {
         self.text("holderIdentity").filter(|holder| !holder.is_empty())
     }
 
     /// Returns true if the holder is exactly this identity.
-    #[must_use]
     pub fn is_held_by(&self, identity: &str) -> bool {
         self.holder() == Some(identity)
     }
 
     /// Returns the priority of the holder, if a replica of a higher one may ask it to hand over: nobody else has a say in who
     /// leads next. A priority beside another name is that of an earlier holder.
-    #[must_use]
     pub fn preemptible_priority(&self) -> Option<i8> {
         let is_named = self.state() == LeaseState::Held && self.annotation(HOLDER) == self.holder();
         let is_asked = [STEP_DOWN, STEP_DOWN_TO].into_iter().any(|name| self.annotation(name).is_some());
@@ -134,34 +122,29 @@ impl LeaseRecord {
 
     /// `spec.leaseDurationSeconds` if it is positive. Missing, zero or negative is no duration (law 11). One beyond 32 bits is
     /// the longest that the API can express.
-    #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let seconds = saturated(self.spec().get("leaseDurationSeconds")?)?;
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
     }
 
     /// `spec.leaseTransitions`. Absent or negative counts as 0, one beyond 32 bits as the maximum.
-    #[must_use]
     pub fn transitions(&self) -> i32 {
         let transitions = self.spec().get("leaseTransitions").and_then(saturated).unwrap_or_default();
         i32::try_from(transitions.max(0)).unwrap_or(i32::MAX)
     }
 
     /// `spec.acquireTime`, verbatim.
-    #[must_use]
     pub fn acquire_time(&self) -> Option<&str> {
         self.text("acquireTime")
     }
 
     /// `spec.renewTime`, verbatim.
-    #[must_use]
     pub fn renew_time(&self) -> Option<&str> {
         self.text("renewTime")
     }
 
     /// Returns true if the duration, or `unknown` if none is recorded, has passed since renewTime by this wall clock in
     /// microseconds. A hint, by which no Lease is taken (law 11).
-    #[must_use]
     pub fn looks_expired(&self, unknown: Duration, wall: i64) -> bool {
         let duration = self.duration().unwrap_or(unknown);
         self.age(wall).is_none_or(|age| age > i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
@@ -169,38 +152,32 @@ impl LeaseRecord {
 
     /// Returns true if renewTime is at most the duration, or `unknown` if none is recorded, away from this wall clock in
     /// microseconds. If it is further in the future, one of the two clocks is wrong. A hint, by which no Lease is taken (law 11).
-    #[must_use]
     pub fn looks_alive(&self, unknown: Duration, wall: i64) -> bool {
         let duration = self.duration().unwrap_or(unknown);
         !self.looks_expired(unknown, wall) && self.ahead(wall) <= duration
     }
 
     /// Returns the time since the last renewal by this wall clock, in microseconds. None without a renewTime.
-    #[must_use]
     pub fn age(&self, wall: i64) -> Option<i64> {
         Some(wall.saturating_sub(micros(self.renew_time()?)?))
     }
 
     /// Returns how far renewTime is in the future by this wall clock.
-    #[must_use]
     pub fn ahead(&self, wall: i64) -> Duration {
         Duration::from_micros(self.age(wall).map_or(0, |age| u64::try_from(age.saturating_neg()).unwrap_or_default()))
     }
 
     /// `spec.strategy`: a coordinator appoints the holders.
-    #[must_use]
     pub fn strategy(&self) -> Option<&str> {
         self.text("strategy").filter(|strategy| !strategy.is_empty())
     }
 
     /// `spec.preferredHolder`.
-    #[must_use]
     pub fn preferred_holder(&self) -> Option<&str> {
         self.text("preferredHolder").filter(|holder| !holder.is_empty())
     }
 
     /// Returns the state of the Lease.
-    #[must_use]
     pub fn state(&self) -> LeaseState {
         match self.holder() {
             Some(NOBODY) => return LeaseState::Nobody,
@@ -253,7 +230,6 @@ impl LeaseRecord {
     }
 
     /// Returns true if uid and spec are those of `other`. A follower waits for them to stay the same (law 11).
-    #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         self.uid() == other.uid() && self.spec() == other.spec()
     }
@@ -277,20 +253,17 @@ impl LeaseRecord {
 }
 
 /// Returns a field of the metadata of an object.
-#[must_use]
 pub fn metadata_of<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
     object.get("metadata")?.get(name)
 }
 
 /// Returns the spec of an object.
-#[must_use]
 pub fn spec_of(object: &Value) -> &Map<String, Value> {
     object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
 /// Returns true if resourceVersion `a` is later than `b`. They are integers of arbitrary length, as Kubernetes guarantees since
 /// 1.35.
-#[must_use]
 pub fn later(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     (a.len(), a) > (b.len(), b)

@@ -16,7 +16,6 @@ impl TraceContext {
     pub const UNKNOWN: Self = Self { trace_id: 0, span_id: 0 };
 
     /// Parses version 00 of the `traceparent` format; none for anything else, which others may have written.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -88,7 +88,6 @@ impl Turn {
     pub const BEATS: u32 = 4;
 
     /// Begins the first turn of a new elector `now`, from the state that init hands to it. `seed` feeds jitter and trace ids.
-    #[must_use]
     pub fn new(initial: InitialState, seed: u64, now: Now, beats: u32) -> Self {
         Self {
             at: At::Link(now),
@@ -101,32 +100,27 @@ impl Turn {
     }
 
     /// Returns the election.
-    #[must_use]
     pub const fn election(&self) -> &Elector {
         &self.election
     }
 
     /// Returns true if a turn has begun and is not over.
-    #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.at != At::Start
     }
 
     /// Returns true if the link was drained, and the deadlines come next.
-    #[must_use]
     pub const fn is_drained(&self) -> bool {
         matches!(self.at, At::Deadlines(_))
     }
 
     /// Returns when the next turn is due, if nothing arrives before.
-    #[must_use]
     pub fn due(&self) -> Instant {
         self.beat_due.or_earlier(self.election.poll_timeout())
     }
 
     /// Returns the longest wait for a renewal or a heartbeat. What is waited for no longer may be late by a part of it, and costs one
     /// wake-up.
-    #[must_use]
     pub fn whole(&self) -> Duration {
         self.renew_period.max(self.beat_every)
     }

@@ -47,7 +47,6 @@ impl LeaseWrite {
     }
 
     /// Returns its request.
-    #[must_use]
     pub const fn request(&self) -> &Request {
         &self.0
     }
@@ -78,7 +77,6 @@ pub struct LeaseWriter {
 impl LeaseWriter {
     /// Makes the Lease held by nobody for `duration`, because it was not given back or does not exist. acquireTime goes,
     /// leaseTransitions stays as read (law 14).
-    #[must_use]
     pub fn nobody(&self, from: Option<&LeaseRecord>, slot: Slot, duration: Duration, time: &str) -> Value {
         let mut object = match from {
             Some(from) => self.copy(from),
@@ -103,7 +101,6 @@ impl LeaseWriter {
     /// Takes a Lease, free or held. acquireTime and leaseTransitions change only with the holder: if the record still names this
     /// replica after a loss, no transition is counted. After a rest, one is counted. With `is_run`, each term is a run of a task
     /// whose start counts, so acquireTime is always that of the term. `fires` are those of [`FIRE`] and [`NEXT_FIRE`].
-    #[must_use]
     pub fn acquire(
         &self,
         from: &LeaseRecord,
@@ -142,7 +139,6 @@ impl LeaseWriter {
     /// Renews a Lease. Holder, acquireTime and leaseTransitions stay. If acquireTime, leaseTransitions, or the replica's labels
     /// and annotations were removed, they are restored. A changed acquireTime or leaseTransitions is kept: it may be another
     /// term's, and then the Lease is not released (law 8).
-    #[must_use]
     pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
         self.mark_held(&mut object, &self.identity);
@@ -157,7 +153,6 @@ impl LeaseWriter {
     }
 
     /// Asks the holder to hand over to this replica, as `tenure step-down --to` does. The spec stays as read.
-    #[must_use]
     pub fn preempt(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         let annotations = annotations_of(&mut object);
@@ -167,7 +162,6 @@ impl LeaseWriter {
     }
 
     /// Takes back what [`Self::preempt`] asks for.
-    #[must_use]
     pub fn take_back(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         annotations_of(&mut object).retain(|name, _| name != STEP_DOWN && name != STEP_DOWN_TO);
@@ -175,7 +169,6 @@ impl LeaseWriter {
     }
 
     /// Gives a Lease back that nobody takes before `left` has passed. A client that reads only the spec sees it held until then.
-    #[must_use]
     pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {
         let mut object = self.given_back(from, TRACEPARENT, context.to_string());
         annotations_of(&mut object).insert(RESTS.into(), rests(time, &self.identity).into());
@@ -184,13 +177,11 @@ impl LeaseWriter {
     }
 
     /// Gives a Lease back, with the release mark.
-    #[must_use]
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
         emptied(self.given_back(from, TRACEPARENT, context.to_string()), time)
     }
 
     /// The release mark that the witness of a dead holder writes (law 20). The trace context stays that of the dead term.
-    #[must_use]
     pub fn obituary(&self, from: &LeaseRecord, time: &str) -> Value {
         emptied(self.given_back(from, OBITUARY, self.identity.clone()), time)
     }
@@ -264,7 +255,6 @@ pub struct Stamps {
 
 impl Stamps {
     /// Makes the times of the elector with this generation.
-    #[must_use]
     pub fn new(generation: u32) -> Self {
         Self { number: i64::from(generation) % MILLISECOND, last: 0 }
     }

@@ -36,7 +36,7 @@ use crate::{
     telemetry::{
         Telemetry,
         recorder::Recorder,
-        status::{Change, Edge, Fact, Requested},
+        status::{Change, Fact, Requested},
     },
     time::{Instant, Now, wait},
     wire::{Broken, End},

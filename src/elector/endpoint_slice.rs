@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     election::publication::{Endpoints, PAUSE, Publisher, SliceAction, SliceState, Wanted},
     link::{InitialState, Term},
-    telemetry::status::{Change, Edge, Status},
+    telemetry::status::{Change, Status},
     words::bounded,
 };
 
@@ -91,10 +91,8 @@ impl Traffic {
     pub(super) fn finish(self) -> JoinHandle<()> {
         self.task
     }
-}
 
-impl Edge for Traffic {
-    fn changed(&mut self, change: &Change<'_>) {
+    pub(super) fn changed(&mut self, change: &Change<'_>) {
         let wanted = change.after.wanted();
         self.wanted.send_if_modified(|last| mem::replace(last, wanted.clone()) != wanted);
     }

@@ -19,7 +19,7 @@ use crate::{
     link::{InitialState, ToElector},
     role::Role,
     telemetry::{
-        status::{Change, Edge, Fact, TermStatus},
+        status::{Change, Fact, TermStatus},
         transition::{Outcome, Recorded, Transition, TransitionReason},
     },
     time::Instant,
@@ -103,11 +103,9 @@ impl Events {
         // The Event is dropped if the queue is full, because the server has not answered for long.
         let _ = self.queue.try_send(event);
     }
-}
 
-impl Edge for Events {
     /// Sends an Event for a change, if it is worth one.
-    fn changed(&mut self, change: &Change<'_>) {
+    pub(super) fn changed(&mut self, change: &Change<'_>) {
         let (Some(held), now) = (&change.after.term, change.at.boot) else { return };
         match change.fact {
             Fact::Told(ToElector::Health { unready: Some(why), .. })

@@ -93,7 +93,6 @@ struct Failure {
 }
 
 /// Runs the elector on the link that init left at file descriptor 3. Returns the exit code.
-#[must_use]
 pub fn run() -> u8 {
     memory::close_to_others();
     let link = adopt();

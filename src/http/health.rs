@@ -20,7 +20,6 @@ pub struct Health {
 
 impl Health {
     /// Begins from the state that init hands to a new elector at `now`.
-    #[must_use]
     pub fn new(initial: &InitialState, now: Instant) -> Self {
         let (status, board) = (Status::new(initial, now), Board::new(initial));
         Self { status: watch::Sender::new(status), board: watch::Sender::new(board), metrics: Registry::new() }
@@ -45,25 +44,21 @@ impl Health {
     }
 
     /// Returns the status as it is now.
-    #[must_use]
     pub fn status(&self) -> watch::Ref<'_, Status> {
         self.status.borrow()
     }
 
     /// Follows the status.
-    #[must_use]
     pub fn follow(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
     /// Returns the identity of the holder of the first slot.
-    #[must_use]
     pub fn first_holder(&self) -> Option<String> {
         self.board.borrow().first_holder().map(str::to_owned)
     }
 
     /// Returns the metrics that `/metrics` shows.
-    #[must_use]
     pub const fn metrics(&self) -> &Registry {
         &self.metrics
     }

@@ -62,7 +62,6 @@ mod programs;
 mod proof;
 
 /// Reads the configuration, for the only time, and runs the workload; returns the exit code.
-#[must_use]
 pub fn start(arguments: &Run) -> u8 {
     match loading::load(&arguments.flags, &arguments.command, Purpose::Run) {
         Ok(loaded) => {
@@ -82,7 +81,6 @@ pub fn start(arguments: &Run) -> u8 {
 }
 
 /// Runs the workload by `config` until it is over; returns the exit code.
-#[must_use]
 pub fn run(config: Config) -> u8 {
     let log = Log::new(config.log.clone());
     run_with(config, Preset::Run, &ClusterFlags::default(), log)
@@ -222,13 +220,13 @@ fn term_page(log: &mut Log) -> Option<TermPage> {
     TermPage::create().map_err(why).ok()
 }
 
-/// Checks that /proc shows all processes. Otherwise nothing could be proved gone, and no Lease be given back (law 8).
 /// A pipe, or what another process has not open.
 fn is_gone_once_read(file: &Path) -> bool {
     let is_own = ["/dev/stdin", "/dev/fd", "/proc/self", "/proc/thread-self"].iter().any(|own| file.starts_with(own));
     is_own || fs::metadata(file).is_ok_and(|file| file.file_type().is_fifo())
 }
 
+/// Checks that /proc shows all processes. Otherwise nothing could be proved gone, and no Lease be given back (law 8).
 fn check_sight(pid1: bool) -> Result<(), Unprepared> {
     let scanner = Scanner::open().map_err(|error| Unprepared::new(exit::INTERNAL, &error))?;
     if pid1 && scanner.is_partial() {

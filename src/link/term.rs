@@ -56,7 +56,6 @@ pub struct LeaseBackoff {
 
 impl LeaseBackoff {
     /// Returns the end of a back-off that follows on failures, if it is still to come.
-    #[must_use]
     pub fn after_failures(self, now: Instant) -> Option<Instant> {
         Some(self.until).filter(|until| self.failures > 0 && *until > now)
     }
@@ -150,7 +149,6 @@ impl Reason {
     }
 
     /// Returns true if a term that ended so has failed, with this exit of its workload: the replica may be the cause.
-    #[must_use]
     pub fn is_failure(self, exit: Option<Exit>) -> bool {
         match self.nature() {
             Nature::Failure => true,
@@ -160,7 +158,6 @@ impl Reason {
     }
 
     /// Returns true if the run of a task is done: it ended by itself with success, or took as long as it may.
-    #[must_use]
     pub fn is_done(self, exit: Option<Exit>) -> bool {
         match self.nature() {
             Nature::Exited => exit == Some(Exit::Code(0)),
@@ -170,13 +167,11 @@ impl Reason {
     }
 
     /// Returns true if the Lease is lost: the grace is then `lossGrace`, and nothing is released (law 4, 7).
-    #[must_use]
     pub const fn is_loss(self) -> bool {
         matches!(self.nature(), Nature::Loss)
     }
 
     /// Returns true if somebody wanted the term to end. Others are for somebody to look into.
-    #[must_use]
     pub const fn is_asked_for(self) -> bool {
         matches!(self.nature(), Nature::AskedFor | Nature::Exited)
     }
@@ -193,7 +188,6 @@ pub enum Exit {
 
 impl Exit {
     /// tenure's exit code for it: the workload's own, or 128 plus the signal.
-    #[must_use]
     pub fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -202,7 +196,6 @@ impl Exit {
     }
 
     /// Returns the end as a predicate: "ended with exit code 3".
-    #[must_use]
     pub fn predicate(self) -> String {
         match self {
             Self::Code(_) => format!("ended with {self}"),
@@ -239,7 +232,6 @@ pub struct Stop {
 
 impl Stop {
     /// Returns the same stop as of `then`, when nothing was running any more: it was proved before the stop was asked for.
-    #[must_use]
     pub const fn of_nothing(self, then: Instant) -> Self {
         Self { began: None, killed: None, exited: None, fused: None, proved: then, ..self }
     }

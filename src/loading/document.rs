@@ -141,6 +141,14 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
+macro_rules! scalars {
+    ($($visit:ident: $type:ty),+) => {
+        $(fn $visit<E>(self, value: $type) -> Result<Content, E> {
+            Ok(Content::Scalar(value.into()))
+        })+
+    };
+}
+
 struct Any;
 
 impl<'de> Visitor<'de> for Any {
@@ -154,25 +162,7 @@ impl<'de> Visitor<'de> for Any {
         Ok(Content::Scalar(Empty::None.into()))
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Content, E> {
-        Ok(Content::Scalar(truth.into()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Content, E> {
-        Ok(Content::Scalar(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Content, E> {
-        Ok(Content::Scalar(number.into()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Content, E> {
-        Ok(Content::Scalar(number.into()))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-        Ok(Content::Scalar(text.into()))
-    }
+    scalars! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Content, A::Error> {
         iter::from_fn(|| items.next_element().transpose()).collect::<Result<_, _>>().map(Content::List)

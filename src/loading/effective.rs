@@ -21,7 +21,6 @@ const COLUMN: usize = 39;
 
 impl Loaded {
     /// Returns the configuration as a file, with the source of each value. Without defaults, only what somebody has set.
-    #[must_use]
     pub fn effective(&self, with_defaults: bool) -> String {
         let mut text = String::new();
         // In the order of the file of defaults, which people read. A test checks that it has every key.

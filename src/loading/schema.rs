@@ -12,7 +12,6 @@ use crate::config::Config;
 pub const DEFAULTS: &str = include_str!("../../config/tenure.yaml");
 
 /// The JSON Schema of a configuration file.
-#[must_use]
 pub fn schema() -> String {
     let mut schema = schemars::schema_for!(Config);
     RecursiveTransform(allow_nothing).transform(&mut schema);

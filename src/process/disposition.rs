@@ -27,7 +27,6 @@ impl Disposition {
     pub const IGNORED: Self = Self { handler: libc::SIG_IGN, ..Self::DEFAULT };
 
     /// Returns true if the signal is dropped.
-    #[must_use]
     pub const fn ignores(self) -> bool {
         self.handler == libc::SIG_IGN
     }

@@ -104,7 +104,6 @@ impl Fuse {
 
     /// Returns true if the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of
     /// the time that was left, and its timers are exact to an eighth.
-    #[must_use]
     pub const fn is_steady(&self) -> bool {
         self.steady
     }
@@ -120,13 +119,11 @@ impl Fuse {
     }
 
     /// The group that it kills, if [`Self::bind`] has set one and somebody is left in it, a zombie perhaps.
-    #[must_use]
     pub fn group(&self) -> Option<Pid> {
         self.group.filter(|group| self.kills(*group))
     }
 
     /// Returns true if the fuse kills this group, and the group exists.
-    #[must_use]
     pub fn kills(&self, group: Pid) -> bool {
         // PID 1 is in its group for ever, whose number as an owner is also the sign of an error.
         let is_there = group == INIT_GROUP || {
@@ -137,20 +134,17 @@ impl Fuse {
     }
 
     /// The time at which it fires.
-    #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
     }
 
     /// Returns true if the fuse has fired. Tells it only once, because reading the error clears it.
-    #[must_use]
     pub fn take_fired(&self) -> bool {
         !matches!(self.sender.take_error(), Ok(None))
     }
 
     /// Returns true if the loopback interface has stopped answering the probes. The fuse would then fire after about fifteen of
     /// them, regardless of its time.
-    #[must_use]
     pub fn is_unanswered(&self) -> bool {
         unanswered(self.as_fd()).is_ok_and(|probes| probes >= UNANSWERED)
     }

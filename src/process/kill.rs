@@ -39,7 +39,6 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
 }
 
 /// Returns true if this process group is empty, without even a zombie.
-#[must_use]
 pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
 }

@@ -25,25 +25,21 @@ impl Mask {
     pub const NONE: Self = Self(0);
 
     /// With this one, if there is such a signal.
-    #[must_use]
     pub fn with(self, signal: i32) -> Self {
         Self(self.0 | if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 })
     }
 
     /// Returns true if the signal is in the mask.
-    #[must_use]
     pub const fn has(self, signal: i32) -> bool {
         self.0 >> (signal - 1) & 1 == 1
     }
 
     /// Without this one.
-    #[must_use]
     pub const fn without(self, signal: i32) -> Self {
         Self(self.0 & !(1 << (signal - 1)))
     }
 
     /// Without all of these.
-    #[must_use]
     pub const fn lacking(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }

@@ -38,7 +38,6 @@ pub const PID1: Pid = Pid::from_raw(1);
 
 /// Returns true if the process runs the same file as this one. The name has to do where the file is hidden: another user's
 /// process, or a tenure that guards a workload ([`memory::close_to_others`]).
-#[must_use]
 pub fn runs_our_program(pid: Pid) -> bool {
     let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let name = |process: &str| fs::read(format!("/proc/{process}/comm")).ok();

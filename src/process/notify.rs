@@ -73,7 +73,6 @@ pub enum Rejected {
 
 impl Rejected {
     /// Its kind, whoever sent it.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::TooLong => "too long",
@@ -109,7 +108,6 @@ impl NotifySocket {
     }
 
     /// The value of NOTIFY_SOCKET.
-    #[must_use]
     pub fn address(&self) -> String {
         format!("@{}", self.name)
     }

@@ -45,13 +45,11 @@ pub struct Process {
 
 impl Process {
     /// Returns true if nothing of it runs any more: a zombie without living threads.
-    #[must_use]
     pub const fn is_gone(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
     /// Returns true if it is stopped with all its threads. A traced process does not count, because its tracer may continue it.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         let stopped = |thread: io::Result<std::fs::DirEntry>| {
             let stat = std::fs::read(thread?.path().join("stat"))?;
@@ -131,13 +129,11 @@ pub struct Scanner {
 }
 
 /// Returns true if a signal has stopped this process. True also if /proc cannot tell.
-#[must_use]
 pub fn is_stopped(pid: Pid) -> bool {
     state_and_group(&pid.to_string()).is_none_or(|(state, _)| state == b'T')
 }
 
 /// Returns true if a process of this group is stopped.
-#[must_use]
 pub fn is_any_stopped(group: Pid) -> bool {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut processes = entries.filter_map(|entry| state_and_group(entry.file_name().to_str()?));
@@ -174,7 +170,6 @@ impl Scanner {
     }
 
     /// Returns true if /proc hides processes of other users (`hidepid`), so that a clean scan proves nothing.
-    #[must_use]
     pub const fn is_partial(&self) -> bool {
         self.partial
     }
@@ -219,7 +214,6 @@ impl Scanner {
 
     /// Returns true if all children of init, the caller, are spared. Then nothing else descends from it, because it is a
     /// subreaper and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
-    #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
         spare.init == Pid::this() && children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
@@ -227,7 +221,6 @@ impl Scanner {
 
     /// Returns the processes that [`KillSweep::freeze`](crate::process::kill::KillSweep::freeze) stopped and that are still
     /// there; none if one of them runs. SIGCONT continues all threads, so the main thread stands for all, unless it has ended.
-    #[must_use]
     pub fn stopped(&self, frozen: &[Process]) -> Option<Vec<Pid>> {
         let mut stopped = Vec::with_capacity(frozen.len());
         for before in frozen {
@@ -242,13 +235,11 @@ impl Scanner {
     }
 
     /// The process with this pid, if it is there and can be read.
-    #[must_use]
     pub fn look(&self, pid: Pid) -> Option<Process> {
         files::stat(&self.proc, pid).ok()
     }
 
     /// Returns true if `pid` is `ancestor`, or descends from it by the chain of parents.
-    #[must_use]
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
         let parent = |pid: &Pid| self.look(*pid).map(|process| process.parent);
         // A chain longer than this is a loop made of recycled pids.
@@ -280,7 +271,6 @@ impl Scanner {
 
 impl Spare<'_> {
     /// Returns true if `process` is init, an elector or in an elector's session.
-    #[must_use]
     pub fn covers(&self, process: &Process) -> bool {
         process.pid == self.init || self.electors.contains(&process.pid) || self.electors.contains(&process.session)
     }

@@ -69,7 +69,6 @@ pub fn block() -> io::Result<Inherited> {
 }
 
 /// Counts the open descriptors of this process; 0 if /proc does not tell.
-#[must_use]
 pub fn open_descriptors() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |files| u64::try_from(files.count()).unwrap_or(u64::MAX))
 }

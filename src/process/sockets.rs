@@ -50,7 +50,6 @@ impl Sockets {
     }
 
     /// Their descriptors.
-    #[must_use]
     pub fn numbers(&self) -> Range<RawFd> {
         self.0.clone()
     }
@@ -65,7 +64,6 @@ fn is_inherited(number: RawFd) -> bool {
 }
 
 /// The variable that tells a process of this pid that the sockets are for it, as execve takes it. Allocates nothing.
-#[must_use]
 pub fn entry(pid: Pid) -> Entry {
     let mut entry = Entry::default();
     // There is room for every pid, and for the end of the string.

@@ -149,13 +149,11 @@ worded! {
 
 impl Failure {
     /// Returns true if no process, descriptor or memory was left for the step.
-    #[must_use]
     pub const fn is_lack(&self) -> bool {
         matches!(self.errno, Errno::ENOMEM | Errno::EAGAIN | Errno::ENFILE | Errno::EMFILE)
     }
 
     /// The exit code for it: 127 if there is no such program (or interpreter), otherwise 126.
-    #[must_use]
     pub const fn code(self) -> u8 {
         match (self.step, self.errno) {
             (Step::Execute, Errno::ENOENT | Errno::ENOTDIR) => exit::NOT_FOUND,
@@ -288,7 +286,6 @@ pub fn resume(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> 
 
 /// Returns true if a process may have a handler for a signal (`SigCgt` in /proc/PID/status), or block it (`SigBlk`) to read it
 /// from a signalfd. Returns false if /proc cannot tell. Takes up to ten milliseconds if the signal is blocked.
-#[must_use]
 pub fn handles(pid: Pid, signal: Signal) -> bool {
     StatusFiles::of(pid).handling(signal) != Handling::No
 }
@@ -355,7 +352,6 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 
 /// Our own oom_score_adj, and that of a child for whom `by` is added to it, as far as the kernel goes; `None` if ours cannot be
 /// read.
-#[must_use]
 pub fn oom_scores(by: i16) -> Option<(i32, i32)> {
     let own: i32 = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()?;
     Some((own, own.saturating_add(by.into()).clamp(-1000, 1000)))

@@ -29,7 +29,6 @@ impl Terminal {
     /// The terminal, if it is ours to hand over: it is standard input and output, it is our controlling terminal, and our process
     /// group is in its foreground (not so in a shell's background job). If the output goes into a pipe, a pager at the other end may
     /// need the terminal.
-    #[must_use]
     pub fn of_streams() -> Option<Self> {
         let session = getsid(None).ok()?;
         let is_controlling = |fd| isatty(fd) == Ok(true) && tcgetsid(fd) == Ok(session);
@@ -38,25 +37,21 @@ impl Terminal {
     }
 
     /// The same, whatever standard input and output are. Once opened it stays so.
-    #[must_use]
     pub fn of_session() -> Option<Self> {
         Self { fd: session()?, ours: getpgrp() }.if_ours()
     }
 
     /// Returns true if this process has a terminal at all. A shell's `fg` may put it into the foreground at any time.
-    #[must_use]
     pub fn is_there() -> bool {
         Self::of_streams().is_some() || session().is_some()
     }
 
     /// Returns the terminal, if this process is in its foreground.
-    #[must_use]
     pub fn if_ours(self) -> Option<Self> {
         (self.foreground() == Some(self.ours)).then_some(self)
     }
 
     /// The process group in its foreground; `None` if it has hung up.
-    #[must_use]
     pub fn foreground(self) -> Option<Pid> {
         tcgetpgrp(self.fd).ok()
     }
@@ -91,7 +86,6 @@ fn session() -> Option<BorrowedFd<'static>> {
 }
 
 /// Returns the height of the terminal that is standard output.
-#[must_use]
 #[expect(unsafe_code, reason = "nix asks no terminal for its size")]
 pub fn rows() -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

@@ -94,7 +94,6 @@ pub struct Agent {
 
 impl Agent {
     /// The state at the start of init. The first `handle_timeout` is due at once.
-    #[must_use]
     pub fn new(config: AgentConfig) -> Self {
         Self {
             timing: config.config.timing(),
@@ -118,25 +117,21 @@ impl Agent {
     }
 
     /// Returns true if anything of a leader may run: from its start to the proof of its death.
-    #[must_use]
     pub fn leads(&self) -> bool {
         self.workload.leads()
     }
 
     /// Returns true if the workload may get no signal but SIGKILL, because it is or will be frozen.
-    #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.workload.is_frozen()
     }
 
     /// H, while anything of a leader may run. Nothing of it may run from H on, whether init runs or not (law 3).
-    #[must_use]
     pub fn hard(&self) -> Option<Instant> {
         self.leading().map(|term| term.deadlines().hard)
     }
 
     /// The status that the workload may read. It is updated before the actions that follow from the same input.
-    #[must_use]
     pub fn term_status(&self) -> TermStatus {
         self.leading().map_or(TermStatus::NONE, ActiveTerm::status)
     }
@@ -168,7 +163,7 @@ impl Agent {
                 }
                 self.tell_start();
             }
-            Input::ElectorNotStarted | Input::ElectorEnded => {
+            Input::ElectorEnded => {
                 self.electors.ended(now);
                 self.change_elector();
             }
@@ -193,7 +188,6 @@ impl Agent {
     }
 
     /// The first message to an elector that starts now. It includes everything that has happened since the start was ordered.
-    #[must_use]
     pub fn initial_state(&self) -> InitialState {
         let mut config = Config::clone(&self.config.config);
         config.workload.command.clear();
@@ -229,7 +223,6 @@ impl Agent {
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due.
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.over {
             return None;

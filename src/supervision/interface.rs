@@ -15,9 +15,7 @@ pub enum Input {
     Told(ToInit),
     /// An elector runs, its link is open, and the InitialState is on its way.
     ElectorStarted,
-    /// The elector could not be started.
-    ElectorNotStarted,
-    /// The elector was reaped; its link is drained and closed.
+    /// The elector was reaped, and its link is drained and closed; or it could not be started.
     ElectorEnded,
     /// The link is broken: end of file, or a message that does not decode. All messages before that were fed already.
     LinkBroken,

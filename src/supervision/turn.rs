@@ -131,7 +131,6 @@ pub struct Turn {
 impl Turn {
     /// The state at the start of init. Marks are numbered from `marks` on, which is random: anybody can send a mark, so none
     /// should be guessed.
-    #[must_use]
     pub fn new(config: AgentConfig, marks: u64) -> Self {
         let (led, pid1) = (config.config.lease.enabled, config.pid1);
         Self {
@@ -158,37 +157,31 @@ impl Turn {
     }
 
     /// The agent, which decides.
-    #[must_use]
     pub const fn agent(&self) -> &Agent {
         &self.agent
     }
 
     /// The action that the next [`Self::step`] carries out, if there is one.
-    #[must_use]
     pub fn next_action(&self) -> Option<&Action> {
         self.agent.next_action()
     }
 
     /// Returns true if a turn has begun and is not over.
-    #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.progress != Progress::NONE || self.next_action().is_some()
     }
 
     /// Returns true if the link was drained, and the deadlines come next.
-    #[must_use]
     pub fn is_drained(&self) -> bool {
         self.progress.stage() == Some(Stage::Deadlines)
     }
 
     /// Init's exit code, once it is over.
-    #[must_use]
     pub const fn over(&self) -> Option<u8> {
         self.over
     }
 
     /// Time of the next turn, if no input arrives before.
-    #[must_use]
     pub fn due(&self, now: Instant) -> Option<Instant> {
         let is_leaving = self.helpers.iter().any(|helper| helper.exit.is_some());
         let again = is_leaving.then(|| now + GROUP_POLL);
@@ -197,13 +190,11 @@ impl Turn {
 
     /// Returns true if NOTIFY_SOCKET is to be read. Not while a child still tells the workload its role: an answer could be read before
     /// it is known that the question was asked.
-    #[must_use]
     pub const fn listens(&self) -> bool {
         self.main.is_some() && (self.teller.is_none() || self.is_unmarked || !self.answers)
     }
 
     /// Returns true if this hook, or a process that it left in its group, still runs.
-    #[must_use]
     pub fn runs(&self, hook: HookKind) -> bool {
         self.helpers.iter().any(|helper| helper.kind == HelperKind::Hook(hook))
     }

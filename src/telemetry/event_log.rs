@@ -15,7 +15,7 @@ use self::{
     nouns::Nouns,
 };
 use super::{
-    status::{Change, Edge, Fact, Status},
+    status::{Change, Fact, Status},
     transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
@@ -379,11 +379,9 @@ impl EventLog {
             );
         }
     }
-}
 
-impl Edge for EventLog {
     /// Writes the line for a change, if it is worth one.
-    fn changed(&mut self, change: &Change<'_>) {
+    pub(super) fn changed(&mut self, change: &Change<'_>) {
         let Change { before, after, fact, at } = *change;
         match fact {
             Fact::Told(message) => self.told(message, before),

@@ -17,7 +17,7 @@ use tracing::warn;
 use super::{
     export::{self, OtlpConfig},
     names::{self, Metric},
-    status::{Change, Edge, Fact, Requested, Status},
+    status::{Change, Fact, Requested, Status},
     transition::{Margin, Outcome, Phase, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
@@ -155,11 +155,9 @@ impl Metrics {
         self.leads(false);
         self.provider
     }
-}
 
-impl Edge for Metrics {
     /// Counts a change.
-    fn changed(&mut self, change: &Change<'_>) {
+    pub(super) fn changed(&mut self, change: &Change<'_>) {
         match change.fact {
             Fact::Event(Event::Renewed { soft, .. }) => {
                 self.margin.record(Margin::until(*soft, change.at.boot).0.max(0.0), &[]);

@@ -18,7 +18,7 @@ use self::{
     export::{Export, OtlpConfig, Signal},
     metrics::Metrics,
     spans::Spans,
-    status::{Change, Edge, Fact, Status},
+    status::{Change, Fact, Status},
 };
 pub(crate) use self::{metrics::gather, transaction::Observer};
 use crate::{
@@ -59,7 +59,6 @@ impl Telemetry {
     ///
     /// # Panics
     /// Outside a tokio runtime, and where no thread can be had.
-    #[must_use]
     pub fn start(
         initial: &InitialState,
         page: Option<Registry>,
@@ -94,6 +93,17 @@ impl Telemetry {
     pub fn finish(&mut self) -> impl Future<Output = ()> + Send + 'static + use<> {
         finish(self.export.take(), self.metrics.take().map(Metrics::stop))
     }
+
+    /// Logs and exports a change; never waits.
+    pub(crate) fn changed(&mut self, change: &Change<'_>) {
+        self.log.changed(change);
+        if let (Fact::Recorded(recorded), Some(export)) = (change.fact, &self.export) {
+            self.spans.of(recorded).into_iter().for_each(|span| export.queue(span));
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.changed(change);
+        }
+    }
 }
 
 /// Sends the last spans and metrics, at the same time.
@@ -109,17 +119,4 @@ async fn finish(export: Option<Export>, metrics: Option<SdkMeterProvider>) {
         }
     };
     tokio::join!(spans, metrics);
-}
-
-impl Edge for Telemetry {
-    /// Logs and exports a change; never waits.
-    fn changed(&mut self, change: &Change<'_>) {
-        self.log.changed(change);
-        if let (Fact::Recorded(recorded), Some(export)) = (change.fact, &self.export) {
-            self.spans.of(recorded).into_iter().for_each(|span| export.queue(span));
-        }
-        if let Some(metrics) = &mut self.metrics {
-            metrics.changed(change);
-        }
-    }
 }

@@ -59,12 +59,6 @@ pub struct Change<'a> {
     pub at: Now,
 }
 
-/// Shows people or collectors the status, or a change of it. It never delays the loop.
-pub trait Edge {
-    /// Takes in a change.
-    fn changed(&mut self, change: &Change<'_>);
-}
-
 /// The status of a replica.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -110,7 +104,6 @@ pub struct TermStatus {
 
 impl Requested {
     /// A request was answered.
-    #[must_use]
     pub const fn answer(operation: Operation, answer: &Answer, took: Duration) -> Self {
         let is_answered = match answer {
             Answer::Refused { message, .. } | Answer::Unknown { message, .. } => message.status.is_some(),
@@ -120,7 +113,6 @@ impl Requested {
     }
 
     /// A watch began, or failed with this status.
-    #[must_use]
     pub const fn watch(answer: Result<(), Option<u16>>, took: Duration) -> Self {
         let is_answered = !matches!(answer, Err(None));
         Self { operation: Operation::Watch, outcome: RequestOutcome::of_watch(answer), took, is_answered }
@@ -129,7 +121,6 @@ impl Requested {
 
 impl Status {
     /// Begins from the state that init hands to a new elector, which init was heard with at `now`.
-    #[must_use]
     pub fn new(initial: &InitialState, now: Instant) -> Self {
         let InitialState { config, resume, backoff, .. } = initial;
         let term = resume.as_ref().map(|resume| TermStatus {
@@ -231,7 +222,6 @@ impl Status {
     }
 
     /// Returns true if the workload is ready, or `http.ready` does not ask for that.
-    #[must_use]
     pub fn is_workload_fit(&self) -> bool {
         self.http_ready == HttpReady::Always || self.unready.is_none()
     }
@@ -243,7 +233,6 @@ impl Status {
 
     /// Returns the content that the EndpointSlice should have; none before the first term. After a term it wants no endpoint until
     /// S - T: if no replica leads next, no other removes it.
-    #[must_use]
     pub fn wanted(&self) -> Option<Wanted> {
         let TermStatus { term, info, soft, is_led, ends } = self.term.as_ref()?;
         let runs = *is_led && self.role == Some(Role::Leader);

@@ -122,7 +122,6 @@ pub enum Outcome {
 
 impl Transition {
     /// Returns how long the phase of this name took, if there was one.
-    #[must_use]
     pub fn took(&self, name: &str) -> Option<Duration> {
         self.phase(name).map(|phase| phase.until.since(phase.from))
     }
@@ -132,7 +131,6 @@ impl Transition {
     }
 
     /// Returns how long the main process had to stop before SIGKILL ended it. None: it ended in another way.
-    #[must_use]
     pub fn grace_before_kill(&self) -> Option<Duration> {
         let (stop, kill) = (self.phase("workload.stop")?, self.phase("workload.kill")?);
         let ended_by_kill = self.exit == Some(Exit::Signal(libc::SIGKILL)) && stop.from <= kill.from && kill.from <= stop.until;
@@ -230,7 +228,6 @@ pub enum PhaseKind {
 
 impl PhaseKind {
     /// Returns the name of the phase's span.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Wait { .. } => "wait",
@@ -267,7 +264,6 @@ pub enum TransitionReason {
 
 impl TransitionReason {
     /// Returns the word in the span and the log.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acquired(reason) => reason.as_str(),
@@ -319,13 +315,11 @@ pub struct Anchor(pub Now);
 
 impl Anchor {
     /// Returns a time for people, with milliseconds.
-    #[must_use]
     pub fn shown(self, at: Instant) -> String {
         jiff::Timestamp::from_nanosecond(self.wall(at)).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
     }
 
     /// Returns nanoseconds since 1970.
-    #[must_use]
     pub fn wall(self, at: Instant) -> i128 {
         i128::from(self.0.wall) * 1000 + i128::from(at.as_nanos()) - i128::from(self.0.boot.as_nanos())
     }

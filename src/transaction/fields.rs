@@ -59,13 +59,11 @@ impl Field {
     }
 
     /// Returns true if the change makes another value than was found.
-    #[must_use]
     pub fn differs(&self) -> bool {
         self.before != self.after
     }
 
     /// Its path for people.
-    #[must_use]
     pub fn name(&self) -> String {
         shown(&self.path)
     }

@@ -154,7 +154,6 @@ impl From<String> for State {
 
 impl State {
     /// Returns the word for it in traces and metrics.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -218,7 +217,6 @@ impl Entry {
     }
 
     /// Returns why it was left as it is.
-    #[must_use]
     pub const fn conflict(&self) -> Option<&String> {
         if let State::Left(why) = &self.state { Some(why) } else { None }
     }
@@ -229,7 +227,6 @@ impl Entry {
     }
 
     /// Returns true if there is something to change, and so to undo.
-    #[must_use]
     pub fn differs(&self) -> bool {
         match self.kind {
             EntryType::Patch => self.fields.iter().any(Field::differs),

@@ -222,13 +222,11 @@ impl Outcome {
     }
 
     /// Returns the word for it in traces and metrics.
-    #[must_use]
     pub fn as_str(&self) -> &'static str {
         self.told().0
     }
 
     /// Returns the exit code of the command.
-    #[must_use]
     pub fn code(&self) -> u8 {
         self.told().1
     }

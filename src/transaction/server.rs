@@ -77,7 +77,6 @@ pub struct Place {
 
 impl Place {
     /// Returns the name of the journal.
-    #[must_use]
     pub fn journal(&self) -> String {
         format!("{}-journal", self.name)
     }

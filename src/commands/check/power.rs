@@ -95,7 +95,6 @@ pub(super) struct Finding {
 
 impl Power {
     /// Asks the kernel about a replica with this configuration.
-    #[must_use]
     pub(super) fn probe(config: &Config) -> Self {
         let oom_score_adjust = config.workload.oom_score_adjust;
         let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -122,7 +121,6 @@ impl Power {
     }
 
     /// Returns true if a replica starts here. A process that it cannot see, it cannot prove gone.
-    #[must_use]
     pub(super) const fn can_prove(&self) -> bool {
         match self.proc {
             Proc::Whole => true,
@@ -132,7 +130,6 @@ impl Power {
     }
 
     /// Returns true if a child may become a user whom this process may not signal.
-    #[must_use]
     pub(super) const fn may_be_refused(&self) -> bool {
         !has(self.status.effective, CAP_KILL) && (self.may_change_users() || self.may_execute_setuid_programs())
     }
@@ -150,7 +147,6 @@ impl Power {
     }
 
     /// All findings, the most important first.
-    #[must_use]
     pub(super) fn findings(&self) -> Vec<Finding> {
         vec![
             self.reach(),

@@ -30,7 +30,6 @@ pub enum Edit {
 }
 
 /// Asks the holder to step down, and the others to leave the Lease to `successor`, if there is one.
-#[must_use]
 pub fn step_down(record: &LeaseRecord, successor: Option<&str>) -> Edit {
     match record.holder() {
         Some(holder) if record.state() == LeaseState::Held => edited(record, |annotations| {
@@ -42,7 +41,6 @@ pub fn step_down(record: &LeaseRecord, successor: Option<&str>) -> Edit {
 }
 
 /// Pauses a Lease or resumes it, whoever holds it.
-#[must_use]
 pub fn pause(record: &LeaseRecord, paused: bool) -> Edit {
     if record.is_paused() == paused {
         return Edit::Unchanged;
@@ -56,7 +54,6 @@ pub fn pause(record: &LeaseRecord, paused: bool) -> Edit {
 
 /// Announces the journal of a transaction on the Lease of its driver, or takes the announcement off. Whoever holds the Lease keeps it
 /// on, as any annotation.
-#[must_use]
 pub fn journal(record: &LeaseRecord, text: Option<&str>) -> Edit {
     edited(record, |annotations| {
         annotations.remove(JOURNAL);
@@ -100,7 +97,6 @@ pub enum Confirmation {
 
 impl ConfirmDead {
     /// `holder` is the full identity of the dead.
-    #[must_use]
     pub const fn new(holder: String, config: SharedConfig, run_again: bool) -> Self {
         Self { holder, config, run_again, watched: None }
     }
@@ -143,7 +139,6 @@ fn is_task(record: &LeaseRecord) -> bool {
 /// Returns how long a Lease that nobody uses has to stay as it is before it is deleted; none: it is not deleted. A wall clock, in
 /// microseconds, says which Leases are worth a look. It deletes nothing that somebody may hold: that is watched for its own duration
 /// first (law 11). With a Lease that remembers the fires of a `schedule`, those that are due would be lost: it stays.
-#[must_use]
 pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool, wall: i64) -> Option<Duration> {
     let is_owned = metadata_of(record.object(), "ownerReferences").is_some_and(|owners| owners != &json!([]));
     let remembers = record.annotation(FIRE).is_some() && !schedules;
@@ -164,13 +159,11 @@ pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool,
 }
 
 /// Deletes a Lease as it was read.
-#[must_use]
 pub fn deletion(record: &LeaseRecord) -> LeaseWrite {
     LeaseWrite::delete(record)
 }
 
 /// Changes nothing: to ask, by a dry run, whether a Lease may be written.
-#[must_use]
 pub fn rehearsal(record: &LeaseRecord) -> LeaseWrite {
     LeaseWrite::replace(record.object().clone())
 }
@@ -193,7 +186,6 @@ pub struct Candidate {
 
 /// Announces a candidate, and drops the announcements of those that are gone or lead. None while nobody leads, or while the Lease is
 /// being deleted. The spec stays as it was read, so that even a late write changes neither the holder nor its times.
-#[must_use]
 pub fn announced(record: &LeaseRecord, me: &str, candidate: Candidate, now: Now) -> Option<LeaseWrite> {
     let is_led = record.state() == LeaseState::Held && !record.is_held_by(me);
     if !is_led || record.is_being_deleted() {

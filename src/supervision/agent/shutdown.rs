@@ -99,7 +99,6 @@ impl Agent {
 
     /// Returns why init ends, with its exit code, for the last line of the log. None: a plain init says nothing, and a command that
     /// a script waits for has said how it ended.
-    #[must_use]
     pub fn describe_end(&self, code: u8) -> Option<String> {
         if self.is_plain() || self.config.preset.is_once() && self.last_term != Term(0) {
             return None;

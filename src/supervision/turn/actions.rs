@@ -86,21 +86,15 @@ impl Turn {
     }
 
     fn start_elector(&mut self, c: &mut impl Container) {
-        let input = match c.start_elector(self.agent.initial_state()) {
+        match c.start_elector(self.agent.initial_state()) {
             Ok(pid) => {
                 self.elector = Some(pid);
-                Input::ElectorStarted
+                return self.handle(Input::ElectorStarted, c);
             }
-            Err(NotSpawned::Failed { code, message }) => {
-                self.handle(Input::Told(ToInit::Failed { code, message }), c);
-                Input::ElectorNotStarted
-            }
-            Err(why) => {
-                self.complain(describe(why), c);
-                Input::ElectorNotStarted
-            }
-        };
-        self.handle(input, c);
+            Err(NotSpawned::Failed { code, message }) => self.handle(Input::Told(ToInit::Failed { code, message }), c),
+            Err(why) => self.complain(describe(why), c),
+        }
+        self.handle(Input::ElectorEnded, c);
     }
 
     /// Kills the elector and reads its last messages. After SIGKILL it writes no more, so the link holds all that will ever come

@@ -115,7 +115,6 @@ pub enum HelperKind {
 
 impl HelperKind {
     /// The key of its command in the configuration.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hook(hook) => hook.as_str(),

@@ -119,7 +119,7 @@ fn a_hang_up_ends_a_wait_and_reaches_a_command_that_runs() {
 #[test]
 fn a_bound_holds_where_no_elector_works_and_without_one_they_are_tried_for_ever() {
     let fail: [fn(&mut World); 2] = [
-        |world| world.feed(Input::ElectorNotStarted),
+        |world| world.feed(Input::ElectorEnded),
         |world| {
             world.greet();
             world.feed(Input::ElectorEnded);
