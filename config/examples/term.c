@@ -42,8 +42,9 @@ int main(void) {
 	if (page == MAP_FAILED || term->magic != 0x554E4554 || term->version != 1)
 		return 78;
 	for (;; usleep(100000)) {
-		if (held(term))
-			printf("writes with token %llu\n", (unsigned long long)held_token(term));
+		uint64_t token = held_token(term);
+		if (token && held(term))
+			printf("writes with token %llu\n", (unsigned long long)token);
 		else
 			puts("waits");
 		fflush(stdout);

@@ -51,8 +51,8 @@ func main() {
 		os.Exit(78)
 	}
 	for t := term(page); ; time.Sleep(100 * time.Millisecond) {
-		if t.held() {
-			fmt.Println("writes with token", t.heldToken())
+		if token := t.heldToken(); token != 0 && t.held() {
+			fmt.Println("writes with token", token)
 		} else {
 			fmt.Println("waits")
 		}

@@ -31,5 +31,6 @@ def held_token():
 
 
 while True:
-    print(f"writes with token {held_token()}" if held() else "waits", flush=True)
+    token = held_token()
+    print(f"writes with token {token}" if token and held() else "waits", flush=True)
     time.sleep(0.1)

@@ -112,6 +112,12 @@ fn values() -> String {
     format!("{schema:#}\n")
 }
 
+/// The names that only the policies of deploy/inject know.
+const OF_POLICIES: [[&str; 2]; 2] = [
+    ["`tenure.dev/inject`", "Scheduling gate in a template: its pods wait until the policy has put tenure into them."],
+    ["`tenure.dev/refused`", "Annotation: why the policies refuse a pod or a template."],
+];
+
 /// The text of docs/reference.md.
 fn reference() -> String {
     let mut page = "# Reference\n\n`cargo run --example manual` writes this page from the code. [`config/tenure.yaml`](../config/tenure.yaml) has every\n\
@@ -130,7 +136,7 @@ fn reference() -> String {
     table(&mut page, ["name", "meaning"], names.map(|[name, says]| [name.replace("/`", "/…`"), says]));
     page.push_str("\n## Names on a pod\n\n[Existing charts](existing-charts.md) shows their use.\n");
     let names = quoted(include_str!("../../src/inject/names.rs"));
-    table(&mut page, ["name", "meaning"], names);
+    table(&mut page, ["name", "meaning"], names.into_iter().chain(OF_POLICIES.map(|row| row.map(str::to_owned))));
     page.push_str(REASONS);
     let reasons = [(ELECTION, "AcquireReason"), (TRANSITION, "TransitionReason")];
     table(&mut page, ["it began", "meaning"], reasons.into_iter().flat_map(|(source, name)| words(source, name)));

@@ -30,8 +30,8 @@ section! {
         /// Text that is put before the name. It keeps the applications of one namespace apart.
         // Empty once validated, being part of the name.
         pub prefix: String,
-        /// The namespace of the Lease. If empty, in a pod: the pod's, and tenure does not start if it cannot find that out. If empty,
-        /// elsewhere: that of the kubeconfig's context, else `default`. Flag: `--namespace`.
+        /// The namespace of the Lease. If empty: the pod's, as a file of its service account says. Without that file: that of the
+        /// kubeconfig's context, else `default`; without a kubeconfig tenure does not start. Flag: `--namespace`.
         pub namespace: String,
         /// The base of this replica's identity. If empty: POD_NAME, else the hostname. tenure always appends `_` and 32 random hex
         /// digits. Flag: `--identity`.

@@ -260,7 +260,7 @@ worded! {
     pub enum AcquireReason {
         /// The holder released it.
         Released = "released",
-        /// Its holder died, and the witness gave it back (law 20).
+        /// Its holder died, and the witness or `tenure confirm-dead` gave it back (law 20).
         Died = "died",
         /// The holder has not renewed it in time.
         Expired = "expired",

@@ -33,7 +33,8 @@ pub const RESTS: &str = "tenure.dev/rests";
 pub const FIRE: &str = "tenure.dev/fire";
 /// Annotation: the fire after that. For people.
 pub const NEXT_FIRE: &str = "tenure.dev/next-fire";
-/// Annotation: the full identity of the dead holder whose witness gave the Lease back (law 20). The next acquisition removes it.
+/// Annotation: the full identity of the dead holder whose Lease its witness, or `tenure confirm-dead`, gave back (law 20). The next
+/// acquisition removes it.
 pub const OBITUARY: &str = "tenure.dev/obituary";
 /// Annotation: the last `STATUS` of the leader's workload, as of the last renewal. For people.
 pub const STATUS: &str = "tenure.dev/status";

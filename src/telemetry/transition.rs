@@ -59,7 +59,7 @@ worded! {
     pub enum TermEnd {
         /// The holder gave it back.
         Released = "released",
-        /// Its holder died, and the witness gave it back (law 20).
+        /// Its holder died, and the witness or `tenure confirm-dead` gave it back (law 20).
         Died = "died",
         /// Its duration was over when the next term began.
         Expired = "expired",

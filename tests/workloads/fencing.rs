@@ -54,7 +54,16 @@ pub(super) async fn postgresql_refuses_an_old_leader_in_an_open_transaction_too(
     for refused in [&writes(OLD, 4), "INSERT INTO invoices VALUES (5)", "UPDATE fence SET token = 0", "TRUNCATE invoices"] {
         assert_eq!(billing.ask(refused), None, "{refused}");
     }
-    assert_eq!(owner.ask("SELECT string_agg(n::text, ' ' ORDER BY n) FROM invoices").as_deref(), Some("1 3"));
+    // A pooler gives the transactions of both leaders to one connection.
+    let shared = billing.session();
+    let take_over = |token| format!("SELECT take_over({token}, true);");
+    for (first, n) in [(take_over(NEW), 6), (String::new(), 7), (take_over(OLD), 8)] {
+        shared.tell(&format!("BEGIN; {first} INSERT INTO invoices VALUES ({n}); COMMIT;\n"));
+    }
+    let said = shared.end();
+    assert!(said.contains(&format!("fenced: this connection has the token , and the leader {NEW}")), "{said}");
+    assert!(said.contains(&format!("fenced: token {OLD} is older than that of the leader")), "{said}");
+    assert_eq!(owner.ask("SELECT string_agg(n::text, ' ' ORDER BY n) FROM invoices").as_deref(), Some("1 3 6"));
 }
 
 pub(super) async fn redis_refuses_an_old_leader(stage: Stage) {
@@ -118,8 +127,61 @@ pub(super) async fn an_object_with_a_version_refuses_an_old_leader_between_its_r
 
     assert!(said.contains("Conflict") || said.contains("the object has been modified"), "{said}");
     let said = ended(writes(OLD, "d", "")).failure();
-    assert!(said.contains(&format!("fenced: token {OLD} is older than {NEW}")), "{said}");
+    assert!(said.contains(&format!("fenced: token {OLD}, and the newest is '{NEW}'")), "{said}");
     assert_eq!(kubectl(&["get", "configmap", "state", "--output=jsonpath={.data.value}"]), "c");
+}
+
+pub(super) async fn an_object_that_cannot_be_read_is_not_written(stage: Stage) {
+    let script = write(&stage, "fenced-object.sh", file(PAGE, "fenced-object.sh"));
+    let (fake, sent) = (stage.directory().join("fake"), stage.directory().join("sent"));
+    fs::create_dir(&fake).expect("a directory");
+    let run = |read: &str, value: &str| {
+        let kubectl = format!("#!/bin/sh\nif [ \"$1\" = get ]; then {read}; else echo \"$*\" >{}; fi\n", sent.display());
+        write(&stage, "fake/kubectl", &kubectl);
+        let path = format!("{}:{}", fake.display(), std::env::var("PATH").expect("a path"));
+        let mut command = Command::new(&script);
+        command.args(["state", value]).env("PATH", path).env("TENURE_FENCING_TOKEN", NEW).output().expect("sh")
+    };
+
+    for read in ["exit 1", "printf '7 9'; exit 1", "exit 0", "printf ' '", "printf ' 9'", "printf '7 x'", "printf '7 9 9'"] {
+        let said = run(read, "a").failure();
+        assert!(!sent.exists(), "{read}: {said}");
+    }
+    for value in ["a\",\"token\":\"0", "a\\", "a\nb"] {
+        let said = run("printf '7 9'", value).failure();
+        assert!(!sent.exists(), "{value}: {said}");
+    }
+    for (read, version) in [("printf '7 9'", 7), ("printf '8 '", 8)] {
+        run(read, "an 'a', {b}: ü").success();
+        let sent = fs::read_to_string(&sent).expect("a patch");
+        let patch =
+            format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"data":{{"token":"{NEW}","value":"an 'a', {{b}}: ü"}}}}"#);
+        assert!(sent.contains(&patch), "{sent}");
+    }
+}
+
+pub(super) async fn a_file_whose_token_cannot_be_read_is_not_written(stage: Stage) {
+    let script = write(&stage, "fenced-file.sh", file(PAGE, "fenced-file.sh"));
+    let (target, token) = (stage.directory().join("state"), stage.directory().join("state.token"));
+    let run = || {
+        let mut command = Command::new(&script);
+        command.arg(&target).env("TENURE_FENCING_TOKEN", NEW).stdin(Stdio::null()).output().expect("sh")
+    };
+    fs::write(&target, "kept").expect("a file");
+
+    for garbled in ["", "\n", "x", "9x", "9\n9\n"] {
+        fs::write(&token, garbled).expect("a file");
+        let said = run().failure();
+        assert_eq!(fs::read_to_string(&token).expect("a file"), garbled, "{said}");
+    }
+    fs::remove_file(&token).expect("a file");
+    fs::create_dir(&token).expect("a directory");
+    run().failure();
+
+    assert_eq!(fs::read_to_string(&target).expect("a file"), "kept");
+    let left = fs::read_dir(stage.directory()).expect("a directory").filter_map(Result::ok);
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().starts_with("state.")).collect();
+    assert_eq!(left.len(), 2, "the lock and the token: {left:?}");
 }
 
 pub(super) async fn a_file_refuses_an_old_leader_that_is_still_writing(stage: Stage) {
@@ -140,7 +202,7 @@ pub(super) async fn a_file_refuses_an_old_leader_that_is_still_writing(stage: St
 
     let said = end(held, "c").failure();
 
-    assert!(said.contains(&format!("fenced: token {OLD} is older than {NEW}")), "{said}");
+    assert!(said.contains(&format!("fenced: token {OLD}, and the newest is '{NEW}'")), "{said}");
     assert_eq!(fs::read_to_string(&target).expect("a file"), "b");
     let left = fs::read_dir(stage.directory()).expect("a directory").filter_map(Result::ok);
     let left: Vec<_> =

@@ -16,7 +16,8 @@ use support::{Case, LEASE, PATIENCE, Prepared, Stage, cases, not_run, procfs::ch
 use self::{
     cron::a_job_of_crons_is_dead_before_the_next_cron_starts,
     fencing::{
-        a_file_refuses_an_old_leader_that_is_still_writing,
+        a_file_refuses_an_old_leader_that_is_still_writing, a_file_whose_token_cannot_be_read_is_not_written,
+        an_object_that_cannot_be_read_is_not_written,
         an_object_with_a_version_refuses_an_old_leader_between_its_read_and_its_write,
         postgresql_refuses_an_old_leader_in_an_open_transaction_too, redis_refuses_an_old_leader,
     },
@@ -51,7 +52,9 @@ pub(crate) fn all() -> Vec<Case> {
         postgresql_refuses_an_old_leader_in_an_open_transaction_too,
         redis_refuses_an_old_leader,
         an_object_with_a_version_refuses_an_old_leader_between_its_read_and_its_write,
+        an_object_that_cannot_be_read_is_not_written,
         a_file_refuses_an_old_leader_that_is_still_writing,
+        a_file_whose_token_cannot_be_read_is_not_written,
     ]
 }
 

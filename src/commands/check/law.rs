@@ -60,7 +60,7 @@ pub(super) fn check_witness(lease: &LeaseConfig, pid1: bool, report: &mut Report
         (None, _) => report.note(&format!("a container that is killed is followed after {wait}: no witness (lease.witness)")),
         (Some(_), Err(why)) => report.note(&format!("a container that is killed is followed after {wait}: no witness can help: {why}")),
         (Some(name), Ok(_)) if witness::answers(name) => report.good(&format!(
-            "a container that is killed is followed after about 20 ms (a witness answers at {name}); a lost node, and a first start, \
+            "a container that is killed is followed after about 30 ms (a witness answers at {name}); a lost node, and a first start, \
              cost {wait}"
         )),
         (Some(name), Ok(_)) => report.note(&format!(
