@@ -182,7 +182,7 @@ impl<'a, S: Server> Driver<'a, S> {
         for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
             let target = &entry.target;
             let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
-            stands = stands && entry.stands(object.unwrap_or_default().as_ref());
+            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
         }
         Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }

@@ -168,6 +168,17 @@ fn whichever_request_is_the_last_of_an_undo_no_field_belongs_to_tenure_after_the
 }
 
 #[test]
+fn a_deletion_stands_only_if_the_object_could_be_read() {
+    let deletes = || Drive(Job::Apply(vec![change("D0", ChangeType::Delete, json!({}))]), None);
+    let back = |world: &mut World| world.plant("D0", json!({ "a": "D0" }));
+
+    let (outcomes, ..) = relay(vec![deletes(), deletes(), Meanwhile(back), Denied(&["get"]), deletes()]);
+
+    assert_eq!(outcomes[1], Some(Outcome::Already));
+    assert!(matches!(outcomes[4], Some(Outcome::Refused(_) | Outcome::NotPermitted(_))), "{:?}", outcomes[4]);
+}
+
+#[test]
 fn what_somebody_else_has_changed_since_stays_and_is_named_unless_it_is_forced() {
     let legs = |last: Job| {
         let edit = |world: &mut World| {

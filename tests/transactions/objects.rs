@@ -70,25 +70,27 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
 
     said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
     assert!(!undone.err.contains("as it is"), "{undone:?}");
+    said(&shop.recover(&["plan", "x"]).await, 0, &[]);
     assert_eq!(shop.read(&format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace)).await, Value::Null);
 }
 
 async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {
+    const PREFIXED: [&str; 2] = ["--set", "lease.prefix=shop-"];
     let shop = Shop::open(&stage).await;
     let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
-    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    said(&shop.apply(&file, &PREFIXED).await, 0, &["committed"]);
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     stage.api.call(Method::DELETE, &format!("{maps}/new"), None).await;
     stage.api.create(&maps, &json!({ "metadata": { "name": "new" }, "data": { "a": "c" } })).await;
 
-    let undone = shop.recover(&["apply", "x"]).await;
+    let undone = shop.recover(&[&["apply", "x"][..], &PREFIXED].concat()).await;
 
     said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x -n "]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
-    said(&shop.recover(&["plan", "x", "--force"]).await, 1, &["was made anew"]);
-    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
+    said(&shop.recover(&[&["plan", "x", "--force"][..], &PREFIXED].concat()).await, 1, &["was made anew"]);
+    said(&shop.recover(&[&["apply", "x", "--force"][..], &PREFIXED].concat()).await, 0, &["was made anew: nothing to put back"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c", "it was never tenure's");
-    said(&shop.recover(&["plan", "x"]).await, 0, &["nothing to undo"]);
+    said(&shop.recover(&[&["plan", "x"][..], &PREFIXED].concat()).await, 0, &["nothing to undo"]);
 }
 
 async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values(stage: Stage) {

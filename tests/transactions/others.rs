@@ -250,10 +250,10 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
     let recovered = shop.recover(&["apply", "release-2"]).await;
 
     said(&recovered, 0, &["an unfinished journal was deleted: what it has changed stays", "nothing to do"]);
-    said(&shop.apply(&other, &["--limit", "1s"]).await, 0, &["committed: 2 changes"]);
+    said(&shop.apply(&other, &["--limit", "10s"]).await, 0, &["committed: 2 changes"]);
     lost().await;
-    said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "1s"]).await, 0, &[]);
-    said(&shop.apply(EXAMPLE, &["--limit", "1s"]).await, 0, &["an unfinished journal was deleted", "committed: 2 changes"]);
+    said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "10s"]).await, 0, &[]);
+    said(&shop.apply(EXAMPLE, &["--limit", "10s"]).await, 0, &["an unfinished journal was deleted", "committed: 2 changes"]);
 }
 
 async fn an_undo_needs_no_lease(stage: Stage) {

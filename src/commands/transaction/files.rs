@@ -172,7 +172,7 @@ impl Files {
             self.notes.push(format!("{place}: the content of a Delete is ignored"));
             content.clear();
         }
-        if kind == "Secret" {
+        if api_version == "v1" && kind == "Secret" {
             [Some(&mut content), require.as_mut()].into_iter().flatten().for_each(encode);
         }
         let namespace = namespace.or_else(|| self.namespace.clone());

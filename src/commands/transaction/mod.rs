@@ -35,6 +35,8 @@ const HOOK_LIMIT: Duration = Duration::from_secs(5);
 struct Desk<'a> {
     server: ApiServer<'a>,
     settings: Settings,
+    /// The command that undoes it.
+    remedy: String,
 }
 
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
@@ -106,18 +108,17 @@ impl Desk<'_> {
 
     /// Does a job, or shows what it would do, in this form; returns the exit code. None: no table.
     async fn carry_out(&self, job: Job<'_>, output: Option<Output>, looks: bool) -> u8 {
-        let lease = &self.settings.lease;
         if looks {
-            return output::planned(output, lease, job, transaction::plan(&self.server, self.settings.clone(), job).await);
+            return output::planned(output, &self.remedy, job, transaction::plan(&self.server, self.settings.clone(), job).await);
         }
-        let observer = Observer::start(&self.settings.by, lease, |name| env::var(name).ok());
+        let observer = Observer::start(&self.settings.by, &self.settings.lease, |name| env::var(name).ok());
         let outcome = transaction::drive(&self.server, self.settings.clone(), job).await;
         if matches!(outcome, Outcome::Committed(_)) && self.server.is_interrupted() {
             complain("the signal came too late: the changes were made already");
         }
         let events = self.server.told();
         observer.finish(&events, &outcome).await;
-        output::ended(output, lease, job, &events, &outcome)
+        output::ended(output, &self.remedy, job, &events, &outcome)
     }
 }
 
@@ -182,6 +183,8 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
         };
         let server = ApiServer::new(access, term, config.lease.attempt_timeout)
             .map_err(|error| refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")))?;
-        act(Desk { server, settings }).await
+        // As it was typed: a prefix is put before it again.
+        let name = flags.lease.as_deref().unwrap_or(&config.lease.name);
+        act(Desk { server, settings, remedy: output::remedy(name, Some(namespace)) }).await
     })
 }

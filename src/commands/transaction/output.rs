@@ -9,7 +9,7 @@ use crate::{
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
-    transaction::{Entry, EntryType, Event, Job, Outcome, Place, State, Target},
+    transaction::{Entry, EntryType, Event, Job, Outcome, State, Target},
     words::{bounded, squeezed},
 };
 
@@ -36,7 +36,7 @@ pub(super) fn tell(event: &Event) {
 }
 
 /// Says how it ended: a table of the objects, if there is to be one, and the outcome; returns the exit code.
-pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
+pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
     let changes = if let Job::Make(_, changes) = job { changes } else { &[] };
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
@@ -56,7 +56,7 @@ pub(super) fn ended(output: Option<Output>, lease: &Place, job: Job<'_>, events:
         }
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
-    let code = concluded(outcome, lease);
+    let code = concluded(outcome, remedy);
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
@@ -67,10 +67,9 @@ pub(super) fn remedy(lease: &str, namespace: Option<&str>) -> String {
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
-fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
+fn concluded(outcome: &Outcome, remedy: &str) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
-        let remedy = remedy(&lease.name, Some(&lease.namespace));
         rest = format!("; {remedy} undoes the rest, with --force also what somebody else has changed");
     }
     complain(&squeezed(&format!("{outcome}{rest}")));
@@ -78,11 +77,11 @@ fn concluded(outcome: &Outcome, lease: &Place) -> u8 {
 }
 
 /// Shows what a job would change or undo now: a row for each field; returns the exit code.
-pub(super) fn planned(output: Option<Output>, lease: &Place, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
+pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
     let undoes = !matches!(job, Job::Make(..));
     let entries = match entries {
         Ok(entries) => entries,
-        Err(outcome) => return concluded(&outcome, lease),
+        Err(outcome) => return concluded(&outcome, remedy),
     };
     if undoes && entries.is_empty() {
         complain("there is nothing to undo");
@@ -119,7 +118,9 @@ pub(super) fn planned(output: Option<Output>, lease: &Place, job: Job<'_>, entri
             row(field.name(), values);
         }
     }
-    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if undoes && !entries.is_empty() { UNDOABLE } else { 0 })
+    // What may still come is not there.
+    let is_undoable = undoes && entries.iter().any(|entry| entry.state != State::Doubtful);
+    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if is_undoable { UNDOABLE } else { 0 })
 }
 
 /// A row of an object, or of one of its fields with its values.
