@@ -246,7 +246,7 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
 /// Returns true for a variable that Kubernetes makes of a Service, beside its `_SERVICE_HOST`: those of one called tenure-a--b have two
 /// underscores together too.
 fn is_link(name: &str, has: impl Fn(&str) -> bool) -> bool {
-    let mut ends = name.match_indices("_SERVICE_").chain(name.match_indices("_PORT"));
+    let mut ends = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"].into_iter().flat_map(|end| name.match_indices(end));
     ends.any(|(at, _)| name.get(..at).is_some_and(|service| has(&format!("{service}_SERVICE_HOST"))))
 }
 

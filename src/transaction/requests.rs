@@ -72,7 +72,7 @@ impl<S: Server> Driver<'_, S> {
     /// Announces on the driver's Lease that the marks of this journal are live from its claim on, or takes the announcement off, but
     /// that of a later driver.
     pub(super) async fn announce(&self, is_live: bool) -> Result<(), Outcome> {
-        let place = &self.settings.lease;
+        let (place, mut was_lost) = (&self.settings.lease, false);
         loop {
             let Some(lease) = self.lease(place).await? else {
                 // An undo needs none: where there is no Lease, its marks are not live, and versions and claims decide.
@@ -87,18 +87,20 @@ impl<S: Server> Driver<'_, S> {
             let is_announced = id == self.journal.id && since <= last;
             // The journal beside the Lease has another id.
             let is_lost = !id.is_empty() && id != self.journal.id && lease.is_held_by(&self.settings.by);
+            was_lost |= is_lost && !self.forgets;
             if is_announced == is_live && !self.forgets && !is_lost {
-                return Ok(());
+                break;
             }
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
-            let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { return Ok(()) };
+            let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { break };
             if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {
-                if is_lost && !self.forgets {
-                    self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
-                }
-                return Ok(());
+                break;
             }
         }
+        if was_lost {
+            self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
+        }
+        Ok(())
     }
 
     /// Returns the claim of this journal's mark on an object.

@@ -225,7 +225,7 @@ impl Judge {
                     );
                 }
                 self.values(party, name, field(Some(next), key));
-                if party.forces {
+                if party.forces && is_foreign {
                     self.others.insert(place.clone(), field(Some(next), key));
                 }
             }

@@ -85,9 +85,13 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
 
     let undone = shop.recover(&[&["apply", "x"][..], &PREFIXED].concat()).await;
 
-    said(&undone, 2, &["/new as it is: this one is somebody else's", "tenure recover apply --lease txn-x -n "]);
+    said(
+        &undone,
+        2,
+        &["/new as it is: this one is somebody else's", "tenure recover apply --lease shop-txn-x --set lease.prefix= -n "],
+    );
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
-    said(&shop.recover(&[&["plan", "x", "--force"][..], &PREFIXED].concat()).await, 1, &["was made anew"]);
+    said(&shop.recover(&["plan", "--lease", "shop-txn-x", "--set", "lease.prefix=", "--force"]).await, 1, &["was made anew"]);
     said(&shop.recover(&[&["apply", "x", "--force"][..], &PREFIXED].concat()).await, 0, &["was made anew: nothing to put back"]);
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c", "it was never tenure's");
     said(&shop.recover(&[&["plan", "x"][..], &PREFIXED].concat()).await, 0, &["nothing to undo"]);

@@ -268,7 +268,8 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     let (code, err) = lock.exit().await;
 
     assert!(code == 76 && err.contains("undone: "), "{code} {err}");
-    assert!(err.contains("`tenure recover apply --lease txn-release-2` undoes what may be left"), "{err}");
+    let remedy = format!("`tenure recover apply --lease txn-release-2 -n {}` undoes what may be left", stage.namespace);
+    assert!(err.contains(&remedy), "{err}");
     assert_eq!(shop.seen().await[0], before[0], "{err}");
 }
 

@@ -13,7 +13,7 @@ use nix::{
     unistd::dup2_stdin,
 };
 
-use super::{files, output::remedy};
+use super::files;
 use crate::{
     cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
@@ -73,7 +73,7 @@ pub(super) fn standard_input() -> io::Result<String> {
 ///
 /// # Errors
 /// An argument that is no text: a configuration, which holds the command, cannot carry it.
-pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Result<u8, String> {
+pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, remedy: &str) -> Result<u8, String> {
     const GRACE: &str = "workload.stop.grace=";
     let preset = Preset::Lock(how.clone());
     let mut flags = ConfigFlags { preset, ..flags.clone() };
@@ -83,7 +83,6 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration) -> Re
     let again =
         env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
     let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
-    let remedy = remedy(flags.lease.as_deref().unwrap_or_default(), flags.namespace.as_deref());
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
         complain(&format!("{remedy} undoes what may be left"));

@@ -145,13 +145,15 @@ fn under_lease(
     // The Lease and the journal are tenure's own.
     let cluster = ClusterFlags { user: None, ..common.flags.cluster.clone() };
     let flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
-    let is_inside = !looks && lock::is_inside(&super::load(&flags, &[], Purpose::Look)?.config);
+    let config = super::load(&flags, &[], Purpose::Look)?.config;
+    let is_inside = !looks && lock::is_inside(&config);
     if !is_inside {
         super::warn(notes);
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.
             let how = Lock { of_transaction: common.flags.lease.is_none(), ..common.how.clone() };
-            return lock::under_lock(&flags, &how, limit).map_err(|why| refuse(exit::USAGE, &why));
+            let remedy = output::remedy(&flags, &config.lease.name, &config.lease.namespace);
+            return lock::under_lock(&flags, &how, limit, &remedy).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
@@ -183,8 +185,6 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
         };
         let server = ApiServer::new(access, term, config.lease.attempt_timeout)
             .map_err(|error| refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")))?;
-        // As it was typed: a prefix is put before it again.
-        let name = flags.lease.as_deref().unwrap_or(&config.lease.name);
-        act(Desk { server, settings, remedy: output::remedy(name, Some(namespace)) }).await
+        act(Desk { server, settings, remedy: output::remedy(flags, &config.lease.name, namespace) }).await
     })
 }

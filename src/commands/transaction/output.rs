@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    cli::Output,
+    cli::{ConfigFlags, Output},
     commands::table::{Document, Line, shown},
     console::{answer, complain},
     time::Instant,
@@ -60,10 +60,11 @@ pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: 
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
-/// Returns the command that undoes a transaction.
-pub(super) fn remedy(lease: &str, namespace: Option<&str>) -> String {
-    let place = namespace.map_or_else(String::new, |namespace| format!(" -n {namespace}"));
-    format!("`tenure recover apply --lease {lease}{place}`")
+/// Returns the command that undoes a transaction. It names the Lease as the API server does.
+pub(super) fn remedy(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
+    let prefix = if flags.lease.as_deref() == Some(lease) { "" } else { " --set lease.prefix=" };
+    let place = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
+    format!("`tenure recover apply --lease {lease}{prefix}{place}`")
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
@@ -119,7 +120,7 @@ pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entrie
         }
     }
     // What may still come is not there.
-    let is_undoable = undoes && entries.iter().any(|entry| entry.state != State::Doubtful);
+    let is_undoable = undoes && entries.iter().any(|entry| entry.state != State::Doubtful || !entry.uid.is_empty());
     answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if is_undoable { UNDOABLE } else { 0 })
 }
 
