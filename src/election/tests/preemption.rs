@@ -90,17 +90,18 @@ fn a_request_that_a_policy_undoes_or_refuses_is_repeated_at_a_slowing_pace() {
 fn a_request_that_somebody_removes_each_time_is_repeated_once_in_the_time_of_preempt() {
     let mut bench = Bench::start(preempting(0), held_with("-1"));
     bench.run(AFTER - TICK);
-    let (until, before) = (bench.now.boot + AFTER * 3, bench.writes().len());
+    let (until, before, mut asked) = (bench.now.boot + AFTER * 3, bench.writes().len(), 0);
 
     while bench.now.boot < until {
         bench.run(Duration::from_millis(10));
         if bench.register.object().unwrap()["metadata"]["annotations"][STEP_DOWN].is_string() {
             bench.see(|object| object["metadata"]["annotations"] = json!({ HOLDER: "x", PRIORITY: "-1" }));
         }
+        asked = bench.writes().len() - before;
+        assert!(asked <= 3, "{asked} requests");
     }
 
-    let asked = bench.writes().len() - before;
-    assert!((2..=3).contains(&asked), "{asked} requests");
+    assert!(asked >= 2, "{asked} requests");
 }
 
 /// A standby that asks the holder to hand over, and is then to end after this change of the Lease.
