@@ -74,6 +74,8 @@ fn a_term_fails_by_its_workload_its_health_or_a_hook_and_by_nothing_else() {
         (Reason::NotReady, None, true),
         (Reason::HookFailed, None, true),
         (Reason::NotAcknowledged, None, true),
+        (Reason::SpawnFailed, None, true),
+        (Reason::Fuse, None, true),
         (Reason::Exited, Some(Exit::Code(0)), false),
         (Reason::StepDown, FAILURE, false),
         (Reason::PreferredHolder, FAILURE, false),

@@ -91,7 +91,11 @@ fn leader() -> World {
 
 /// Leads, acknowledged as is asked for and by its hook.
 fn hooked_leader(acknowledge: Acknowledge) -> World {
-    let mut world = standby(hooked(acknowledge));
+    leader_of(hooked(acknowledge))
+}
+
+fn leader_of(config: Config) -> World {
+    let mut world = standby(config);
     world.lead(1);
     world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));

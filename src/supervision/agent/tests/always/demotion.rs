@@ -1,6 +1,7 @@
 //! Demotion: its acknowledgement is a proof, and without one the workload is killed.
 
 use super::*;
+use crate::notification::Notification;
 
 #[test]
 fn a_demotion_that_was_not_told_begins_no_hook_and_is_a_kill_and_not_a_proof() {
@@ -98,6 +99,34 @@ fn a_demotion_is_acknowledged_by_the_word_and_by_the_exit_0_of_a_hook_that_is_to
         }
         assert_eq!(world.stopped(), Some((9, Then::Follow)), "{acknowledge:?}");
     }
+}
+
+#[test]
+fn a_loss_runs_the_hook_of_a_demotion_within_its_grace() {
+    let mut world = hooked_leader(Acknowledge::Hook);
+    world.step_down(9, Reason::LostToHolder);
+    let kill_at = world.now + config().workload.stop.loss_grace;
+
+    world.feed(Input::Role(RoleInput::Signalled));
+
+    let told = ProgramEnv { info: Some(info()), reason: Some(Reason::LostToHolder), exit: None };
+    assert!(world.wants(&Action::Hook { hook: HookKind::BeforeFollow, told, not_after: deadlines(ms(1000)).hard }));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.take();
+    world.only_at(kill_at, &Action::Sweep);
+}
+
+#[test]
+fn a_leader_that_hangs_is_stopped_without_the_hook_of_a_demotion() {
+    let mut config = hooked(Acknowledge::Hook);
+    config.workload.liveness.notify = true;
+    let mut world = leader_of(config);
+
+    world.feed(Input::Notified(Notification::WatchdogTrigger));
+
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Hook { .. })));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
 }
 
 #[test]
