@@ -27,8 +27,23 @@ const PAGE: &str = "100";
 /// A dead watch goes unnoticed for this long.
 pub(super) const WATCH: Duration = Duration::from_secs(60);
 
-/// Which Leases of a namespace are meant: the parameter of a list that selects them.
-pub(super) type Which<'a> = (&'static str, &'a str);
+/// Which Leases of a namespace are meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which<'a> {
+    /// Those with these labels.
+    Selected(&'a str),
+    /// The one of this name. A right that is narrowed to its name suffices.
+    Named(&'a str),
+}
+
+impl Which<'_> {
+    fn parameter(self) -> (&'static str, String) {
+        match self {
+            Self::Selected(selector) => ("labelSelector", selector.into()),
+            Self::Named(name) => ("fieldSelector", format!("metadata.name={name}")),
+        }
+    }
+}
 
 /// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
 pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> Ended) -> Ended {
@@ -119,13 +134,13 @@ impl Access {
 
     /// All of these Leases of a namespace, and the version as of which they are all.
     pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<LeaseRecord>, String), RequestError> {
-        let (all, (key, selector)) = (Place::lease(namespace, ""), which);
+        let (all, (key, selector)) = (Place::lease(namespace, ""), which.parameter());
         // A page is read as one object.
         let place = Place { kind: String::new(), ..Place::clone(&all) };
         let (mut leases, mut next, mut is_again) = (Vec::new(), String::new(), false);
         let no_list = || RequestError::from("the API server's answer is not a list of Leases");
         loop {
-            let request = Request::get(&place).with(&[("limit", PAGE), ("continue", &next), (key, selector)]);
+            let request = Request::get(&place).with(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
             let mut page = match self.send(&request).await.object() {
                 // The server has forgotten the version of the first page.
                 Err(error) if error.status == Some(410) && !next.is_empty() && !mem::replace(&mut is_again, true) => {
@@ -152,9 +167,7 @@ impl Access {
     /// Watches the Leases after `version`. A live server ends the watch after [`WATCH`].
     pub(super) async fn watch(&self, namespace: &str, which: Which<'_>, version: String) -> Result<Watching, WatchEnd> {
         let places = [Place::lease(namespace, "")].into();
-        self.client
-            .watch(Watch { places, selector: (which.0, which.1.into()), resource_version: Some(version), span: WATCH })
-            .await
+        self.client.watch(Watch { places, selector: which.parameter(), resource_version: Some(version), span: WATCH }).await
     }
 
     /// Writes a Lease as it was read; if anything has changed since then, the server refuses.

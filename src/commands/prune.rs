@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    Ended, access,
+    Ended,
+    access::{self, Which},
     interrupts::Interrupts,
     seen::Seen,
     table::{Line, shown},
@@ -38,7 +39,7 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
             access.announce(&format!("Leases of {whose}"));
         }
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
-        let leases = access.leases(namespace, ("labelSelector", &selector)).await;
+        let leases = access.leases(namespace, Which::Selected(&selector)).await;
         let (leases, _) = leases.map_err(|error| access.complain(&error, true))?;
         let listed = clock::boot();
         let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune)).collect();

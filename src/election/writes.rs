@@ -35,6 +35,7 @@ const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
 
 /// A write of a Lease. Only this room makes one, so that no command and no edge can write a Lease past it.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct LeaseWrite(Request);
 
 impl LeaseWrite {

@@ -19,6 +19,7 @@ pub fn peek() -> nix::Result<Option<Pid>> {
 }
 
 /// Reaps this child, if it is dead.
+#[must_use]
 pub fn take(child: Pid) -> Option<Exit> {
     let dead = waitid(Some(child), libc::WEXITED).ok()??;
     Some(match dead.code {
@@ -28,11 +29,13 @@ pub fn take(child: Pid) -> Option<Exit> {
 }
 
 /// The signal that stopped this child since it was last asked. It is not reaped.
+#[must_use]
 pub fn stopped_by(child: Pid) -> Option<Signal> {
     waitid(Some(child), libc::WSTOPPED).ok().flatten().map(|changed| Signal(changed.status))
 }
 
 /// Returns true if this child was continued since the last call.
+#[must_use]
 pub fn is_continued(child: Pid) -> bool {
     matches!(waitid(Some(child), libc::WCONTINUED), Ok(Some(_)))
 }

@@ -195,12 +195,7 @@ impl<'a, S: Server> Driver<'a, S> {
     /// Rule 8.
     async fn recover(&mut self, force: bool) -> Result<Outcome, Outcome> {
         let entries = self.read().await?;
-        let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
-        for entry in &entries {
-            // A creation that has not come is no reason to write.
-            is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
-        }
-        if !is_open {
+        if !self.is_open(&entries).await? {
             self.settled().await;
             return Ok(Outcome::Nothing);
         }
@@ -208,6 +203,15 @@ impl<'a, S: Server> Driver<'a, S> {
         let undone = entries.len();
         all_back(&self.undo(entries, force).await?)?;
         Ok(Outcome::Recovered(undone))
+    }
+
+    /// Returns true if there is something to undo. A creation that has not come is no reason to write.
+    async fn is_open(&self, entries: &[Entry]) -> Result<bool, Outcome> {
+        let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
+        for entry in entries {
+            is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
+        }
+        Ok(is_open)
     }
 
     async fn forget(&mut self) -> Result<Outcome, Outcome> {
@@ -245,6 +249,9 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn survey(&mut self, force: bool) -> Result<Vec<Entry>, Outcome> {
         self.journal = parse(&self.stored().await?.unwrap_or_default())?;
         let mut entries = mem::take(&mut self.journal.entries);
+        if !self.is_open(&entries).await? {
+            return Ok(Vec::new());
+        }
         self.foresee(&mut entries, force).await?;
         Ok(entries)
     }

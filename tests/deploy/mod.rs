@@ -51,6 +51,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_pod_of_the_example_makes_only_itself_the_leader,
         the_leader_of_the_example_changes_nothing_of_its_service_but_the_selector,
         the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address,
+        the_jobs_of_the_examples_have_the_grace_period_that_an_undo_needs,
     ];
     cases.extend(examples.into_iter().map(|case| case.since(VALIDATING)));
     cases
@@ -200,13 +201,29 @@ fn its_pods_have_the_grace_period_that_their_configuration_needs(cluster: &Names
     let mut tenure = Command::new(TENURE);
     tenure.args(["check", "--offline", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
 
-    let said = tenure.output().unwrap().success().stdout;
+    has_its_grace(cluster, "deployment/tenure", &mut tenure);
+}
 
-    let said = String::from_utf8(said).unwrap();
+fn the_jobs_of_the_examples_have_the_grace_period_that_an_undo_needs(cluster: &Namespace) {
+    for (file, job) in [("transaction.yaml", "job/billing-release"), ("blue-green.yaml", "job/billing-web-switch")] {
+        let path = Path::new(EXAMPLES).join(file);
+        assert!(fs::read_to_string(&path).unwrap().contains("      timeout: 1m\n"), "{file}");
+        cluster.kubectl(&["apply", "-f", &path.display().to_string()]).success();
+        let mut tenure = Command::new(TENURE);
+        // The minute of the undo, and 10 s to say what is left.
+        tenure.args(["check", "--offline", "--lease=x", "--set", "workload.stop.grace=70s", "--", "true"]);
+
+        has_its_grace(cluster, job, &mut tenure);
+    }
+}
+
+/// Checks that the pods of a workload have the grace period that this `tenure check` asks for.
+fn has_its_grace(cluster: &Namespace, workload: &str, check: &mut Command) {
+    let said = String::from_utf8(check.output().unwrap().success().stdout).unwrap();
     let (_, needed) = said.split_once("terminationGracePeriodSeconds: ").unwrap();
     let needed: u64 = needed.split(' ').next().unwrap().parse().unwrap();
-    let granted = cluster.get("deployment/tenure")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
-    assert!(granted >= needed, "{granted} s granted, {needed} s needed");
+    let granted = cluster.get(workload)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(granted >= needed, "{workload}: {granted} s granted, {needed} s needed");
 }
 
 fn the_builder_has_the_pinned_toolchain(_: &Namespace) {

@@ -62,16 +62,24 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
 async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
-    let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
-    shop.desk.proxy.on(is_creation, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
-    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    let path = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
+    for is_gone in [false, true] {
+        let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
+        shop.desk.proxy.on(is_creation, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
+        said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+        if is_gone {
+            stage.api.call(Method::DELETE, &path, None).await;
+        }
+        said(&shop.recover(&["plan", "x"]).await, 1, &[]);
 
-    let undone = shop.recover(&["apply", "x"]).await;
+        let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
-    assert!(!undone.err.contains("as it is"), "{undone:?}");
-    said(&shop.recover(&["plan", "x"]).await, 0, &[]);
-    assert_eq!(shop.read(&format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace)).await, Value::Null);
+        said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
+        assert!(!undone.err.contains("as it is"), "{undone:?}");
+        said(&shop.recover(&["plan", "x"]).await, 0, &["nothing to undo"]);
+        said(&shop.recover(&["apply", "x"]).await, 0, &["nothing to do"]);
+        assert_eq!(shop.read(&path).await, Value::Null);
+    }
 }
 
 async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {

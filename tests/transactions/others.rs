@@ -253,6 +253,14 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
     said(&shop.apply(&other, &["--limit", "10s"]).await, 0, &["committed: 2 changes"]);
     lost().await;
     said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "10s"]).await, 0, &[]);
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/txn-release-2", stage.namespace);
+    let last = shop.read(&lease).await["metadata"]["annotations"]["tenure.dev/journal"].clone();
+    let is_end = move |request: &Request| {
+        request.method == Method::PUT
+            && request.uri.starts_with(&lease)
+            && request.body["metadata"]["annotations"]["tenure.dev/journal"] != last
+    };
+    shop.desk.proxy.on(is_end, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
     said(&shop.apply(EXAMPLE, &["--limit", "10s"]).await, 0, &["an unfinished journal was deleted", "committed: 2 changes"]);
 }
 

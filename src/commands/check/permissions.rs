@@ -12,8 +12,14 @@ use crate::{
     slot::Slot,
 };
 
-/// The effect of a missing permission on a replica: it works, with this restriction. None: it cannot work.
-type Without = Option<&'static str>;
+/// The effect of a missing permission on a replica.
+#[derive(Clone, Copy, Debug)]
+enum Without {
+    /// The replica cannot work.
+    Nothing,
+    /// The replica works, with this restriction.
+    Lesser(&'static str),
+}
 
 pub(super) async fn check(access: &Access, namespace: &str, config: &Config, report: &mut Report) {
     report.section("permissions");
@@ -32,11 +38,11 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
         deletes |= allowed && verb == "delete";
         // Where the first release leaves no Lease, nobody could lead after it.
         let creates = (&**resource, verb) == ("leases", "create");
-        let without = if creates && deletes { None } else { without };
+        let without = if creates && deletes { Without::Nothing } else { without };
         match without {
             _ if allowed => report.good(&what),
-            Some(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
-            None => {
+            Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
+            Without::Nothing => {
                 let remedy = "add this to the rules of the Role of this service account:";
                 report.bad(exit::NOT_PERMITTED, &format!("{what} is not permitted{reason}: {remedy}"));
                 report.text(&format!("      {}", right.rule()));
@@ -65,30 +71,31 @@ fn needed(namespace: &str, config: &Config) -> Vec<(Right, Without)> {
     let names = || (0..config.lease.slots).map(|slot| Slot(slot).of(&config.lease.name));
     let mut needed = Vec::new();
     for verb in ["get", "update"] {
-        needed.extend(names().map(|name| of(name, verb, None)));
+        needed.extend(names().map(|name| of(name, verb, Without::Nothing)));
     }
-    needed.push(lease("watch", Some("standbys poll, and take over up to lease.renewPeriod later")));
+    needed.push(lease("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")));
     if slots {
-        needed.push(lease("list", Some("each slot is read by its name, one every lease.renewPeriod")));
+        needed.push(lease("list", Without::Lesser("each slot is read by its name, one every lease.renewPeriod")));
     }
     match config.lease.release {
         Release::Delete => {
-            let without = Some("a released Lease is left, free to be taken");
+            let without = Without::Lesser("a released Lease is left, free to be taken");
             needed.extend(names().map(|name| of(name, "delete", without)));
         }
         Release::Clear | Release::Keep => {}
     }
-    needed.push(lease("create", Some("replicas wait until somebody creates the Lease")));
+    needed.push(lease("create", Without::Lesser("replicas wait until somebody creates the Lease")));
     if let Some(slice) = &config.service.endpoint_slice {
-        let of_slot =
-            |(verb, slot): (&'static str, u8)| (Right::new(&Place::endpoint_slice(namespace, Slot(slot).of(slice)), verb), None);
+        let of_slot = |(verb, slot): (&'static str, u8)| {
+            (Right::new(&Place::endpoint_slice(namespace, Slot(slot).of(slice)), verb), Without::Nothing)
+        };
         needed.extend(
             ["get", "update"].into_iter().flat_map(|verb| (0..config.lease.slots).map(move |slot| of_slot((verb, slot)))),
         );
     }
     if config.events.enabled {
         let events = Right::new(&Place::events(namespace), "create");
-        needed.push((events, Some("transitions are told in the log only")));
+        needed.push((events, Without::Lesser("transitions are told in the log only")));
     }
     needed
 }

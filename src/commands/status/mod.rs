@@ -5,7 +5,7 @@
 
 use super::{
     Ended,
-    access::{self, Access, on_lease},
+    access::{self, Access, Which, on_lease},
     seen::{HEAD, Seen, State, is_ours},
     table,
 };
@@ -61,7 +61,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     let mut absent = 0;
     let found = match &selector {
         Some(selector) => access
-            .leases(namespace, ("labelSelector", selector))
+            .leases(namespace, Which::Selected(selector))
             .await
             .map(|(leases, _)| leases.into_iter().filter(|lease| is_meant(status, lease)).map(seen).collect()),
         None if status.observe => observe::observe(status, config, access, namespace).await,

@@ -46,9 +46,7 @@ const RECENT: usize = 12;
 
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
 pub(super) async fn run(status: &Status, selector: Option<&str>, config: &Config, access: &Access, namespace: &str) -> u8 {
-    // A right that is narrowed to the name suffices.
-    let named = format!("metadata.name={}", config.lease.name);
-    let which = selector.map_or(("fieldSelector", &*named), |selector| ("labelSelector", selector));
+    let which = selector.map_or(Which::Named(&config.lease.name), Which::Selected);
     let is_screen = matches!(status.output, Output::Table | Output::Wide)
         && io::stdout().is_terminal()
         && env::var_os("TERM").is_none_or(|it| it != "dumb");

@@ -119,9 +119,7 @@ pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entrie
             row(field.name(), values);
         }
     }
-    // What may still come is not there.
-    let is_undoable = undoes && entries.iter().any(|entry| entry.state != State::Doubtful || !entry.uid.is_empty());
-    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if is_undoable { UNDOABLE } else { 0 })
+    answer(&shown(output.unwrap_or(Output::Table), true, HEAD, &rows), if undoes && !entries.is_empty() { UNDOABLE } else { 0 })
 }
 
 /// A row of an object, or of one of its fields with its values.

@@ -20,6 +20,7 @@ use crate::{
 
 /// What follows from a look at a Lease that is to be edited.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub enum Edit {
     /// Nobody holds it.
     NotHeld,

@@ -1,0 +1,332 @@
+//! The templates of workloads: which get a gate, and which changes of a label the second policy refuses while pods run.
+
+use super::*;
+
+pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let base = workload("Deployment", Some("billing"), 1)["spec"].take();
+    let mut once = base["template"].clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({ "template": once });
+    let cron = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": job } });
+    for (version, kind, path, spec) in [
+        ("apps/v1", "Deployment", "/spec/template", &base),
+        ("apps/v1", "StatefulSet", "/spec/template", &base),
+        ("batch/v1", "Job", "/spec/template", &job),
+        ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template", &cron),
+    ] {
+        let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "gated" }, "spec": spec });
+        let create = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
+        let gates = |object: &Value| {
+            let made: Value = serde_json::from_slice(&create(object).success().stdout).unwrap();
+            made.pointer(path).unwrap()["spec"]["schedulingGates"].clone()
+        };
+        let ours = json!({ "name": "tenure.dev/inject" });
+        assert_eq!(gates(&object), json!([ours]), "{kind}");
+        let other = json!({ "name": "example.com/other" });
+        object.pointer_mut(path).unwrap()["spec"]["schedulingGates"] = json!([other]);
+        assert_eq!(gates(&object), json!([other, ours]), "{kind}");
+
+        let mut misplaced = object.clone();
+        let labels = &mut misplaced.pointer_mut(path).unwrap()["metadata"]["labels"];
+        labels.as_object_mut().unwrap().remove("tenure.dev/lease");
+        misplaced["metadata"]["labels"] = json!({ "tenure.dev/lease": "billing" });
+        let why = create(&misplaced).failure();
+        assert!(
+            why.contains("the label tenure.dev/lease is not in the metadata of its template: write it there, or remove it"),
+            "{kind}: {why}"
+        );
+        if kind == "Job" {
+            let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
+            misplaced["metadata"]["ownerReferences"] = json!([owner]);
+            create(&misplaced).success();
+        }
+
+        object.pointer_mut(path).unwrap()["spec"]["hostPID"] = json!(true);
+        let why = create(&object).failure();
+        assert!(why.contains("with hostPID tenure is not PID 1"), "{kind}: {why}");
+    }
+    // What a Job owns is no Job.
+    let mut owned = workload("Deployment", Some("billing"), 1);
+    owned["metadata"]["ownerReferences"] = of_job(json!({ "spec": {} }))["metadata"]["ownerReferences"].take();
+    let template = &mut owned["spec"]["template"];
+    template["metadata"]["annotations"] = json!({ "tenure.dev/command": "[\"sh\"]" });
+    template["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
+    cluster.feed(&["create", "--dry-run=server", "-f", "-"], &owned).success();
+}
+
+/// Writes the status that a controller would write.
+fn report(cluster: &Namespace, kind: &str, status: Value) {
+    let generation = cluster.get(&format!("{kind}/shop"))["metadata"]["generation"].take();
+    let status = merged(json!({ "observedGeneration": generation }), status);
+    cluster
+        .kubectl(&["patch", kind, "shop", "--subresource=status", "--type=merge", "-p", &json!({ "status": status }).to_string()])
+        .success();
+}
+
+pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    for kind in ["Deployment", "StatefulSet"] {
+        let apply = |lease, replicas| cluster.feed(&["apply", "-f", "-"], &workload(kind, lease, replicas));
+        let waits = |lease, replicas, name: &str| {
+            let why = apply(lease, replicas).failure();
+            let sentence = format!(
+                "the pods that run now and the new ones do not share the Lease {name}, so two programs could run at once: first scale to 0"
+            );
+            assert!(why.contains(&sentence), "{kind}: {why}");
+        };
+        apply(None, 2).success();
+        waits(Some("billing"), 2, "billing");
+        report(cluster, kind, json!({ "replicas": 2 }));
+        waits(Some("billing"), 2, "billing");
+        apply(None, 0).success();
+        waits(Some("billing"), 2, "billing");
+        report(cluster, kind, json!({ "replicas": 0 }));
+        if kind == "Deployment" {
+            report(cluster, kind, json!({ "terminatingReplicas": 1 }));
+            waits(Some("billing"), 2, "billing");
+            report(cluster, kind, json!({ "terminatingReplicas": 0 }));
+        }
+
+        apply(Some("billing"), 2).success();
+
+        report(cluster, kind, json!({ "replicas": 2 }));
+        apply(Some("billing"), 3).success();
+        waits(Some("other"), 3, "billing");
+        waits(None, 3, "billing");
+        // Its variables name another Lease, or another cluster.
+        for key in ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"] {
+            let mut renamed = workload(kind, Some("billing"), 3);
+            let env = json!([{ "name": key, "value": "other" }]);
+            renamed["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+            let why = cluster.feed(&["apply", "-f", "-"], &renamed).failure();
+            assert!(why.contains("do not share the Lease billing"), "{kind} {key}: {why}");
+        }
+        let rest = || {
+            cluster.kubectl(&["scale", &format!("{kind}/shop"), "--replicas=0"]).success();
+            report(cluster, kind, json!({ "replicas": 0 }));
+        };
+        rest();
+        // Or say where the name is, and that is elsewhere now.
+        let from = |map| json!([{ "name": "TENURE_LEASE__PREFIX", "valueFrom": { "configMapKeyRef": { "name": map, "key": "prefix" } } }]);
+        let by =
+            |colour| json!([{ "name": "COLOUR", "value": colour }, { "name": "TENURE_LEASE__NAME", "value": "$(COLOUR)-db" }]);
+        for envs in [["blue", "green"].map(from), ["blue", "green"].map(by)] {
+            let [before, now] = envs.map(|env| {
+                let mut named = workload(kind, Some("billing"), 1);
+                named["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+                named
+            });
+            cluster.feed(&["apply", "-f", "-"], &before).success();
+            report(cluster, kind, json!({ "replicas": 1 }));
+            let why = cluster.feed(&["apply", "-f", "-"], &now).failure();
+            assert!(why.contains("do not share the Lease billing"), "{kind}: {why}");
+            rest();
+        }
+        apply(None, 1).success();
+        let spec = cluster.get(&format!("{kind}/shop"))["spec"]["template"]["spec"].take();
+        assert_eq!(spec["schedulingGates"], Value::Null, "{kind}: its pods would wait for ever");
+    }
+}
+
+/// A strategic merge, such as a patch of kubectl or kustomize, puts a new container before the others.
+pub(super) fn a_container_that_comes_first_does_not_take_the_place_of_the_program(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    report(cluster, "Deployment", json!({ "replicas": 2 }));
+    let patch = |template: Value| {
+        cluster.kubectl(&["patch", "deployment/shop", "-p", &json!({ "spec": { "template": template } }).to_string()])
+    };
+    let logs = json!({ "containers": [{ "name": "logs", "image": "logs", "command": ["tail"] }] });
+    let named = |by: &str, container: &str| json!({ "annotations": { by: container } });
+    let [ours, theirs] = ["tenure.dev/container", "kubectl.kubernetes.io/default-container"];
+
+    let added = patch(json!({ "spec": logs })).failure();
+    patch(json!({ "spec": logs, "metadata": named(theirs, "main") })).success();
+    let renamed = [ours, theirs].map(|by| patch(json!({ "metadata": named(by, "logs") })).failure());
+
+    let first = cluster.get("deployment/shop")["spec"]["template"]["spec"]["containers"][0]["name"].take();
+    assert_eq!(first, "logs", "the annotation alone says where the program is");
+    for why in [vec![added], renamed.to_vec()].concat() {
+        let sentence = "the pods that run now have tenure in the container \"main\", and the new ones in \"logs\", so two programs could run";
+        assert!(why.contains(sentence) && why.contains("write tenure.dev/container: main into the annotations"), "{why}");
+    }
+    cluster.kubectl(&["set", "env", "deployment/shop", "--containers=logs", "KUBECONFIG=/its/own"]).success();
+}
+
+pub(super) fn the_only_container_may_have_another_name(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let of = |names: &[&str]| {
+        let mut shop = workload("Deployment", Some("billing"), 2);
+        let containers = &mut shop["spec"]["template"]["spec"]["containers"];
+        let named = |name: &&str| merged(containers[0].clone(), json!({ "name": name }));
+        *containers = names.iter().map(named).collect();
+        shop
+    };
+    cluster.feed(&["apply", "-f", "-"], &of(&["main"])).success();
+    report(cluster, "Deployment", json!({ "replicas": 2 }));
+
+    cluster.feed(&["replace", "-f", "-"], &of(&["web"])).success();
+    let why = cluster.feed(&["replace", "-f", "-"], &of(&["api", "logs"])).failure();
+
+    let sentence =
+        "have tenure in the container \"web\", and the new ones in \"api\", so two programs could run at once: first scale to 0";
+    assert!(why.contains(sentence), "no annotation can name a container that is gone: {why}");
+}
+
+pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    for kind in ["Deployment", "StatefulSet"] {
+        let apply = |lease, replicas| cluster.feed(&["apply", "-f", "-"], &workload(kind, lease, replicas));
+        apply(None, 0).success();
+        report(cluster, kind, json!({ "replicas": 0 }));
+        apply(None, 2).success();
+        apply(None, 0).success();
+
+        let early = apply(Some("billing"), 2).failure();
+        report(cluster, kind, json!({ "replicas": 0 }));
+
+        assert!(early.contains("do not share the Lease billing"), "{kind}: {early}");
+        apply(Some("billing"), 2).success();
+    }
+}
+
+pub(super) fn a_cron_job_keeps_its_label_while_a_job_of_it_runs(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let mut once = workload("Deployment", None, 1)["spec"]["template"].take();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({ "schedule": "0 0 * * *", "jobTemplate": { "spec": { "template": once } } });
+    cluster
+        .create(&json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "shop" }, "spec": spec }))
+        .success();
+    let runs = |active: Value| report(cluster, "CronJob", json!({ "active": active }));
+    let label = |lease: Value| {
+        let template = json!({ "metadata": { "labels": { "tenure.dev/lease": lease } } });
+        let patch = json!({ "spec": { "jobTemplate": { "spec": { "template": template } } } }).to_string();
+        cluster.kubectl(&["patch", "cronjob/shop", "--type=merge", "-p", &patch])
+    };
+    let job = json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": "shop-1" }]);
+    runs(job.clone());
+
+    let added = label(json!("billing")).failure();
+    runs(json!([]));
+    let early = label(json!("billing")).failure();
+    cluster.kubectl(&["patch", "cronjob/shop", "-p", "{\"spec\":{\"suspend\":true}}"]).success();
+    label(json!("billing")).success();
+    runs(job);
+    let later = ["null", "\"other\""].map(|lease| label(lease.parse().unwrap()).failure());
+
+    for why in [vec![added, early], later.to_vec()].concat() {
+        assert!(
+            why.contains("do not share the Lease billing, so two programs could run at once: first suspend it, and wait"),
+            "{why}"
+        );
+    }
+}
+
+/// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
+/// label while there was no policy.
+pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
+    let alone = apply(cluster, "");
+    cluster.feed(&["apply", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    let template = cluster.get("deployment/shop")["spec"]["template"].take();
+    let pod = |name: &str| {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+        pod["metadata"]["name"] = json!(name);
+        pod
+    };
+    cluster.create(&pod("wrapped")).success();
+    let wrapped = cluster.get("pod/wrapped");
+    assert_eq!(wrapped["spec"]["schedulingGates"], Value::Null);
+    assert_eq!(wrapped["spec"]["initContainers"][0]["name"], "tenure");
+
+    cluster.kubectl(&["delete", "configmap", "tenure-inject", "-n", "tenure-inject"]).success();
+    let deadline = tenure::clock::boot() + PATIENCE;
+    let refused = loop {
+        let ended = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("refused"));
+        if !ended.status.success() {
+            break ended.failure();
+        }
+        assert!(tenure::clock::boot() < deadline, "pods are wrapped without the ConfigMap");
+    };
+    assert!(refused.contains("nothing has put tenure in"), "{refused}");
+    let mut ungated = workload("Deployment", Some("billing"), 0);
+    ungated["metadata"]["name"] = json!("ungated");
+    let why = cluster.create(&ungated).failure();
+    assert!(why.contains("nothing has put tenure in"), "its pods would run without tenure once the policies are gone: {why}");
+    let mut unlabelled = pod("unlabelled");
+    unlabelled["metadata"]["labels"] = json!({});
+    unlabelled["spec"]["schedulingGates"] = json!([]);
+    cluster.create(&unlabelled).success();
+
+    // The namespace stays: no controller runs here that would remove it.
+    for kind in ["mutatingadmissionpolicy", "validatingadmissionpolicy"] {
+        cluster.kubectl(&["delete", &format!("{kind}binding/tenure-inject"), &format!("{kind}/tenure-inject")]).success();
+    }
+    while !cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("late")).status.success() {
+        assert!(tenure::clock::boot() < deadline, "the policies are still in force");
+    }
+    cluster.create(&pod("late")).success();
+
+    let late = cluster.get("pod/late");
+    assert_eq!(late["spec"]["initContainers"], Value::Null, "nothing has wrapped it");
+    assert_eq!(late["spec"]["schedulingGates"], json!([{ "name": "tenure.dev/inject" }]), "so it must not start");
+    assert_eq!(cluster.get("pod/wrapped")["spec"], wrapped["spec"], "what runs is left alone");
+
+    let mut early = workload("Deployment", Some("billing"), 2);
+    early["metadata"]["name"] = json!("early");
+    cluster.create(&early).success();
+    let mut ends = early.clone();
+    (ends["metadata"]["name"], ends["metadata"]["finalizers"]) = (json!("ends"), json!(["example.com/wait"]));
+    cluster.create(&ends).success();
+    let mut misplaced = workload("Deployment", None, 2);
+    misplaced["metadata"] = json!({ "name": "misplaced", "labels": { "tenure.dev/lease": "billing" } });
+    cluster.create(&misplaced).success();
+    let (code, text) = tenure_inject(&workload("Deployment", Some("billing"), 2), &["--access=false", "-o", "json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let mut leaseless = serde_json::from_str::<Value>(&text).unwrap()["items"][0].take();
+    leaseless["metadata"]["name"] = json!("leaseless");
+    let env = leaseless["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap();
+    env.iter_mut().find(|one| one["name"] == "TENURE_LEASE__ENABLED").unwrap()["value"] = json!("false");
+    cluster.create(&leaseless).success();
+    drop(alone);
+    let _alone = apply(cluster, "");
+    cluster.kubectl(&["annotate", "deployment/misplaced", "a=b"]).success();
+    cluster.kubectl(&["annotate", "deployment/leaseless", "a=b"]).success();
+    let why = cluster.kubectl(&["set", "env", "deployment/leaseless", "TENURE_LEASE__ENABLED=true"]).failure();
+    assert!(why.contains("do not share the Lease billing"), "{why}");
+    // A pod that is there is not judged again: nothing could be changed.
+    cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
+    // What is deleted makes no pods.
+    cluster.kubectl(&["delete", "deployment/ends", "--wait=false"]).success();
+    cluster.kubectl(&["patch", "deployment/ends", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).success();
+    early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
+    let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
+    assert!(why.contains("the pods that run now and the new ones do not share the Lease billing"), "{why}");
+}
+
+pub(super) fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let (code, text) = tenure_inject(&workload("Deployment", Some("billing"), 2), &["--access=false", "-o", "json"]);
+    assert_eq!(code, Some(0), "{text}");
+
+    cluster.feed(&["apply", "-f", "-"], &text).success();
+
+    let wanted: Value = serde_json::from_str(&text).unwrap();
+    let spec = &cluster.get("deployment/shop")["spec"]["template"]["spec"];
+    assert_eq!(spec["schedulingGates"], Value::Null, "no policy would remove it from its pods");
+    assert_eq!(spec["containers"][0]["command"], wanted["items"][0]["spec"]["template"]["spec"]["containers"][0]["command"]);
+    cluster.admits(&cluster.get("deployment/shop")["spec"]["template"]);
+    let why = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", None, 2)).failure();
+    assert!(why.contains("do not share the Lease billing"), "an upgrade without the command: {why}");
+    cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=True"]).success();
+    for replicas in [2, 0] {
+        cluster.kubectl(&["scale", "deployment/shop", &format!("--replicas={replicas}")]).success();
+        report(cluster, "Deployment", json!({ "replicas": replicas }));
+        let why = cluster.kubectl(&["set", "env", "deployment/shop", "TENURE_LEASE__ENABLED=false"]).failure();
+        assert!(why.contains("TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once"), "{why}");
+    }
+    cluster.kubectl(&["scale", "deployment/shop", "--replicas=2"]).success();
+    let unwrapped = cluster.feed(&["replace", "-f", "-"], &workload("Deployment", Some("billing"), 2)).success();
+    assert_eq!(String::from_utf8_lossy(&unwrapped.stdout), "deployment.apps/shop replaced\n", "its pods know the Lease");
+}
