@@ -27,9 +27,6 @@ use crate::words;
 /// Largest body of a reply in bytes; the API server accepts no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
 
-/// How often tokio looks at timers and sockets: at least after so many steps of tasks, each of which may read a full buffer.
-pub(crate) const EVENT_INTERVAL: u32 = 4;
-
 /// A server may send so many heads (1xx) before that of its answer.
 const INTERIM_HEADS: u32 = 16;
 /// More steps than tokio grants a task in a row.

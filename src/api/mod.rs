@@ -19,7 +19,7 @@ pub(crate) use self::{
     classify::Answered,
     client::Client,
     credentials::Access,
-    exchange::{EVENT_INTERVAL, few_heads},
+    exchange::few_heads,
     place::{LeasePlace, Place},
     request::{Request, Verb},
     watch::{Watch, Watching},

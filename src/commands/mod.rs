@@ -7,7 +7,6 @@ use std::io;
 use tokio::runtime::Builder;
 
 use crate::{
-    api::EVENT_INTERVAL,
     cli::{Command, ConfigFlags},
     console::{complain, refuse},
     exit,
@@ -67,7 +66,7 @@ pub fn run(command: &Command) -> u8 {
 /// # Errors
 /// The runtime cannot be built; nothing was done.
 fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     Ok(done)

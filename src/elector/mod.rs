@@ -43,7 +43,7 @@ use self::{
     kubernetes_events::Events,
 };
 use crate::{
-    api::{Access, Client, Cluster, EVENT_INTERVAL},
+    api::{Access, Client, Cluster},
     clock,
     config::{Config, LogFormat, Preset},
     election::turn::Turn,
@@ -159,7 +159,6 @@ pub(crate) fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
 fn elect(socket: OwnedFd) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .event_interval(EVENT_INTERVAL)
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(FOR_EVER)
         .build()

@@ -4,6 +4,10 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,9 +41,15 @@ pub(super) async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     until("b follows", async || redis(one, "WAIT 1 100") == ":1").await;
     assert!(redis(two, "SET k v").starts_with("-READONLY"));
 
+    let both = Arc::new(AtomicBool::new(false));
+    let seen = both.clone();
+    let mut is_promoted = false;
     let client = Client::start(move |number| {
-        let set = format!("SET key-{number} {number}");
-        [one, two].into_iter().any(|address| redis(address, &set) == "+OK")
+        // In this order: what b has taken once, a takes no more.
+        let [new, old] = [two, one].map(|address| redis(address, &format!("SET key-{number} {number}")) == "+OK");
+        is_promoted |= new;
+        seen.fetch_or(is_promoted && old, Ordering::Relaxed);
+        new || old
     });
     until("some writes", async || redis(one, "DBSIZE").trim_start_matches(':').parse::<u64>().is_ok_and(|size| size > 100)).await;
     let safe = redis(one, "SET safe 1") == "+OK" && redis(one, "WAIT 1 1000") == ":1";
@@ -51,6 +61,7 @@ pub(super) async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     until("a follows", async || redis(one, "SET k v").starts_with("-READONLY")).await;
     until("a has all of b's", async || redis(two, "WAIT 1 100") == ":1").await;
     let (written, gap) = client.end();
+    assert!(!both.load(Ordering::Relaxed), "a took no write after b's first");
     let kept = written.iter().filter(|number| redis(two, &format!("EXISTS key-{number}")) == ":1").count();
     let what = format!("redis, hand-over, {} of {} writes without WAIT lost", written.len() - kept, written.len());
     debian.tell(&what, Change::HandOver, since, &gap).await;
