@@ -57,10 +57,11 @@ impl Following {
     /// Does what is due. Returns true if nothing is left to do.
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> bool {
         if core.common.shutdown && self.busy(core).is_none() {
-            if let Some(slot) = self.own_request(core) {
+            if let Some((slot, is_stored)) = self.own_request(core) {
                 if !core.reader.is_awaiting() {
                     self.taken_back += 1;
-                    take_back(&mut core.one(slot), now);
+                    let mut one = core.one(slot);
+                    if is_stored { take_back(&mut one, now) } else { one.get(now) }
                 }
                 core.reader.tick_watch(&mut core.common, now);
                 return false;
@@ -184,14 +185,16 @@ impl Following {
         Some(at.max(common.ready_since.max(lease.asked) + after).max(common.lease_backoff.until).max(lease.writes.not_before))
     }
 
-    /// Returns the Lease with a request by which this replica still asks the holder to hand over, or did.
-    fn own_request(&self, core: &Core) -> Option<Slot> {
+    /// Returns the Lease that has this replica's request to hand over, and true; or that may have it, as nothing later was seen.
+    fn own_request(&self, core: &Core) -> Option<(Slot, bool)> {
         let me = core.common.writer.identity.as_str();
         // Nobody waits for whom the Lease itself names, and an equal record is none that a follower may write.
         let asks = |seen: &LeaseRecord| seen.annotation(STEP_DOWN_TO) == Some(me) && !seen.is_held_by(me);
-        let is_asked = |lease: &&Lease| lease.asked_on.is_some() && lease.observation.record().is_some_and(asks);
-        let own = core.leases.iter().find(is_asked)?;
-        (self.taken_back < TAKES_BACK).then_some(own.slot)
+        let own = |lease: &Lease| {
+            let (asked_on, seen) = (lease.asked_on.as_ref()?, lease.observation.record()?);
+            (asks(seen) || seen.resource_version() == asked_on).then(|| (lease.slot, asks(seen)))
+        };
+        core.leases.iter().find_map(own).filter(|_| self.taken_back < TAKES_BACK)
     }
 
     /// Returns the next preemption.

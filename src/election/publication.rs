@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     record::{is_number, later, metadata_of},
-    writes::drop_managers,
+    writes::{annotations_of, drop_managers},
 };
 use crate::{law::Timing, link::Term, request::RequestError, slot::Slot, time::Instant};
 
@@ -226,7 +226,7 @@ fn changed(seen: &Value, wanted: &Wanted, own: Option<&Value>, ports: &[Value]) 
     }
     let mut next = seen.clone();
     drop_managers(&mut next);
-    next["metadata"]["annotations"][TOKEN] = wanted.token.clone().into();
+    annotations_of(&mut next).insert(TOKEN.to_owned(), wanted.token.clone().into());
     next["endpoints"] = list.into();
     next["ports"] = ports.to_vec().into();
     Ok(Some(next))

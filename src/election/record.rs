@@ -18,6 +18,8 @@ use super::names::{HOLDER, JOURNAL, NOBODY, PAUSED, PRIORITY, RESTS, STEP_DOWN, 
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct LeaseRecord(Arc<Value>);
 
+/// More than the bytes of any uid or resourceVersion.
+const LONGEST_ID: usize = 253;
 /// The longest duration in seconds that the API can express.
 const LONGEST: u64 = i32::MAX as u64;
 
@@ -50,7 +52,7 @@ pub enum LeaseState {
 
 impl LeaseRecord {
     /// Reads `object`. None without a uid, or if its resourceVersion is not an integer: without both nothing may be written to
-    /// it, and a fencing token is a number.
+    /// it, and a fencing token is a number. None if one is longer than any server makes it: both go over the link to init.
     pub fn read(mut object: Arc<Value>) -> Option<Self> {
         if spec_of(&object).values().any(Value::is_null)
             && let Some(Value::Object(spec)) = Arc::make_mut(&mut object).get_mut("spec")
@@ -58,7 +60,8 @@ impl LeaseRecord {
             spec.retain(|_, value| !value.is_null());
         }
         let record = Self(object);
-        (!record.uid().is_empty() && is_number(record.resource_version())).then_some(record)
+        let is_short = [record.uid(), record.resource_version()].iter().all(|text| text.len() <= LONGEST_ID);
+        (is_short && !record.uid().is_empty() && is_number(record.resource_version())).then_some(record)
     }
 
     /// Returns the object as it was read, without nulls in its spec.
@@ -294,6 +297,8 @@ mod tests {
         assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u"}}).into()), None);
         assert_eq!(LeaseRecord::read(json!({"metadata": {"resourceVersion": "7"}}).into()), None);
         assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u", "resourceVersion": "abc"}}).into()), None);
+        assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u".repeat(200_000), "resourceVersion": "7"}}).into()), None);
+        assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u", "resourceVersion": "7".repeat(200_000)}}).into()), None);
         assert_eq!(LeaseRecord::read(json!("nonsense").into()), None);
     }
 

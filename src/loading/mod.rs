@@ -29,5 +29,5 @@ pub(crate) use load::load_elsewhere;
 pub use load::{Loaded, load};
 pub use problem::{Invalid, Origin, Problem};
 pub use rules::Purpose;
-pub(crate) use rules::{is_label, may_be_told};
+pub(crate) use rules::{is_label, may_be_told, unset};
 pub use schema::{DEFAULTS, schema};

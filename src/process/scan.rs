@@ -215,7 +215,8 @@ impl Scanner {
     /// Returns true if all children of init, the caller, are spared. Then nothing else descends from it, because it is a
     /// subreaper and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
-        let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
+        // Where /proc hides other users' processes, it hides the elector, which nobody may trace.
+        let is_spared = |pid: &Pid| spare.electors.contains(pid) || self.look(*pid).is_some_and(|process| spare.covers(&process));
         spare.init == Pid::this() && children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
-    journal::{fingerprint, parse},
+    journal::{fingerprint, owned, parse},
     undo::one,
 };
 use crate::time::Instant;
@@ -220,6 +220,7 @@ impl<'a, S: Server> Driver<'a, S> {
             self.announce(false).await?;
             return Ok(Outcome::Nothing);
         };
+        owned(&secret)?;
         let journal = parse(&secret);
         let changes = journal.as_ref().ok().map(|journal| journal.entries.len());
         self.secret = secret;

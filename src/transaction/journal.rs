@@ -280,12 +280,19 @@ pub(super) fn fingerprint(changes: &[Change]) -> String {
     format!("{hash:016x}")
 }
 
+/// Refuses a Secret that is somebody else's: no command writes it.
+pub(super) fn owned(secret: &Value) -> Result<(), Outcome> {
+    if secret.is_null() || secret["type"] == SECRET_TYPE {
+        return Ok(());
+    }
+    let name = secret["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Outcome::Invalid(format!("the Secret {name} is not of type {SECRET_TYPE}: delete it, or use another Lease")))
+}
+
 /// Reads the journal of a Secret. An absent or an empty one holds a journal without id, of which nothing was stored yet.
 pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
     let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
-    if !secret.is_null() && secret["type"] != SECRET_TYPE {
-        return Err(Outcome::Invalid(format!("the Secret of the journal is not of type {SECRET_TYPE}")));
-    }
+    owned(secret)?;
     let text = secret["data"]["journal"].as_str().unwrap_or_default();
     if text.is_empty() {
         return Ok(Journal::default());

@@ -210,6 +210,16 @@ fn a_proxy_that_is_not_used_is_named_where_the_server_is_not_reached() {
 }
 
 #[test]
+fn a_replica_whose_variable_of_preference_is_not_set_fails_the_check_as_it_would_fail() {
+    let prefer = ["--set", "lease.prefer.from=ZONE", "--set", "lease.prefer.order=[a, b]"];
+    let line = [&["check", "--offline", "--lease", "x"], &prefer[..], &["--", "sh"]].concat();
+    for variables in [&[][..], &[("ZONE", "")]] {
+        tenure(&line, variables).says(78, &["FAIL  the variable ZONE is not set, or is empty: set it in the pod"]);
+    }
+    tenure(&line, &[("ZONE", "c")]).says(0, &["a replica can run here"]);
+}
+
+#[test]
 fn a_pod_that_does_not_know_the_address_that_it_is_to_publish_fails_the_check_as_it_would_fail() {
     let service = ["--set", "service.endpointSlice=leader", "--set", "service.ports=[{port: 80}]"];
     let line = [&["check", "--offline", "--lease", "x"], &service[..], &["--", "sh"]].concat();

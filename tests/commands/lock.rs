@@ -1,10 +1,10 @@
 //! `tenure lock`, before it waits for anybody.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use support::Scratch;
 
-use crate::world::{Cluster, TENURE, tenure, tenure_after};
+use crate::world::{Cluster, TENURE, tenure, tenure_after, tenure_of_nobody_among_hidden};
 
 const NO_WAIT: (&str, &str) = ("TENURE_LEASE__CREATION_WAIT", "0s");
 
@@ -108,6 +108,14 @@ fn a_kubeconfig_that_is_just_being_rewritten_ends_no_lock() {
     let rewritten = format!("(sleep 0.3; cat {kept} >\"$KUBECONFIG\") & exec \"$@\"");
     let variables = [cluster.variable(), NO_WAIT];
     tenure_after(&rewritten, &["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
+}
+
+#[test]
+fn a_lock_of_a_user_from_whom_proc_hides_its_elector_ends() {
+    let cluster = Cluster::embedded();
+    fs::set_permissions(cluster.kubeconfig(), fs::Permissions::from_mode(0o644)).unwrap();
+    let variables = [cluster.variable(), NO_WAIT];
+    tenure_of_nobody_among_hidden(&["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
 }
 
 #[test]

@@ -245,6 +245,15 @@ fn a_plan_that_asks_again_says_so() {
 }
 
 #[test]
+fn a_plan_that_is_not_let_in_is_77_and_not_that_there_is_something_to_undo() {
+    for status in [401, 403] {
+        let cluster = Cluster::scripted(&[("/secrets/txn-x-journal ", status, r#"{"message":"no"}"#)]);
+
+        cluster.tenure(&["recover", "plan", "x"]).says(77, &["the journal: the API server answered"]);
+    }
+}
+
+#[test]
 fn who_changes_the_objects_as_another_user_reads_lease_and_journal_as_himself() {
     let served = r#"{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get","patch"]}]}"#;
     let absent = |kind: &str, name: &str| format!(r#"{{"details":{{"kind":"{kind}","name":"{name}"}},"message":"not found"}}"#);

@@ -67,7 +67,16 @@ pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
 
 /// Runs the binary as PID 1 where /proc hides the processes of others.
 pub(crate) fn tenure_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    let inner = "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"";
+    among_hidden("exec \"$@\"", arguments, variables)
+}
+
+/// The same as a user without privileges, and not as PID 1.
+pub(crate) fn tenure_of_nobody_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    among_hidden(&format!("{} \"$@\"; exit $?", OF_NOBODY.join(" ")), arguments, variables)
+}
+
+fn among_hidden(command: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let inner = format!("mount -t proc -o hidepid=2 proc /proc && {command}");
     let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
     run(after(&script, Path::new("sh")), arguments, variables, Stdio::piped())
 }

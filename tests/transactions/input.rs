@@ -52,7 +52,16 @@ async fn an_object_that_cannot_be_changed_or_kept_refuses_everything(stage: Stag
 async fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
+    let secrets = format!("/api/v1/namespaces/{}/secrets", stage.namespace);
+    let path = format!("{secrets}/txn-release-2-journal");
+    let foreign = json!({ "metadata": { "name": "txn-release-2-journal" }, "data": { "journal": "" } });
+    assert_eq!(stage.api.call(Method::POST, &secrets, Some(&foreign)).await.0, 201);
+    for line in [&["recover", "plan", "release-2"][..], &["recover", "forget", "release-2"], &["apply", "-f", EXAMPLE]] {
+        said(&shop.desk.ends(line).await, 78, &["txn-release-2-journal is not of type tenure.dev/journal: delete it"]);
+    }
+    assert_eq!(stage.api.call(Method::GET, &path, None).await.1["data"], foreign["data"]);
+    assert_eq!(stage.api.call(Method::DELETE, &path, None).await.0, 200);
+
     said(&shop.apply(EXAMPLE, &[]).await, 0, &[]);
     for text in [&b"{"[..], b"\xff", br#"{"version":1,"id":"x"}"#] {
         let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;

@@ -293,6 +293,9 @@ async fn a_file_of_janus_is_committed_as_it_stands_with_each_request_as_promised
     let again = shop.apply(EXAMPLE, &["-o", "json"]).await;
     said(&again, 0, &["committed already"]);
     assert_eq!(again.json().as_array().map(Vec::len), Some(3));
+    let planned = shop.apply(EXAMPLE, &["--dry-run", "-o", "json"]).await;
+    said(&planned, 0, &["committed already"]);
+    assert_eq!(planned.json(), json!([]));
 }
 
 async fn a_change_that_is_refused_leaves_everything_as_before(stage: Stage) {

@@ -17,7 +17,7 @@ use crate::{
     console,
     election::{ONLY_READS, record::LeaseRecord, writes::operator::rehearsal},
     elector, exit, init,
-    loading::Purpose,
+    loading::{Purpose, unset},
     process::resolve::resolve,
     words::{counted, one_line, visible},
 };
@@ -41,6 +41,10 @@ pub(super) fn run(check: &cli::Check) -> Ended {
     if loaded.config.lease.enabled {
         if let Some(lacking) = elector::lacks_address(&loaded.config) {
             report.bad(exit::INVALID, &lacking);
+        }
+        let from = &loaded.config.lease.prefer.from;
+        if !from.is_empty() && std::env::var_os(from).is_none_or(|value| value.is_empty()) {
+            report.bad(exit::INVALID, &unset(from));
         }
         if !can_stand(&init::base(&loaded.config.lease.identity, std::env::var("POD_NAME").ok())) {
             report.bad(exit::INVALID, init::UNFIT);

@@ -82,7 +82,10 @@ pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entrie
     let undoes = !matches!(job, Job::Make(..));
     let entries = match entries {
         Ok(entries) => entries,
-        Err(outcome) => return concluded(&outcome, remedy),
+        Err(outcome) => match concluded(&outcome, remedy) {
+            0 => Vec::new(),
+            code => return code,
+        },
     };
     if undoes && entries.is_empty() {
         complain("there is nothing to undo");

@@ -182,6 +182,11 @@ fn what_is_no_slice_is_not_written_and_said() {
     assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(15)));
     let Some(SliceState::Failed(why)) = publisher.take_news() else { panic!("nothing was said") };
     assert!(why.contains("not an EndpointSlice"), "{why}");
+
+    let mut odd = slice("7", None, json!([]));
+    odd["metadata"]["annotations"] = "no map".into();
+    let SliceAction::Replace(next) = written(&odd, &wanted("9", true)) else { panic!("it is not written") };
+    assert_eq!(next["metadata"]["annotations"][TOKEN], "9");
 }
 
 #[test]

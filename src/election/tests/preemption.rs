@@ -137,6 +137,19 @@ fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
     assert_eq!(annotations(&unanswered), json!({ HOLDER: "x", PRIORITY: "-1" }));
     assert!(is_done(&unanswered));
 
+    // The answer to its request is still awaited, or lost, and the watch is late.
+    for serve in [Bench::serve, Bench::serve_silently] {
+        let mut early = Bench::start(preempting(0), held_with("-1"));
+        early.run(AFTER - TICK);
+        early.run_until_a_write();
+        early.tell(ToElector::Shutdown);
+        assert!(!is_done(&early));
+        serve(&mut early);
+        early.run(TICK);
+        assert_eq!(annotations(&early), json!({ HOLDER: "x", PRIORITY: "-1" }));
+        assert!(is_done(&early));
+    }
+
     let mut persons = Bench::start(preempting(0), held_with("-1"));
     persons.run(seconds(1));
     persons.see(|object| object["metadata"]["annotations"][STEP_DOWN_TO] = ME.into());

@@ -18,6 +18,7 @@ macro_rules! refuse {
 pub(super) use names::dashed;
 pub(crate) use names::is_label;
 pub(super) use preference::prefer;
+pub(crate) use preference::unset;
 pub(crate) use timing::may_be_told;
 
 mod health;

@@ -52,10 +52,12 @@ pub(in crate::loading) fn prefer(
             origins.entry("lease.priority".into()).or_insert_with(|| Origin::Variable(name.clone()));
             lease.priority = priority;
         }
-        None if purpose == Purpose::Run => validation.refuse(
-            &["lease.prefer.from"],
-            format!("the variable {name} is not set, or is empty: set it in the pod, such as by the downward API"),
-        ),
+        None if purpose == Purpose::Run => validation.refuse(&["lease.prefer.from"], unset(&name)),
         None => {}
     }
+}
+
+/// Returns why a replica does not start here: `lease.prefer.from` names a variable that nobody has set.
+pub(crate) fn unset(name: &str) -> String {
+    format!("the variable {name} is not set, or is empty: set it in the pod, such as by the downward API")
 }
