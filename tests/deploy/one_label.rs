@@ -10,7 +10,8 @@ use support::{Case, Ended as _, Namespace, PATIENCE, cases};
 
 use self::templates::{
     a_container_that_comes_first_does_not_take_the_place_of_the_program, a_cron_job_keeps_its_label_while_a_job_of_it_runs,
-    a_deployment_that_the_command_wrapped_is_left_alone, a_template_of_each_kind_gets_a_gate_or_is_refused,
+    a_deployment_that_the_command_wrapped_is_left_alone, a_suspended_job_keeps_its_label_and_its_gate,
+    a_template_of_each_kind_gets_a_gate_or_is_refused,
     a_template_whose_policy_is_deleted_makes_pods_that_never_start, the_first_rollout_waits_until_no_pod_runs,
     the_only_container_may_have_another_name, what_the_controller_has_not_seen_yet_is_no_rest,
 };
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_only_container_may_have_another_name,
         what_the_controller_has_not_seen_yet_is_no_rest,
         a_cron_job_keeps_its_label_while_a_job_of_it_runs,
+        a_suspended_job_keeps_its_label_and_its_gate,
         a_template_whose_policy_is_deleted_makes_pods_that_never_start,
         a_deployment_that_the_command_wrapped_is_left_alone,
     ];

@@ -224,6 +224,30 @@ pub(super) fn a_cron_job_keeps_its_label_while_a_job_of_it_runs(cluster: &Namesp
     }
 }
 
+/// Kubernetes lets the labels, annotations and gates of a suspended Job change. Its pods may still terminate.
+pub(super) fn a_suspended_job_keeps_its_label_and_its_gate(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let mut template = workload("Deployment", Some("billing"), 1)["spec"]["template"].take();
+    template["spec"]["restartPolicy"] = json!("Never");
+    let job = |spec: &Value| json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "shop" }, "spec": spec });
+    cluster.create(&job(&json!({ "suspend": true, "template": template }))).success();
+    let patch = |template: Value| {
+        cluster.kubectl(&["patch", "job/shop", "--type=merge", "-p", &json!({ "spec": { "template": template } }).to_string()])
+    };
+
+    let label = |lease: Value| patch(json!({ "metadata": { "labels": { "tenure.dev/lease": lease } } }));
+    let refused = [label(json!("other")), label(Value::Null), patch(json!({ "spec": { "schedulingGates": null } }))];
+
+    for ended in refused {
+        let why = ended.failure();
+        let sentence =
+            "do not share the Lease billing, so two programs could run at once: first delete the Job, and wait until its pods";
+        assert!(why.contains(sentence), "{why}");
+    }
+    patch(json!({ "metadata": { "labels": { "queue": "a" } } })).success();
+    cluster.kubectl(&["patch", "job/shop", "-p", "{\"spec\":{\"suspend\":false}}"]).success();
+}
+
 /// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
 /// label while there was no policy.
 pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
@@ -282,6 +306,11 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     let mut misplaced = workload("Deployment", None, 2);
     misplaced["metadata"] = json!({ "name": "misplaced", "labels": { "tenure.dev/lease": "billing" } });
     cluster.create(&misplaced).success();
+    let mut once =
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "once" }, "spec": { "template": template } });
+    once["spec"]["template"]["spec"] =
+        merged(once["spec"]["template"]["spec"].take(), json!({ "restartPolicy": "Never", "schedulingGates": [] }));
+    cluster.create(&once).success();
     let (code, text) = tenure_inject(&workload("Deployment", Some("billing"), 2), &["--access=false", "-o", "json"]);
     assert_eq!(code, Some(0), "{text}");
     let mut leaseless = serde_json::from_str::<Value>(&text).unwrap()["items"][0].take();
@@ -295,6 +324,8 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     cluster.kubectl(&["annotate", "deployment/leaseless", "a=b"]).success();
     let why = cluster.kubectl(&["set", "env", "deployment/leaseless", "TENURE_LEASE__ENABLED=true"]).failure();
     assert!(why.contains("do not share the Lease billing"), "{why}");
+    // Its pods are wrapped without a gate.
+    cluster.kubectl(&["annotate", "job/once", "a=b"]).success();
     // A pod that is there is not judged again: nothing could be changed.
     cluster.kubectl(&["annotate", "pod/late", "a=b"]).success();
     // What is deleted makes no pods.
