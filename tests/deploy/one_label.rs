@@ -11,9 +11,9 @@ use support::{Case, Ended as _, Namespace, PATIENCE, cases};
 use self::templates::{
     a_container_that_comes_first_does_not_take_the_place_of_the_program, a_cron_job_keeps_its_label_while_a_job_of_it_runs,
     a_deployment_that_the_command_wrapped_is_left_alone, a_suspended_job_keeps_its_label_and_its_gate,
-    a_template_of_each_kind_gets_a_gate_or_is_refused,
-    a_template_whose_policy_is_deleted_makes_pods_that_never_start, the_first_rollout_waits_until_no_pod_runs,
-    the_only_container_may_have_another_name, what_the_controller_has_not_seen_yet_is_no_rest,
+    a_template_of_each_kind_gets_a_gate_or_is_refused, a_template_whose_policy_is_deleted_makes_pods_that_never_start,
+    the_first_rollout_waits_until_no_pod_runs, the_only_container_may_have_another_name,
+    what_the_controller_has_not_seen_yet_is_no_rest,
 };
 use crate::TENURE;
 
@@ -30,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command,
         what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster,
         what_the_policy_refuses_the_command_refuses_with_the_same_sentence,
+        what_the_policy_cannot_compute_from_is_refused,
         a_template_of_each_kind_gets_a_gate_or_is_refused,
         the_first_rollout_waits_until_no_pod_runs,
         a_container_that_comes_first_does_not_take_the_place_of_the_program,
@@ -464,13 +465,25 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
     let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
     let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
     let colon = ("A: b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A: b\": write NAME=VALUE".to_owned());
+    let minutes = (
+        "TENURE_LEASE__RENEW_PERIOD=2min".to_owned(),
+        "TENURE_LEASE__RENEW_PERIOD: \"2min\" is not a duration that the policy reads: write 15s, 1m30s or 200ms".to_owned(),
+    );
+    let typed = [colon, minutes];
     let shared = |line: &str| {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     };
     let dry = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
-    for (line, sentence) in keys.map(of_one).into_iter().chain([without, colon]) {
+    let owner =
+        json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
+    let mut run = workload("Job", Some("billing"), 1);
+    run["apiVersion"] = json!("batch/v1");
+    run["metadata"]["ownerReferences"] = json!([owner]);
+    run["spec"] = json!({ "template": run["spec"]["template"] });
+    run["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    for (line, sentence) in keys.map(of_one).into_iter().chain([without]).chain(typed.clone()) {
         shared(&line);
         loop {
             let made = dry(&workload("Deployment", Some("billing"), 1));
@@ -484,17 +497,12 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
             own["spec"]["containers"][0]["env"] = json!([{ "name": "TENURE_LEASE__ENABLED", "value": "true" }]);
             dry(&own).success();
         }
+        if typed.contains(&(line, sentence)) {
+            // Nobody reads why a pod, or a Job of a CronJob, is refused.
+            dry(&plain).success();
+            dry(&run).success();
+        }
     }
-    // Nobody reads why a pod, or a Job of a CronJob, is refused.
-    dry(&plain).success();
-    let owner =
-        json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
-    let mut run = workload("Job", Some("billing"), 1);
-    run["apiVersion"] = json!("batch/v1");
-    run["metadata"]["ownerReferences"] = json!([owner]);
-    run["spec"] = json!({ "template": run["spec"]["template"] });
-    run["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
-    dry(&run).success();
     shared("  # A=b\n# by default\nB=c");
     loop {
         let made = dry(&workload("Deployment", Some("billing"), 1));
@@ -631,4 +639,28 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         assert!(by_policy.contains(sentence) || is_insecure, "{sentence}\n{by_policy}");
         assert!(of_template.contains(sentence), "{sentence}\n{of_template}");
     }
+}
+
+/// The command says it in the words of its configuration, or takes it.
+fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
+    let _alone = apply(cluster, "");
+    let set = |name: &str, value: &str| json!({ "command": ["sh"], "env": [{ "name": name, "value": value }] });
+    let time = |name: &str, value: &str| {
+        (format!("{name}: {value:?} is not a duration that the policy reads: write 15s, 1m30s or 200ms"), set(name, value))
+    };
+
+    for (why, container) in [
+        time("TENURE_LEASE__DURATION", "1m 30s"),
+        time("TENURE_LEASE__CREATION_WAIT", "2min"),
+        time("TENURE_WORKLOAD__STOP__GRACE", "90s "),
+    ] {
+        let refused = pod("p", container, json!({}), json!({}));
+        let mut template = workload("Deployment", Some("billing"), 1);
+        template["spec"]["template"]["spec"] = refused["spec"].clone();
+        for object in [refused, template] {
+            let said = cluster.create(&object).failure();
+            assert!(said.contains(&why), "{why}: {said}");
+        }
+    }
+    cluster.create(&pod("null", set("TENURE_LEASE__CREATION_WAIT", "null"), json!({}), json!({}))).success();
 }
