@@ -32,6 +32,8 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
     let at = containers.iter().position(|one| one.is_object() && named.is_none_or(|named| one["name"] == named));
     let container = at.map_or(&Value::Null, |at| &containers[at]);
     let name = named.unwrap_or_else(|| text(&container["name"]));
+    let mut paths = items(&container["volumeMounts"]).iter().map(|mount| text(&mount["mountPath"]));
+    let mounted = paths.find(|path| ["/opt/tenure", "/run/tenure"].contains(&path.trim_end_matches('/')));
     let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
     let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
     let lacks_lease =
@@ -48,10 +50,14 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
         is_windows.then(|| format!("the pod is for Windows, and tenure runs on Linux: remove the label {LEASE}")),
         shares.map(|field| format!("with {field} tenure is not PID 1, and cannot prove that the program is dead: remove it")),
         lacks_token.then(|| "with automountServiceAccountToken: false tenure has no token for its Lease: remove it".into()),
+        spec["resources"].is_object().then(|| {
+            "with resources of the whole pod the containers that tenure adds may have no room: write them into its containers".into()
+        }),
         taken.map(|name| format!("the pod has a container or a volume {name:?}, which tenure adds: give it another name")),
         container
             .is_null()
             .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
+        mounted.map(|path| format!("the container {name:?} mounts {path}, as tenure does: use another path")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
         (!line.is_empty() && words.is_empty())
             .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),

@@ -525,6 +525,8 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     let set = |name: &str, value: &str| json!({ "command": ["sh"], "env": [{ "name": name, "value": value }] });
     let (listens, without) = (|on: &str| set("TENURE_HTTP__LISTEN", on), |value: &str| set("TENURE_LEASE__ENABLED", value));
     let runs = |words: &[&str]| json!({ "command": words });
+    let mounts = |path: &str| json!({ "command": ["sh"], "volumeMounts": [{ "name": "data", "mountPath": path }] });
+    let data = || json!({ "volumes": [{ "name": "data", "emptyDir": {} }] });
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     let refused: Vec<(&str, Value, Value, Value)> = vec![
         ("the label tenure.dev/lease: \"Billing\" is no name of a Lease: write a to z", sh(), none(), labelled("Billing")),
@@ -562,6 +564,14 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             json!({ "initContainers": [{ "name": "tenure-witness" }] }),
             none(),
         ),
+        (
+            "with resources of the whole pod the containers that tenure adds may have no room: write them into its containers",
+            sh(),
+            json!({ "resources": { "requests": { "memory": "1Gi" } } }),
+            none(),
+        ),
+        ("the container \"main\" mounts /opt/tenure, as tenure does: use another path", mounts("/opt/tenure"), data(), none()),
+        ("the container \"main\" mounts /run/tenure/, as tenure does: use another path", mounts("/run/tenure/"), data(), none()),
         ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
         (
             "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there",
