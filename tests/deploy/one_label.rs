@@ -658,8 +658,11 @@ fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
     let time = |name: &str, value: &str| {
         (format!("{name}: {value:?} is not a duration that the policy reads: write 15s, 1m30s or 200ms"), set(name, value))
     };
+    let twice = ["other", "billing"].map(|value| json!({ "name": "TENURE_LEASE__NAME", "value": value }));
+    let why = "TENURE_LEASE__NAME: this key is also set by TENURE_LEASE__NAME: set it only once".to_owned();
 
     for (why, container) in [
+        (why, json!({ "command": ["sh"], "env": twice })),
         time("TENURE_LEASE__DURATION", "1m 30s"),
         time("TENURE_LEASE__CREATION_WAIT", "2min"),
         time("TENURE_WORKLOAD__STOP__GRACE", "90s "),
