@@ -201,9 +201,16 @@ configuration, a key, and the default.
     {{ index . 0 }}: the chart sets {{ index . 1 }} itself: remove it
   {{- end }}
 {{- end }}
-{{- range .Values.volumeMounts }}
-  {{- if has .mountPath (list "/tmp" "/etc/tenure") }}
-    volumeMounts: the chart mounts {{ .mountPath }} itself: use another path
+{{- /* Of two entries with one name or path an upgrade by Helm 3 drops one without a word. */}}
+{{- $parts := list "volumes config" "volumes tmp" "volumeMounts /etc/tenure" "volumeMounts /tmp" }}
+{{- if .Values.inject.repository }}{{ $parts = concat $parts (list "volumes tenure" "initContainers install" "volumeMounts /opt/tenure") }}{{ end }}
+{{- if .Values.witness }}{{ $parts = concat $parts (list "volumes witness" "initContainers witness" "volumeMounts /run/tenure") }}{{ end }}
+{{- range $key := list "volumes" "volumeClaimTemplates" "initContainers" "volumeMounts" }}
+  {{- range get $.Values $key }}
+    {{- $name := .mountPath | default .name | default (dig "metadata" "name" "" .) }}
+    {{- if has (printf "%s %s" ($key | replace "volumeClaimTemplates" "volumes") (clean $name)) $parts }}
+      {{ $key }}: the chart has {{ $name }} itself: use another {{ ternary "path" "name" (eq $key "volumeMounts") }}
+    {{- end }}
   {{- end }}
 {{- end }}
 {{- $longest := ternary 52 63 (eq .Values.kind "StatefulSet") }}
