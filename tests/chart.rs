@@ -438,20 +438,28 @@ fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_bot
         "workload: { env: { DEBUG: Off } }\n",
         "workload:\n  command:\n    - echo\n    - on # not true\n",
         "workload:\n  command: [echo, \"on\", NO]\n",
+        "workload: { env: { DEBUG: y } }\n",
+        "workload:\n  command: [echo, \"n\", N]\n",
     ] {
         for said in judged(text) {
             let refused = said.failure();
-            assert!(refused.contains("an unquoted yes, no, on or off is ambiguous: quote it"), "{text}: {refused}");
+            assert!(refused.contains("an unquoted y, n, yes, no, on or off is ambiguous: quote it"), "{text}: {refused}");
         }
     }
     for text in [
         "# yes: on, no, off\nevents: { enabled: true }\n",
         "workload: { env: { DEBUG: 'off', MORE: yes-man, LAST: \"no: on, off\" } }\n",
-        "workload:\n  command:\n    - echo\n    - turn it on\n    - |\n      on\n    - y\n    - n\n",
+        "workload:\n  command:\n    - echo\n    - turn it on\n    - |\n      on\n    - 'y'\n    - --n=y\n    - \"1_0\"\n    - a1_0\n",
     ] {
         for said in judged(text) {
             said.success();
         }
+    }
+    // To tenure these are texts.
+    for number in ["1__0", "0_1", "0x_1", "-1_2.3", "1e3_0"] {
+        let [by_helm, _] = judged(&format!("workload: {{ env: {{ A: {number} }} }}\n"));
+        let refused = by_helm.failure();
+        assert!(refused.contains("config: an unquoted number with _ is ambiguous: quote it"), "{number}: {refused}");
     }
     fs::remove_file(&file).unwrap();
 }
