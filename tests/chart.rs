@@ -225,6 +225,8 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set", "nameOverride=A_B"], "nameOverride: with the name of the release it makes billing-A_B: use a to z"),
         (&["--set", LONG_NAME], "63 characters at most"),
         (&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most"),
+        // Without ports the policy would let everything pass.
+        (&["--set", "networkPolicy=true,apiServerPorts=null"], "apiServerPorts: write the ports of the API server"),
         (&["--set", "config.http.listen=0.0.0.0:0"], "config.http.listen: the probes need a port"),
     ] {
         let refused = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
