@@ -206,6 +206,9 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set", "env[0].name=TENURE_LEASE__DURATION,env[0].value=60s"], "env: TENURE_LEASE__DURATION would override"),
         (&["--set", "env[0].name=TENURE_HTTP__LISTEN,env[0].value=a"], "env: TENURE_HTTP__LISTEN would override"),
         (&["--set", "env[0].name=TENURE_WORKLOAD__STOP__GRACE,env[0].value=60s"], "env: TENURE_WORKLOAD__STOP__GRACE would"),
+        (&["--set", "env[0].name=TENURE_SERVICE__ENDPOINT_SLICE,env[0].value=a"], "env: TENURE_SERVICE__ENDPOINT_SLICE would"),
+        (&["--set", "env[0].name=TENURE_EVENTS__ENABLED,env[0].value=true"], "env: TENURE_EVENTS__ENABLED would override"),
+        (&["--set", "env[0].name=TENURE_CONFIG,env[0].value=/own.yaml"], "env: TENURE_CONFIG would override"),
         (&["--set", "env[0].name=POD_NAME,env[0].value=a"], "env: the chart sets POD_NAME itself: remove it"),
         (
             &["--set-json", r#"podLabels={"app.kubernetes.io/name": "a"}"#],

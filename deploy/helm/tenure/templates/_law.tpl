@@ -190,7 +190,7 @@ configuration, a key, and the default.
 {{- end }}
 {{- $own := splitList " " "POD_NAME POD_NAMESPACE POD_IPS POD_UID NODE_NAME" }}
 {{- range .Values.env }}
-  {{- if regexMatch "^TENURE_(LEASE|HTTP|WORKLOAD__STOP)__" .name }}
+  {{- if regexMatch "^TENURE_(CONFIG$|(LEASE|HTTP|SERVICE|EVENTS|WORKLOAD__STOP)__)" .name }}
     env: {{ .name }} would override what the chart computes from config: set the key in config
   {{- else if has .name $own }}
     env: the chart sets {{ .name }} itself: remove it
