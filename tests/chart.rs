@@ -412,6 +412,20 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
     fs::remove_file(&file).unwrap();
     // To YAML a name of digits is a number.
     assert_eq!(rendered(cluster, "Lease", &["--set-string", "config.lease.name=007"])["metadata"]["name"], "007");
+    let verb = ["template", "--kube-version=1.36.3", "1e5", CHART];
+    let values = ["--namespace=4711", "--set-string", "nameOverride=1e5", "--set", "priority=true"];
+    let objects = documents(&String::from_utf8(helm(cluster, &verb, &[&LEAST, &values]).success().stdout).unwrap());
+    for object in objects.iter().filter(|object| object.is_object()) {
+        let labels = json!({ "app.kubernetes.io/name": "1e5", "app.kubernetes.io/instance": "1e5" });
+        assert_eq!(object["metadata"]["labels"], labels, "{object:#}");
+        assert!(object["metadata"]["name"].is_string(), "{object:#}");
+    }
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let account = json!({ "kind": "ServiceAccount", "name": "1e5", "namespace": "4711" });
+    assert_eq!((&of("RoleBinding")["subjects"][0], &of("RoleBinding")["roleRef"]["name"]), (&account, &json!("1e5")));
+    assert_eq!(of("FlowSchema")["spec"]["rules"][0]["resourceRules"][0]["namespaces"], json!(["4711"]));
+    let pod = &of("Deployment")["spec"]["template"]["spec"];
+    assert_eq!((&pod["serviceAccountName"], &pod["containers"][0]["name"]), (&json!("1e5"), &json!("1e5")));
     for (values, words) in [
         ("ports[0].containerPort=8080", "ports: tenure itself listens on 8080"),
         ("volumeClaimTemplates[0].metadata.name=data", "volumeClaimTemplates: set kind to StatefulSet"),

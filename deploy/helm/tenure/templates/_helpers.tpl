@@ -15,8 +15,8 @@
 {{- end }}
 
 {{- define "tenure.labels" -}}
-app.kubernetes.io/name: {{ include "tenure.called" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tenure.called" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- /* `config`, a map or a file, without its empty sections, as YAML. */ -}}
