@@ -465,11 +465,12 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
     let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
     let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
     let colon = ("A: b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A: b\": write NAME=VALUE".to_owned());
+    let spaced = ("A = b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A = b\": write NAME=VALUE".to_owned());
     let minutes = (
         "TENURE_LEASE__RENEW_PERIOD=2min".to_owned(),
         "TENURE_LEASE__RENEW_PERIOD: \"2min\" is not a duration that the policy reads: write 15s, 1m30s or 200ms".to_owned(),
     );
-    let typed = [colon, minutes];
+    let typed = [colon, spaced, minutes];
     let shared = |line: &str| {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
