@@ -662,8 +662,21 @@ fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
     let twice = ["other", "billing"].map(|value| json!({ "name": "TENURE_LEASE__NAME", "value": value }));
     let why = "TENURE_LEASE__NAME: this key is also set by TENURE_LEASE__NAME: set it only once".to_owned();
 
+    let get = |more: Value| probed("livenessProbe", json!({ "httpGet": merged(json!({ "port": 80 }), more) }));
+    let request =
+        "livenessProbe.httpGet of the container \"main\": tenure cannot send this request: write %20 for a blank of the path";
+    let headers = |values: [&str; 2]| {
+        let all = values.map(|value| json!({ "name": "X-A", "value": value }));
+        get(json!({ "httpHeaders": if values[0] == values[1] { &all[..1] } else { &all } }))
+    };
+
     for (why, container) in [
         (why, json!({ "command": ["sh"], "env": twice })),
+        (request.to_owned(), get(json!({ "path": "/a b" }))),
+        (request.to_owned(), headers(["a", "b"])),
+        (request.to_owned(), headers(["a\nb"; 2])),
+        // Kubernetes itself says it.
+        ("exec.command: Required value".to_owned(), probed("livenessProbe", json!({ "exec": { "command": [] } }))),
         time("TENURE_LEASE__DURATION", "1m 30s"),
         time("TENURE_LEASE__CREATION_WAIT", "2min"),
         time("TENURE_WORKLOAD__STOP__GRACE", "90s "),
