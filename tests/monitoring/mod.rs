@@ -195,7 +195,7 @@ leader_election_master_status{{name=\"shared\",pod=\"a\"}} 1
 leader_election_master_status{{name=\"shared\",pod=\"b\"}} {two}
 tenure_build_info{{pod=\"a\"}} 1
 tenure_build_info{{pod=\"b\"}} 1
-tenure_terms_total{{to=\"leader\",reason=\"expired\"}} {bad}
+tenure_terms_total{{pod=\"b\",to=\"leader\",reason=\"expired\"}} {bad}
 tenure_kills_total{{why=\"signal\"}} {bad}
 tenure_kills_total{{why=\"expired\"}} {bad}
 tenure_kills_total{{why=\"fuse\"}} {bad}
