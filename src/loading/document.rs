@@ -38,7 +38,7 @@ pub(super) struct Malformed {
 const DEEPEST: usize = 100;
 
 /// What is said of a text that other readers of YAML take for a boolean.
-const AMBIGUOUS: &str = "an unquoted y, n, yes, no, on or off is ambiguous: quote it, or write true or false";
+const AMBIGUOUS: &str = "an unquoted yes, no, on or off is ambiguous: quote it, or write true or false";
 
 /// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
@@ -78,10 +78,13 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         .map_err(|error| error.without_snippet().render_with_formatter(&UserMessageFormatter))
 }
 
-/// The line of the first text that Helm and kubectl, which read YAML 1.1, take for a boolean: two readings differ there.
+/// The line of the first text that Helm and kubectl, which read YAML 1.1, take for a boolean: two readings differ there. y and n are
+/// texts, as YAML 1.2 says, and the chart refuses them.
 fn ambiguous(strict: &Node, lenient: &Node) -> Option<u64> {
     match (&strict.value, &lenient.value) {
-        (Content::Scalar(Value::String(..)), Content::Scalar(Value::Bool(..))) => Some(strict.referenced.line()),
+        (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() > 1 => {
+            Some(strict.referenced.line())
+        }
         (Content::List(a), Content::List(b)) => a.iter().zip(b).find_map(|(a, b)| ambiguous(a, b)),
         (Content::Map(a), Content::Map(b)) => a.iter().zip(b).find_map(|((_, a), (_, b))| ambiguous(a, b)),
         (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,

@@ -111,7 +111,7 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
         (format!("{}more: 1\n", transaction(&[CONFIG_MAP])), "a Transaction has no key more"),
         (
-            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespce: a}"),
+            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespce: y}"),
             "metadata of a Transaction has no key namespce",
         ),
         (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
@@ -121,8 +121,8 @@ fn files_that_are_no_transaction_are_refused_offline() {
         ("kind: ConfigMap\n".to_owned(), "ConfigMap is no Transaction: for manifests use kubectl, Helm or GitOps"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1: List is no Transaction"),
         (typed("5"), "spec: invalid type"),
-        (transaction(&[&CONFIG_MAP.replace("a: b", "a: no")]), "an unquoted y, n, yes, no, on or off is ambiguous"),
-        (transaction(&[&CONFIG_MAP.replace("a: b", "a: [{b: N}]")]), "an unquoted y, n, yes, no, on or off is ambiguous"),
+        (transaction(&[&CONFIG_MAP.replace("a: b", "a: no")]), "an unquoted yes, no, on or off is ambiguous"),
+        (transaction(&[&CONFIG_MAP.replace("a: b", "a: [{b: On}]")]), "an unquoted yes, no, on or off is ambiguous"),
         ("a: [".to_owned(), "line 1"),
         (format!("a: {}\n", "[".repeat(500)), ""),
         (transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("v1", "v1, namespace: ''")]), "is not the name of an object"),
@@ -157,8 +157,7 @@ fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
 #[test]
 fn a_text_that_only_looks_like_a_boolean_is_taken_and_a_volume_claim_that_is_deleted_is_named() {
     let cluster = Cluster::nowhere();
-    let quoted =
-        [CONFIG_MAP.replace("a: b", "a: 'no', y: 'y', n: 'n', t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
+    let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: y, n: n, t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
     let claim = "{target: {apiVersion: v1, kind: PersistentVolumeClaim, name: data}, type: Delete}";
     let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], claim]));
 
