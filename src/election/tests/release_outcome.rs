@@ -1,9 +1,11 @@
 //! Releases that do not go smoothly: late messages, wrong answers, and writes of others (law 8).
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{
-    bench::{Bench, ME, Register, TICK, held, lost, mark, seconds},
+    bench::{Bench, ME, Register, held, lost, mark, seconds},
     release::{acknowledge_release, proved, released, releasing},
 };
 use crate::{
@@ -53,7 +55,7 @@ fn an_answer_that_comes_after_the_release_was_given_up_tells_who_may_run() {
     let mut bench = releasing(Then::Follow);
     bench.answer(lost());
     while bench.awaited.is_none() {
-        bench.run(TICK);
+        bench.run(Duration::from_millis(1));
     }
     let (id, asked) = bench.awaited.take().expect("a read");
     assert_eq!(asked, Request::Get);

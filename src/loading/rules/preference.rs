@@ -52,7 +52,7 @@ pub(in crate::loading) fn prefer(
             origins.entry("lease.priority".into()).or_insert_with(|| Origin::Variable(name.clone()));
             lease.priority = priority;
         }
-        None if purpose == Purpose::Run => validation.refuse(&["lease.prefer.from"], unset(&name)),
+        None if purpose == Purpose::Run => validation.refuse(&["lease.prefer.from"], unset(name)),
         None => {}
     }
 }
