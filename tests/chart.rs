@@ -426,6 +426,10 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
     assert_eq!(of("FlowSchema")["spec"]["rules"][0]["resourceRules"][0]["namespaces"], json!(["4711"]));
     let pod = &of("Deployment")["spec"]["template"]["spec"];
     assert_eq!((&pod["serviceAccountName"], &pod["containers"][0]["name"]), (&json!("1e5"), &json!("1e5")));
+    let nothing = ["volumes", "volumeMounts", "volumeClaimTemplates", "initContainers", "podLabels", "podAnnotations"];
+    for key in nothing {
+        helm(cluster, &TEMPLATE, &[&LEAST, &["--set", &format!("{key}=null")]]).success();
+    }
     for (values, words) in [
         ("ports[0].containerPort=8080", "ports: tenure itself listens on 8080"),
         ("volumeClaimTemplates[0].metadata.name=data", "volumeClaimTemplates: set kind to StatefulSet"),
@@ -467,6 +471,7 @@ fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_bot
     for text in [
         "# yes: on, no, off\nevents: { enabled: true }\n",
         "workload: { env: { DEBUG: 'off', MORE: yes-man, LAST: \"no: on, off\" } }\n",
+        "workload: { command: [\"a_b\\n\", \"no\\ty\\n\"] }\nevents: { enabled: true }\n",
         "workload:\n  command:\n    - echo\n    - turn it on\n    - |\n      on\n    - 'y'\n    - --n=y\n    - \"1_0\"\n    - a1_0\n",
     ] {
         for said in judged(text) {

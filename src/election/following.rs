@@ -194,7 +194,7 @@ impl Following {
             let (asked_on, seen) = (lease.asked_on.as_ref()?, lease.observation.record()?);
             (asks(seen) || seen.resource_version() == asked_on).then(|| (lease.slot, asks(seen)))
         };
-        core.leases.iter().find_map(own).filter(|_| self.taken_back < TAKES_BACK)
+        core.leases.iter().find_map(own).filter(|_| self.taken_back < TAKES_BACK || core.reader.is_awaiting())
     }
 
     /// Returns the next preemption.

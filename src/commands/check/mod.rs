@@ -44,7 +44,8 @@ pub(super) fn run(check: &cli::Check) -> Ended {
         }
         let from = &loaded.config.lease.prefer.from;
         if !from.is_empty() && std::env::var_os(from).is_none_or(|value| value.is_empty()) {
-            report.bad(exit::INVALID, &unset(from));
+            // Who checks a file before an upgrade is no replica.
+            if check.offline { report.note(&unset(from)) } else { report.bad(exit::INVALID, &unset(from)) }
         }
         if !can_stand(&init::base(&loaded.config.lease.identity, std::env::var("POD_NAME").ok())) {
             report.bad(exit::INVALID, init::UNFIT);

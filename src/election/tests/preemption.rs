@@ -144,8 +144,16 @@ fn a_standby_that_ends_takes_its_request_back_while_that_is_still_its_own() {
         early.run_until_a_write();
         early.tell(ToElector::Shutdown);
         assert!(!is_done(&early));
+        early.answers = false;
         serve(&mut early);
         early.run(TICK);
+        while !early.awaits_a_write() {
+            early.serve();
+            early.run(TICK);
+        }
+        early.tell(ToElector::Shutdown);
+        assert!(!is_done(&early), "its last write is on its way");
+        early.run_answered(TICK);
         assert_eq!(annotations(&early), json!({ HOLDER: "x", PRIORITY: "-1" }));
         assert!(is_done(&early));
     }

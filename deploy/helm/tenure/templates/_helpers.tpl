@@ -27,7 +27,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $config = fromYaml $text -}}
 {{- with $config.Error }}{{ fail (printf "config: %s" .) }}{{ end -}}
 {{- /* Helm reads YAML 1.1: it makes a boolean or a number of each such word without quotes. As a part of another word it stays a text. */ -}}
-{{- $other := fromYaml (regexReplaceAll "(?i)\\b(y|n|yes|no|on|off|[0-9][0-9a-fox.]*_[0-9a-fox._]*)\\b" $text "x$1") -}}
+{{- $other := fromYaml (regexReplaceAll "(?i)(^|[^\\w\\\\])(y|n|yes|no|on|off|[0-9][0-9a-fox.]*_[0-9a-fox._]*)\\b" $text "${1}x${2}") -}}
 {{- if ne (regexFindAll "true|false" (toJson $config) -1 | len) (regexFindAll "true|false" (toJson $other) -1 | len) -}}
 {{- fail "config: an unquoted yes, no, on, off, y or n is ambiguous: quote it, or write true or false" -}}
 {{- end -}}

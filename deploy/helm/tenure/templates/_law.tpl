@@ -197,7 +197,7 @@ configuration, a key, and the default.
   {{- end }}
 {{- end }}
 {{- range list (list "podLabels" "app.kubernetes.io/name") (list "podLabels" "app.kubernetes.io/instance") (list "podAnnotations" "checksum/config") }}
-  {{- if hasKey (get $.Values (index . 0)) (index . 1) }}
+  {{- if hasKey (get $.Values (index . 0) | default dict) (index . 1) }}
     {{ index . 0 }}: the chart sets {{ index . 1 }} itself: remove it
   {{- end }}
 {{- end }}
@@ -206,7 +206,7 @@ configuration, a key, and the default.
 {{- if .Values.inject.repository }}{{ $parts = concat $parts (list "volumes tenure" "initContainers install" "volumeMounts /opt/tenure") }}{{ end }}
 {{- if .Values.witness }}{{ $parts = concat $parts (list "volumes witness" "initContainers witness" "volumeMounts /run/tenure") }}{{ end }}
 {{- range $key := list "volumes" "volumeClaimTemplates" "initContainers" "volumeMounts" }}
-  {{- range get $.Values $key }}
+  {{- range get $.Values $key | default list }}
     {{- $name := .mountPath | default .name | default (dig "metadata" "name" "" .) }}
     {{- if has (printf "%s %s" ($key | replace "volumeClaimTemplates" "volumes") (clean $name)) $parts }}
       {{ $key }}: the chart has {{ $name }} itself: use another {{ ternary "path" "name" (eq $key "volumeMounts") }}
