@@ -70,12 +70,18 @@ pub(crate) use tests::captured;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use serde_json::Value;
+    use tracing::{Dispatch, subscriber::NoSubscriber};
 
     use super::*;
 
     /// Returns the lines that `log` makes the log write.
     pub(crate) fn captured(config: &Log, log: impl FnOnce()) -> String {
+        // While there is only one dispatcher, what a thread without it logs first stays off for all.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&SECOND);
         let (mut written, writer) = io::pipe().unwrap();
         tracing::subscriber::with_default(subscriber(config, std::sync::Arc::new(writer)), log);
         let mut lines = String::new();
