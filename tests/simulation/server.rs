@@ -141,11 +141,12 @@ impl Server {
             Admission::Sound => {}
             Admission::Shortens => {
                 // Whoever takes a Lease that was cleared or deleted waits, and announces that with its duration: shortening it is
-                // not covered.
-                let old = State::of(self.register.lease(slot)?);
+                // not covered. Nor is shortening that of a holder, whose first spec a request to hand over repeats.
+                let old = self.register.lease(slot)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
-                if spec["acquireTime"] != spec["renewTime"] || old == State::Free {
+                let acquires = spec["acquireTime"] == spec["renewTime"] && spec["acquireTime"] != old["spec"]["acquireTime"];
+                if !acquires || State::of(old) == State::Free {
                     return None;
                 }
                 spec["leaseDurationSeconds"] = (duration / 2).max(2).into();
