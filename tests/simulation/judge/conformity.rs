@@ -92,8 +92,13 @@ impl Judge {
             let wrong = || format!("{who} has released the Lease while this pid runs under this token: {running:?}");
             self.judges("nothing runs when the Lease is released", running.is_some(), wrong);
         }
-        // A client-go replica may write anything.
-        let Some(candidate_wait) = self.replicas.get(who.replica).map(|replica| replica.candidate_wait) else { return };
+        // A client-go replica may write anything. By its release it gives a fire back undone, too.
+        let Some(candidate_wait) = self.replicas.get(who.replica).map(|replica| replica.candidate_wait) else {
+            if State::of(after) == State::Released {
+                self.notes_fire(who, None, after);
+            }
+            return;
+        };
         if let Some(before) = before.filter(|before| before["spec"] == after["spec"] && after["spec"]["holderIdentity"] != me) {
             return self.preempts(slot, who, me, before, after, now);
         }
