@@ -150,6 +150,11 @@ impl RequestError {
     pub fn is_forbidden(&self) -> bool {
         self.status == Some(403)
     }
+
+    /// Returns true if the API server did not let the user in, or denied it (401, 403).
+    pub(crate) const fn is_denied(&self) -> bool {
+        matches!(self.status, Some(401 | 403))
+    }
 }
 
 impl Display for RequestError {

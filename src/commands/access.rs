@@ -196,7 +196,7 @@ pub(super) fn said(RequestError { status, words }: &RequestError) -> String {
 
 /// The exit code of a command that this ends.
 pub(super) fn exit_code(error: &RequestError) -> u8 {
-    if matches!(error.status, Some(401 | 403)) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE }
+    if error.is_denied() { exit::NOT_PERMITTED } else { exit::UNAVAILABLE }
 }
 
 #[cfg(test)]

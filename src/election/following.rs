@@ -37,7 +37,7 @@ mod lists;
 /// The longest pause before a forbidden creation is tried again. The first pause is about R, each next one twice as long;
 /// meanwhile the Lease is only read.
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
-/// A standby that ends tries so often to take its request to hand over back.
+/// A standby that ends makes so many requests to find its request to hand over, and to take it back.
 const TAKES_BACK: u8 = 2;
 const CONFLICTING: &str = "a read was answered with a conflict";
 
@@ -49,7 +49,7 @@ pub(crate) struct Following {
     plan: Option<(Slot, Instant)>,
     /// Creations that were forbidden since all Leases were there.
     creations: Paced,
-    /// Attempts to take its request to hand over back, at the end.
+    /// Requests to find its request to hand over, and to take it back, at the end.
     taken_back: u8,
 }
 

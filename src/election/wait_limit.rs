@@ -147,7 +147,7 @@ impl One<'_> {
     /// Returns the exit code and the words for a Lease that cannot be read, or could be taken but was not.
     fn unavailable(&self, write: Option<Operation>, now: Now) -> GivenUp {
         let why = self.common.failure(write);
-        let code = if why.is_some_and(is_denied) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
+        let code = if why.is_some_and(RequestError::is_denied) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
         (code, self.not_acquired(Some(why.map_or_else(|| "it keeps changing".into(), RequestError::to_string)), now))
     }
 
@@ -169,10 +169,6 @@ impl One<'_> {
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();
         format!("the Lease {} was not acquired: {}", self.common.config.lease.name_of(self.lease.slot), parts.join("; "))
     }
-}
-
-const fn is_denied(why: &RequestError) -> bool {
-    matches!(why.status, Some(401 | 403))
 }
 
 fn began(record: &LeaseRecord) -> &str {

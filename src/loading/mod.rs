@@ -29,5 +29,5 @@ pub(crate) use load::load_elsewhere;
 pub use load::{Loaded, load};
 pub use problem::{Invalid, Origin, Problem};
 pub use rules::Purpose;
-pub(crate) use rules::{is_label, may_be_told, unset};
+pub(crate) use rules::{is_label, lacks_variable, may_be_told};
 pub use schema::{DEFAULTS, schema};

@@ -164,8 +164,7 @@ impl<S: Server> Driver<'_, S> {
             Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
             Answer::Refused { message, .. } => {
                 let words = format!("{request}: {message}");
-                let is_denied = matches!(message.status, Some(401 | 403));
-                return Err(if is_denied { Outcome::NotPermitted(words) } else { Outcome::Refused(words) });
+                return Err(if message.is_denied() { Outcome::NotPermitted(words) } else { Outcome::Refused(words) });
             }
             Answer::Unknown { message, .. } => self.again(message).await?,
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}

@@ -17,7 +17,7 @@ use crate::{
     console,
     election::{ONLY_READS, record::LeaseRecord, writes::operator::rehearsal},
     elector, exit, init,
-    loading::{Purpose, unset},
+    loading::{Purpose, lacks_variable},
     process::resolve::resolve,
     words::{counted, one_line, visible},
 };
@@ -44,8 +44,9 @@ pub(super) fn run(check: &cli::Check) -> Ended {
         }
         let from = &loaded.config.lease.prefer.from;
         if !from.is_empty() && std::env::var_os(from).is_none_or(|value| value.is_empty()) {
+            let lacking = lacks_variable(from);
             // Who checks a file before an upgrade is no replica.
-            if check.offline { report.note(&unset(from)) } else { report.bad(exit::INVALID, &unset(from)) }
+            if check.offline { report.note(&lacking) } else { report.bad(exit::INVALID, &lacking) }
         }
         if !can_stand(&init::base(&loaded.config.lease.identity, std::env::var("POD_NAME").ok())) {
             report.bad(exit::INVALID, init::UNFIT);

@@ -17,8 +17,8 @@ macro_rules! refuse {
 
 pub(super) use names::dashed;
 pub(crate) use names::is_label;
+pub(crate) use preference::lacks_variable;
 pub(super) use preference::prefer;
-pub(crate) use preference::unset;
 pub(crate) use timing::may_be_told;
 
 mod health;

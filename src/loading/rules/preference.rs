@@ -52,12 +52,12 @@ pub(in crate::loading) fn prefer(
             origins.entry("lease.priority".into()).or_insert_with(|| Origin::Variable(name.clone()));
             lease.priority = priority;
         }
-        None if purpose == Purpose::Run => validation.refuse(&["lease.prefer.from"], unset(name)),
+        None if purpose == Purpose::Run => validation.refuse(&["lease.prefer.from"], lacks_variable(name)),
         None => {}
     }
 }
 
-/// Returns why a replica does not start here: `lease.prefer.from` names a variable that nobody has set.
-pub(crate) fn unset(name: &str) -> String {
+/// Returns why a replica does not start without a value of the variable that `lease.prefer.from` names.
+pub(crate) fn lacks_variable(name: &str) -> String {
     format!("the variable {name} is not set, or is empty: set it in the pod, such as by the downward API")
 }
