@@ -154,8 +154,8 @@ impl Tally {
         let all = JUDGES
             .iter()
             .map(|(judge, floor)| (*judge, self.armed.0.get(judge).copied().unwrap_or_default(), floor * terms / 100_000));
-        // What is rare happens in a few worlds, of which a short run may have none.
-        let all = all.filter(|(_, times, least)| times < least && (terms >= 100_000 || terms >= 10_000 && *least >= 100));
+        // What is rare happens many times in a few worlds, of which a run of a minute may have none.
+        let all = all.filter(|(_, times, least)| times < least && (terms >= 500_000 || terms >= 10_000 && *least >= 100));
         all.chain(unlisted).collect()
     }
 
