@@ -6,7 +6,7 @@
 //!
 //! - [`drive`] is the loop; [the link](crate::link), the [`alarm`](crate::alarm), its inbox and a withdrawal are all that can wake it.
 //! - [`lease`] carries requests and the watch out.
-//! - [`permission`] asks whether this replica may update the Lease, until it may; [`candidates`] announces it as a standby.
+//! - [`permission`] asks whether this replica may update the Lease; [`candidates`] announces it as a standby.
 //! - [`detach`] makes it a process of its own that no signal ends.
 //! - [`endpoint_slice`] publishes the leader's address, [`kubernetes_events`] tells of transitions. Only a planned stop waits for the
 //!   withdrawal of the address, and the end of the elector a moment for both.
@@ -232,7 +232,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
         let own = Lease::beside(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
         drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
     }
-    if initial.resume.is_none() && initial.preset == Preset::Run {
+    if initial.preset == Preset::Run {
         permission::start(&initial, beside(), health.clone());
     }
     witness::start(&initial, health.clone());

@@ -1,4 +1,4 @@
-//! Asks whether this replica may update the Lease, until it may: a replica that may not is not ready.
+//! Asks whether this replica may update the Lease, whenever it is not known that it may: a replica that may not is not ready.
 //!
 //! Owns the question and the log line with its remedy. Decides nothing about the Lease: a review may be wrong, and only the Lease's
 //! own answers count there.
@@ -26,20 +26,28 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The refusal that is told: a server that has just started refuses everybody before it has read its rules.
 const TOLD: u32 = 2;
 
-/// Asks until the answer is yes.
+/// Asks until the answer is yes, and again once an update was refused.
 pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
     let place = Place::lease(&lease.namespace, &*lease.name);
+    // Whoever goes on with a term was permitted.
+    let mut was_permitted = initial.resume.is_some();
+    let mut status = health.follow();
     drop(tokio::spawn(async move {
         let mut refusals = 0_u32;
         loop {
-            match ask(&client, &place).await {
+            if was_permitted && status.wait_for(|status| !status.is_permitted).await.is_err() {
+                return;
+            }
+            // A review knows of rights only, and an update may be refused for another reason.
+            let answer = if was_permitted { rehearse(&client, &place).await } else { ask(&client, &place).await };
+            match answer {
                 Some(Ok(())) => {
                     health.permit(true);
                     if refusals >= TOLD {
                         tracing::info!("this replica may update its Lease now");
                     }
-                    return;
+                    (was_permitted, refusals) = (true, 0);
                 }
                 Some(Err(why)) => {
                     health.permit(false);
@@ -68,9 +76,11 @@ async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> 
     if let Answer::Object(review) = &answer {
         return Some(verdict(review));
     }
-    if permits(&answer)? {
-        return Some(Ok(()));
-    }
+    if permits(&answer)? { Some(Ok(())) } else { rehearse(client, place).await }
+}
+
+/// Asks by the dry run of an update that changes nothing.
+async fn rehearse(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> {
     let lease = client.send(&Request::get(place)).await.object().ok()?;
     let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
     Some(if permits(&client.send(&update).await.answer)? { Ok(()) } else { Err(String::new()) })

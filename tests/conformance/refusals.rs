@@ -20,6 +20,7 @@ pub fn all() -> Vec<Case> {
         case_44_a_403_while_leading_passes,
         case_44_a_403_at_the_start_is_said_once,
         a_replica_that_may_not_update_the_lease_is_not_ready_until_it_may,
+        a_standby_is_ready_again_once_an_update_that_was_refused_is_allowed,
         case_45_no_such_api_is_said_and_retried,
         case_45_no_such_namespace_is_said_and_retried,
         case_46_a_refused_write_is_not_repeated_as_it_was,
@@ -185,6 +186,23 @@ async fn a_replica_that_may_not_update_the_lease_is_not_ready_until_it_may(stage
     stage.api.create(&format!("{rbac}/rolebindings"), &binding).await;
     me.said("may update its Lease now").await;
     assert_eq!(stage.probe(address, "/readyz").await, 200);
+}
+
+/// By then another leads, so that it writes nothing that would be allowed.
+async fn a_standby_is_ready_again_once_an_update_that_was_refused_is_allowed(stage: Stage) {
+    stage.lease.create(released()).await;
+    let (address, _kept) = stage.free_address();
+    let prepared = stage.prepare("me").await.set("http.listen", address.to_string());
+    prepared.proxy.on(|request| request.verb == Verb::Update, Times::Always, Fault::refused(403, "Forbidden"));
+    let me = prepared.unhurried().start();
+    me.proxy.log.first("an acquisition", |e| e.request.is_held()).await;
+    until("it is not ready", async || stage.page(address, "/readyz").await.contains("may not update the Lease")).await;
+    stage.lease.set_spec(held("another", 3600)).await;
+
+    me.proxy.clear();
+
+    until("it is ready", async || stage.probe(address, "/readyz").await == 200).await;
+    assert_eq!(me.proxy.log.count(|e| e.request.is_held() && e.succeeded()), 0);
 }
 
 async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
