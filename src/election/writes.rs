@@ -124,8 +124,13 @@ impl LeaseWriter {
             };
         }
         self.mark_acquired(&mut object, context);
-        if let (true, Some(kind)) = (is_run, self.kind) {
-            map_of(metadata_of(&mut object), "labels").insert(KIND_LABEL.into(), kind.into());
+        match self.kind {
+            Some(kind) if is_run => drop(map_of(metadata_of(&mut object), "labels").insert(KIND_LABEL.into(), kind.into())),
+            Some(_) => {}
+            // With it `tenure prune` would delete the Lease of a replica.
+            None => {
+                metadata_of(&mut object).get_mut("labels").and_then(Value::as_object_mut).map(|labels| labels.remove(KIND_LABEL));
+            }
         }
         let spec = spec_of(&mut object);
         hold(spec, &self.identity, timing.duration, time);

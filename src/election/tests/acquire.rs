@@ -8,7 +8,7 @@ use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, p
 use crate::{
     election::{
         Event, Request,
-        writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        writes::{HOLDER, KIND_LABEL, NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
     request::{Answer, Watched},
     time::Instant,
@@ -22,6 +22,18 @@ fn a_release_mark_is_taken_at_once_and_runs_at_once() {
 
     assert!(bench.leads().is_some());
     assert_eq!(bench.register.spec()["leaseTransitions"], 5);
+}
+
+#[test]
+fn the_lease_of_a_lock_that_a_replica_takes_is_no_lock_any_more() {
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["labels"] = json!({ KIND_LABEL: "lock", "app": "billing" }));
+    let mut bench = Bench::start(initial_state(), register);
+
+    bench.run(TICK);
+
+    let labels = &bench.body()["metadata"]["labels"];
+    assert_eq!([&labels["app"], &labels[KIND_LABEL]], [&json!("billing"), &Value::Null], "whatever is labelled so may be pruned");
 }
 
 #[test]
