@@ -93,6 +93,14 @@ impl Schedule {
         self.next(START.as_microsecond()).is_some()
     }
 
+    /// Returns the shortest time between two fires, in microseconds.
+    pub(crate) fn shortest(&self) -> i64 {
+        let [start, end] = [START, START + FOUR_YEARS].map(Timestamp::as_microsecond);
+        let fires = std::iter::successors(self.next(start), |fire| self.next(*fire).filter(|fire| *fire < end));
+        let fires: Vec<_> = fires.take(ENOUGH).collect();
+        fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
+    }
+
     /// Returns the last fire after `after` and not after `until`.
     pub fn latest(&self, after: i64, until: i64) -> Option<i64> {
         let within = |after| self.next(after).filter(|fire| *fire <= until);
@@ -128,13 +136,6 @@ impl Cron {
         [next(&self.crontab, after), december].into_iter().flatten().min()
     }
 
-    /// Returns the shortest time between two fires, in microseconds.
-    pub(crate) fn shortest(&self) -> i64 {
-        let end = START + FOUR_YEARS;
-        let fires = std::iter::successors(self.next(START), |fire| self.next(*fire).filter(|fire| *fire < end));
-        let fires: Vec<_> = fires.take(ENOUGH).map(Timestamp::as_microsecond).collect();
-        fires.array_windows().map(|[fire, next]| next - fire).min().unwrap_or(i64::MAX)
-    }
 }
 
 impl Default for Zone {

@@ -161,7 +161,7 @@ impl Runs {
         let is_missed = self.missed == Missed::Skip && ended <= self.tolerated(self.observed_at.wall);
         let is_of_a_run = record.annotation(NEXT_FIRE).is_some() && !is_missed;
         match state {
-            LeaseState::Released => is_of_a_run,
+            LeaseState::Released => is_of_a_run && !record.is_cleared_rest(),
             LeaseState::Held => {
                 is_of_a_run && self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
             }

@@ -10,7 +10,7 @@ use super::{
     release::released,
 };
 use crate::{
-    config::{AfterCrash, Missed, OnFailure, Preset, Task, Trigger},
+    config::{AfterCrash, ForeignRelease, Missed, OnFailure, Preset, Task, Trigger},
     election::{
         Event, Request,
         writes::{FIRE, NEXT_FIRE, RESTS, STEP_DOWN_TO},
@@ -230,6 +230,20 @@ fn a_fire_whose_run_crashed_counts_or_is_run_again_once_that_run_must_be_dead() 
     };
     assert_runs(&mut start(again(), crashed("08:00:00"), 5), plus(15), "08:00:00");
     assert_runs(&mut start(again(), crashed("08:00:00"), 3_595), plus(15), "09:00:00");
+}
+
+#[test]
+fn a_rest_that_somebody_cleared_is_no_run_that_was_given_back_undone() {
+    let mut initial = task(HOURLY);
+    initial.config.lease.foreign_release = ForeignRelease::Trust;
+    let mut register = rested("08:00:00");
+    register.edit(|object| {
+        object["metadata"]["annotations"][NEXT_FIRE] = time("09:00:00").into();
+        object["spec"]["holderIdentity"] = Value::Null;
+    });
+    let mut bench = start(initial, register, 60);
+
+    assert_runs(&mut bench, seconds(3_540), "09:00:00");
 }
 
 #[test]

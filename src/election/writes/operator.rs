@@ -154,6 +154,8 @@ pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool,
         LeaseState::Resting if is_over && is_past(older_than) => Some(Duration::ZERO),
         // After a crash a task is due an interval after its run began, which this record alone tells.
         LeaseState::Held if is_task(record) => None,
+        // It has not run yet, and is due after the Lease was made.
+        LeaseState::Nobody if is_task(record) && !schedules => None,
         LeaseState::Held | LeaseState::Nobody if is_over => record.duration(),
         LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => None,
     }
@@ -329,6 +331,9 @@ mod tests {
         assert_eq!(unused(&spec("a_1", 15), rests.clone(), &task), Some(Duration::ZERO));
         assert_eq!(unused(&spec("a_1", 7200), rests, &task), None, "it rests");
         assert_eq!(unused(&spec("a_1", 15), none.clone(), &task), None, "a run that crashed");
+        let new = spec("tenure.dev/nobody", 15);
+        assert_eq!(unused(&new, none.clone(), &task), None, "a first fire comes after it was made");
+        assert_eq!(unused_after(&of(&new, none.clone(), &task), MINUTE, true, NOW.wall), Some(Duration::from_secs(15)));
         let fire = json!({ FIRE: "2027-01-15T07:00:00Z" });
         assert_eq!(unused(&spec("", 1), fire.clone(), &task), None, "it remembers a fire");
         assert_eq!(unused_after(&of(&spec("", 1), fire, &task), MINUTE, true, NOW.wall), Some(Duration::ZERO));
