@@ -137,6 +137,8 @@ struct Step {
     clears: bool,
     failures: u32,
     failed: Option<RequestError>,
+    /// The token was refused, and has been read again since.
+    was_denied: bool,
 }
 
 /// The step after an answer.
@@ -204,7 +206,7 @@ impl Witness {
         let replica = Arc::clone(&entry.replica);
         let read = |lease: &String| {
             let awaited = self.ask(&replica, lease, Request::Get, Duration::ZERO);
-            Step { lease: lease.clone(), awaited, clears: false, failures: 0, failed: None }
+            Step { lease: lease.clone(), awaited, clears: false, failures: 0, failed: None, was_denied: false }
         };
         let open = replica.leases.iter().map(read).collect();
         self.replicas.entry(identity.into()).and_modify(|entry| entry.open = Some(open));
@@ -240,7 +242,7 @@ impl Witness {
                     let (identity, lease) = (replica.identity.clone(), step.lease.clone());
                     self.actions.push_back(Action::Failed { identity, lease, message: message.clone() });
                 }
-                step.failed = Some(message);
+                (step.failed, step.was_denied) = (Some(message), step.was_denied || longest.is_zero());
                 (Request::Get, pause.max(retry_after.unwrap_or_default().min(replica.renew_period)))
             }
         };
@@ -288,7 +290,7 @@ fn next(replica: &Replica, step: &Step, answer: Answer, is_ending: bool) -> Next
         // Usually the dead replica's own last renewal.
         Verdict::Conflict if step.failures == 0 => Next::Read,
         Verdict::Conflict => Next::Retry { message: "somebody else writes the Lease".into(), retry_after: None, longest },
-        Verdict::Refused(Refusal::Unauthorized, message) if step.failed.is_none() => {
+        Verdict::Refused(Refusal::Unauthorized, message) if !step.was_denied => {
             Next::Retry { message, retry_after: None, longest: Duration::ZERO }
         }
         // Whoever uninstalls a replica takes its rights first.

@@ -309,6 +309,11 @@ fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_certainly_refused()
     assert_eq!(ended_after(&failure(Refusal::Unauthorized)), Some(2), "the token may have been rotated");
     assert_eq!(ended_after(&failure(Refusal::TooManyRequests { retry_after: None })), None);
     assert_eq!(ended_after(&lost()), None);
+    let mut pod = Pod::with(held(ME, 60));
+    pod.dies();
+    pod.input(Input::Ending);
+    [lost(), failure(Refusal::Unauthorized)].into_iter().for_each(|answer| pod.answer(answer));
+    assert!(!pod.witness.is_idle(), "also where something else failed before");
 }
 
 #[test]
