@@ -162,6 +162,9 @@ impl Agent {
                     shutdown.was_told();
                 }
                 self.tell_start();
+                if self.workload.is_stuck() {
+                    self.tell_unproved();
+                }
             }
             Input::ElectorEnded => {
                 self.electors.ended(now);

@@ -24,10 +24,6 @@ impl Leading {
         match asked.judge(answer) {
             Verdict::Read(record) => self.read(one, record, now),
             Verdict::Proved(record, attempt) if self.is_mine(one, &record) => {
-                // Once the program is proved dead there is no margin.
-                if self.deadlines != Deadlines::NEVER {
-                    one.common.report(Event::Renewed { sent: attempt.sent, soft: self.deadlines.soft });
-                }
                 self.prove(one, record, attempt.sent, now);
             }
             Verdict::Proved(record, attempt) | Verdict::Other(record, attempt) => {
@@ -93,6 +89,10 @@ impl Leading {
 
     /// Takes in that a write of this term, sent at `sent`, is proved. Once S has begun a stop, no proof extends the term (law 3).
     fn prove(&mut self, one: &mut One<'_>, record: LeaseRecord, sent: Instant, now: Now) {
+        // Once the program is proved dead there is no margin.
+        if self.deadlines != Deadlines::NEVER {
+            one.common.report(Event::Renewed { sent, soft: self.deadlines.soft });
+        }
         // An unanswered write on this very version is kept: it may still be stored after this read.
         one.lease.unanswered.forget_overtaken(&record);
         one.observed(record.clone(), now);

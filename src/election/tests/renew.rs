@@ -282,6 +282,8 @@ fn a_renewal_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send() 
 
     assert_eq!(extensions(&bench).first().unwrap().end, sent + E);
     assert_eq!(bench.step_down(), None);
+    let renewed = |event: &Event| matches!(event, Event::Renewed { sent: at, .. } if *at == sent);
+    assert!(bench.events.iter().any(renewed), "it is told as any renewal");
 }
 
 #[test]

@@ -69,13 +69,17 @@ impl Agent {
                 } else {
                     format!("processes are left that SIGKILL does not remove: {pids:?}")
                 });
-                if let Some(term) = self.term.as_ref().map(|term| term.term) {
-                    self.tell(ToElector::Unproved { term });
-                }
+                self.tell_unproved();
             }
         }
         if has_ended {
             self.end_withdrawal(now);
+        }
+    }
+
+    pub(super) fn tell_unproved(&mut self) {
+        if let Some(term) = self.term.as_ref().map(|term| term.term) {
+            self.tell(ToElector::Unproved { term });
         }
     }
 

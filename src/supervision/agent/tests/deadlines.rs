@@ -106,8 +106,13 @@ fn not_pid_1_sweeps_go_on_after_h_and_it_is_told_that_there_is_no_proof() {
             world.sleep_until(world.agent.poll_timeout().unwrap());
             world.due();
         }
-        assert!(world.wants(&Action::Tell(ToElector::Unproved { term: Term(1) })));
+        let unproved = Action::Tell(ToElector::Unproved { term: Term(1) });
+        assert!(world.wants(&unproved));
         assert!(world.wants(&Action::Warn(line)), "{:?}", world.actions);
+        world.feed(Input::ElectorEnded);
+        world.take();
+        world.feed(Input::ElectorStarted);
+        assert!(world.wants(&unproved), "the next elector is told, too");
     }
 }
 
