@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Uri};
 use opentelemetry::{Key, KeyValue, TraceId, trace::SpanKind};
 use opentelemetry_otlp::{MetricExporter, Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{
@@ -143,10 +143,10 @@ impl OtlpConfig {
             warn!("{name} has no effect on {}: it is not supported", signal.plural());
         }
         if let Some((name, pairs)) = of_signal("HEADERS")
-            && !pairs.split(',').all(|pair| pair.trim().is_empty() || pair.contains('='))
+            && !pairs.split(',').all(is_header)
         {
             // Its value may be secret.
-            warn!("{name} holds a header without a value, which {} lack: write NAME=VALUE, with commas between", signal.plural());
+            warn!("{name} holds what is no header, and {} lack it: write NAME=VALUE, with commas between", signal.plural());
         }
         let number = |(name, value): (String, String), least: u64| {
             let number = value.parse::<u64>().ok().filter(|number| *number >= least);
@@ -177,6 +177,13 @@ impl OtlpConfig {
             delay: delay.map(|millis| Duration::from_millis(millis.max(SHORTEST_DELAY))),
         }))
     }
+}
+
+/// Returns true if the SDK can send this pair, or if it is empty, as after the last comma.
+fn is_header(pair: &str) -> bool {
+    let Some((name, value)) = pair.split_once('=') else { return pair.trim().is_empty() };
+    let value = value.trim();
+    HeaderName::from_bytes(name.trim().as_bytes()).is_ok() && !value.is_empty() && HeaderValue::from_str(value).is_ok()
 }
 
 /// Warns of a sampler in whose place the SDK exports each trace without a word.
@@ -438,9 +445,11 @@ mod tests {
         }
         assert_eq!(told("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), "");
         for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"] {
-            let said = told(name, "a=b,hush");
-            assert!(said.contains(&format!("{name} holds a header without a value")) && !said.contains("hush"), "{said}");
-            assert_eq!(told(name, "a=b, c = d,"), "");
+            for pairs in ["a=b,hush", "a=b,hush=", "hush hush=b", "=hush", "a=hush\nhush"] {
+                let said = told(name, pairs);
+                assert!(said.contains(&format!("{name} holds what is no header")) && !said.contains("hush"), "{said}");
+            }
+            assert_eq!(told(name, "a=b, c = d=%20e,"), "");
         }
     }
 

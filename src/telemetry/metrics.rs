@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Signal,
+    config::{HookKind, Signal},
     election::{AcquireReason, Event},
     link::{Exit, FLUSH, InitialState, Reason, ToElector},
     role::Role,
@@ -103,6 +103,9 @@ impl Metrics {
             Recorded::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
                 self.took(Role::Leader, &within.phase);
             }
+            Recorded::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::Hook { hook: HookKind::AfterFollow, .. }) => {
+                self.took(Role::Standby, &within.phase);
+            }
             Recorded::WithinTerm(_)
             | Recorded::HolderChanged { .. }
             | Recorded::CampaignLost(_)
@@ -117,7 +120,7 @@ impl Metrics {
         phases.iter().for_each(|phase| self.took(*to, phase));
         if fused.is_some() {
             self.killed(TransitionReason::Ended(Reason::Fuse), 1);
-        } else if phases.iter().any(|phase| matches!(phase.kind, PhaseKind::WorkloadKill)) {
+        } else if transition.is_killed() {
             self.killed(*reason, 1);
         }
         if let Some(exit) = exit {
@@ -378,6 +381,24 @@ mod tests {
         metrics.changed(&Change { before: &status, after: &status, fact: &fact, at: Now { boot: ms(3), wall: 0 } });
 
         assert_shows(&page, &["tenure_kills_total{why=\"fuse\"} 1", "tenure_kills_total{why=\"signal\"} 0"]);
+    }
+
+    #[test]
+    fn a_kill_of_what_the_main_process_left_behind_is_no_kill_of_the_term_unless_it_had_time() {
+        let kill = PhaseKind::WorkloadKill;
+        let by_kill = Some(Exit::Signal(libc::SIGKILL));
+        for (exit, killed, times) in [(Some(Exit::Code(0)), 21, 0), (Some(Exit::Code(0)), 500, 1), (by_kill, 19, 1), (None, 21, 1)] {
+            let (mut metrics, page) = start(&initial());
+            let Recorded::Transitioned(mut end) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
+            end.exit = exit;
+            end.phases.push(Phase { kind: kill.clone(), from: ms(killed), until: ms(600) });
+            end.phases.push(Phase { kind: PhaseKind::WorkloadProof, from: ms(20), until: ms(600) });
+            let (status, fact) = (Status::new(&initial(), ms(0)), Fact::Recorded(Recorded::Transitioned(end)));
+
+            metrics.changed(&Change { before: &status, after: &status, fact: &fact, at: Now { boot: ms(600), wall: 0 } });
+
+            assert_shows(&page, &[&format!("tenure_kills_total{{why=\"signal\"}} {times}")]);
+        }
     }
 
     #[test]

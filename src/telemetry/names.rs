@@ -99,7 +99,7 @@ pub(super) const REASON: &str = "tenure.reason";
 pub(super) const LEASE: &str = "tenure.lease";
 /// The namespace of the Lease.
 pub(super) const LEASE_NAMESPACE: &str = "tenure.lease_namespace";
-/// The slot, if there are several.
+/// The slot: 0 if there are no others.
 pub(super) const SLOT: &str = "tenure.slot";
 /// The term: `leaseTransitions`.
 pub(super) const TERM: &str = "tenure.term";

@@ -49,6 +49,8 @@ pub(crate) struct Recorder {
     hooks: Vec<Phase>,
     /// This replica's last transitions to leader and to standby.
     own: [Option<TraceContext>; 2],
+    /// The term that the latter ended.
+    ended: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -229,10 +231,14 @@ impl Recorder {
 
     /// Adds a phase to the transition in progress, or to the term if the hook outlasted the transition.
     fn hooked(&mut self, hook: HookKind, phase: Phase) -> Option<Recorded> {
+        let follows = hook == HookKind::AfterFollow;
         let of = |demotion: &Demotion| hook == HookKind::BeforeFollow || phase.from >= demotion.from;
-        if self.promotion.is_some() || self.demotion.as_ref().is_some_and(of) {
+        if self.promotion.is_some() && !follows || self.demotion.as_ref().is_some_and(of) {
             self.hooks.push(phase);
             return None;
+        }
+        if follows && let ([_, Some(context)], Some(term)) = (self.own, self.ended) {
+            return Some(Recorded::WithinTerm(Box::new(TermPhase { context, term, anchor: Anchor(self.now), phase })));
         }
         self.within_term(phase)
     }
@@ -349,7 +355,7 @@ impl Recorder {
                 phases.push(Phase::new(PhaseKind::Release(how), known, until));
             }
         }
-        self.own[1] = Some(context);
+        (self.own[1], self.ended) = (Some(context), Some(term.transitions));
         Recorded::Transitioned(Box::new(Transition {
             to: Role::Standby,
             reason: TransitionReason::Ended(reason),

@@ -17,6 +17,9 @@ use crate::{
     words::worded,
 };
 
+/// What the main process leaves behind is killed within this time after its end.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
 /// A part of the course of terms that is over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
@@ -136,6 +139,13 @@ impl Transition {
         let ended_by_kill = self.exit == Some(Exit::Signal(libc::SIGKILL)) && stop.from <= kill.from && kill.from <= stop.until;
         ended_by_kill.then(|| kill.from.since(stop.from))
     }
+
+    /// Returns true if SIGKILL ended the term, and did not only meet what the main process left behind: that is killed at once.
+    pub fn is_killed(&self) -> bool {
+        let Some(kill) = self.phase("workload.kill") else { return false };
+        let exited = self.exit.is_some_and(|exit| exit != Exit::Signal(libc::SIGKILL));
+        !(exited && self.phase("workload.proof").is_some_and(|proof| kill.from.since(proof.from) < AT_ONCE))
+    }
 }
 
 /// A campaign that another replica won: nothing in it claims leadership.
@@ -156,7 +166,7 @@ pub struct LostCampaign {
 /// A part of a term, outside its transitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TermPhase {
-    /// The transition that began the term.
+    /// The transition that began the term, or that ended it, after which `afterFollow` ran.
     pub context: TraceContext,
     /// leaseTransitions.
     pub term: i32,

@@ -86,8 +86,9 @@ impl Failures {
     }
 }
 
-/// Returns the part of an error that tells one state from another. Digits are left out, because they may be times that differ in
-/// each.
+/// Returns the part of an error that tells one state from another. Words with digits are left out: they may be times or ids that
+/// differ in each.
 fn state(complaint: &RequestError) -> (Option<u16>, String) {
-    (complaint.status, complaint.words.chars().filter(|c| !c.is_ascii_digit()).collect())
+    let is_plain = |word: &&str| !word.contains(|c: char| c.is_ascii_digit());
+    (complaint.status, complaint.words.split_whitespace().filter(is_plain).collect::<Vec<_>>().join(" "))
 }

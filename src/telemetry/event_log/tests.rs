@@ -466,14 +466,13 @@ fn after_an_outage_a_standby_says_once_what_it_waits_for() {
 }
 
 #[test]
-fn a_failure_that_says_the_time_is_one_state() {
-    let lines = logged(|lines| {
-        for second in 100..110 {
-            let message = format!("certificate expired: verification time {second} (UNIX), ({} seconds ago)", second - 90);
-            reported(lines, second * 1000, &failed(&message));
-        }
-    });
-    assert_eq!(lines.len(), 1, "{lines:?}");
+fn a_failure_that_says_the_time_or_an_id_is_one_state() {
+    let expired = |second: u64| format!("certificate expired: verification time {second} (UNIX), ({} seconds ago)", second - 90);
+    let refused = |second: u64| format!("unavailable, reference #{:x}", 0xcafe_f00d_u64 * second);
+    for message in [&expired as &dyn Fn(u64) -> String, &refused] {
+        let lines = logged(|lines| (100..110).for_each(|second| reported(lines, second * 1000, &failed(&message(second)))));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
 }
 
 #[test]

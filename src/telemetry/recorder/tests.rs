@@ -393,6 +393,24 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
     assert_eq!(parts(&transition(recorder.ended()))[0], ("hook", ms(35), ms(50)));
 }
 
+#[test]
+fn a_hook_after_the_end_is_a_part_of_that_end_even_if_the_next_term_has_begun() {
+    let mut recorder = leader();
+    recorder.at(30).stopping(Reason::StepDown, STOP_CONTEXT);
+    recorder.proved(Stop { began: Some(ms(30)), fused: None, proved: ms(40), ..NOTHING });
+    transition(recorder.at(50).ended());
+
+    let soon = within(recorder.heard(&hooked(HookKind::AfterFollow, 41, 60)));
+    recorder.at(70).campaigning(SLOT, AcquireReason::Released, CONTEXT, None);
+    recorder.at(75).acquired(&info(), ms(70), ms(15_000));
+    let late = within(recorder.heard(&hooked(HookKind::AfterFollow, 41, 80)));
+
+    assert_eq!([soon.context, late.context], [STOP_CONTEXT; 2]);
+    assert_eq!([soon.phase.until, late.phase.until], [60, 80].map(ms));
+    let led = transition(recorder.at(90).heard(&started(85)));
+    assert!(parts(&led).iter().all(|(name, ..)| *name != "hook"), "{:?}", parts(&led));
+}
+
 fn resumed(told: bool, ready: bool) -> Bench {
     let deadlines = Deadlines { soft: ms(10_000), hard: ms(14_000), end: ms(15_000) };
     let resume = Resume {
