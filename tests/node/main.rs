@@ -1,7 +1,7 @@
 //! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, and what
 //! its witness makes of that, the chart, traffic to the leader, the examples, and the page that begins with all this.
 //!
-//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`,
+//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`, `upgrade`,
 //! `traffic`, `changes`, `existing`, `label`, `database`, `release`, `page`). It builds what it needs, prints a table of measured gaps
 //! and cleans up after itself.
 #![allow(
@@ -54,6 +54,9 @@ fn inside(directory: &Path) -> ExitCode {
     }
     if wants("chart") {
         shipped::chart(&node, &stamps);
+    }
+    if wants("upgrade") {
+        shipped::upgrade(&node, &stamps, directory);
     }
     if wants("traffic") {
         shipped::traffic(&node);

@@ -1,9 +1,10 @@
-//! What is shipped beside deploy/, on the node: the chart, by the real Helm, through a rollout; and the Service of
-//! deploy/examples/service.yaml, by way of the real kube-proxy, through a hand-over and a crash.
+//! What is shipped beside deploy/, on the node: the chart, by the real Helm, through a rollout, and through an upgrade and a rollback of
+//! tenure itself; and the Service of deploy/examples/service.yaml, by way of the real kube-proxy, through a hand-over and a crash.
 
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
+    path::Path,
     sync::mpsc,
     thread,
     time::Duration,
@@ -19,37 +20,81 @@ use crate::{
 };
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/tenure");
 const BILLING: &str = "app.kubernetes.io/name=billing";
 /// Stamps as [`Stamps`] reads them.
 const WRITER: &str = r#"say() { read -r clock idle </proc/uptime; echo "$clock $*"; }; trap 'say stops; exit' TERM
     say "starts on $POD_NAME with token $TENURE_FENCING_TOKEN"; while :; do sleep 0.02 & wait "$!"; say runs; done"#;
 
-/// Installs the chart with three replicas and rolls out another configuration: one runs at a time.
+/// Rolls out another configuration of the chart: one runs at a time.
 pub(crate) fn chart(node: &Node, stamps: &Stamps) {
-    let helm = |verb: &str, value: &str| {
+    let rollout = Rollout { node, stamps, release: "writer" };
+    rollout.installed(CHART, &["--set", "image.repository=tenure-example,config.workload.stop.grace=5s"]);
+    rollout.step(&["upgrade", "writer", CHART, "--reuse-values", "--set", "config.workload.stop.grace=6s"]);
+    rollout.ended("helm upgrade");
+}
+
+/// Rolls out this tenure over an earlier one, each with its own chart, and back again: one runs at a time.
+pub(crate) fn upgrade(node: &Node, stamps: &Stamps, directory: &Path) {
+    let earlier = directory.join("stand-ins/earlier-deploy/deploy/helm/tenure");
+    if !node.has_image("docker.io/library/tenure-earlier:latest") {
+        not_run("an upgrade from an earlier tenure", "this clone does not have its commit");
+        return;
+    }
+    let rollout = Rollout { node, stamps, release: "keeper" };
+    rollout.installed(earlier.to_str().expect("text"), &["--set", "image.repository=tenure-earlier"]);
+    rollout.step(&["upgrade", "keeper", CHART, "--reset-then-reuse-values", "--set", "image.repository=tenure-example"]);
+    rollout.step(&["rollback", "keeper", "1"]);
+    rollout.ended("helm upgrade and rollback of tenure");
+}
+
+/// A release of the chart with three replicas.
+struct Rollout<'a> {
+    node: &'a Node,
+    stamps: &'a Stamps,
+    release: &'a str,
+}
+
+impl Rollout<'_> {
+    fn installed(&self, chart: &str, words: &[&str]) {
         let args = format!("args={}", json!(["sh", "-c", WRITER]));
-        let set = format!("image.repository=tenure-example,image.tag=latest,replicas=3,{value}");
-        node.helm(&[verb, "writer", &format!("{DEPLOY}/helm/tenure"), "--set", &set, "--set-json", &args]);
-        node.kubectl(&["rollout", "status", "deployment/writer-tenure", "--timeout=90s"]);
-    };
-    let runs = || -> Vec<Run> { stamps.runs().into_iter().filter(|run| run.pod.starts_with("writer-tenure-")).collect() };
-    let settled = || {
+        let all = ["install", self.release, chart, "--set", "image.tag=latest,replicas=3", "--set-json", &args];
+        self.node.helm(&[&all, words].concat());
+        self.settled();
+    }
+
+    /// Another replica leads once all of them are new.
+    fn step(&self, words: &[&str]) {
+        let before = self.settled();
+        self.node.helm(words);
+        let after = self.settled();
+        assert!(after.token > before.token && after.pod != before.pod, "it was not rolled out: {:?}", self.runs());
+    }
+
+    /// No two have run at once.
+    fn ended(&self, what: &str) {
+        let runs = self.runs();
+        assert!(runs.windows(2).all(|pair| pair[0].last <= pair[1].first), "two at once: {runs:?}");
+        assert!(runs.windows(2).all(|pair| pair[0].token < pair[1].token), "tokens do not rise: {runs:?}");
+        let gap = runs.windows(2).map(|pair| pair[1].first - pair[0].last).max().unwrap();
+        println!("{what:<34} {:>5}.{:02} s  {} lives in three replicas", gap / 100, gap % 100, runs.len());
+        self.node.helm(&["uninstall", self.release]);
+    }
+
+    fn settled(&self) -> Run {
+        let deployment = format!("deployment/{}-tenure", self.release);
+        self.node.kubectl(&["rollout", "status", &deployment, "--timeout=90s"]);
         await_some("three replicas ready, and one at work", PATIENCE, || {
-            let pods = node.pods("app.kubernetes.io/instance=writer");
-            let run = runs().pop().filter(|run| run.last + 250 > now())?;
+            let pods = self.node.pods(&format!("app.kubernetes.io/instance={}", self.release));
+            let run = self.runs().pop().filter(|run| run.last + 250 > now())?;
             (pods.len() == 3 && pods.iter().all(Pod::is_ready) && pods.iter().any(|pod| pod.name() == run.pod)).then_some(run)
         })
-    };
-    helm("install", "config.workload.stop.grace=5s");
-    let before = settled();
-    helm("upgrade", "config.workload.stop.grace=6s");
-    let after = settled();
-    let runs = runs();
-    assert!(after.token > before.token && after.pod != before.pod, "it was not rolled out: {runs:?}");
-    assert!(runs.windows(2).all(|pair| pair[0].last <= pair[1].first), "two at once: {runs:?}");
-    let gap = runs.windows(2).map(|pair| pair[1].first - pair[0].last).max().unwrap();
-    println!("{:<34} {:>5}.{:02} s  {} lives in a rollout of three", "helm upgrade", gap / 100, gap % 100, runs.len());
-    node.helm(&["uninstall", "writer"]);
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        let pods = format!("{}-tenure-", self.release);
+        self.stamps.runs().into_iter().filter(|run| run.pod.starts_with(&pods)).collect()
+    }
 }
 
 /// Hands over, and kills, while a client asks through the Service: only leaders answer.
