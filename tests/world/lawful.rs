@@ -248,7 +248,8 @@ impl Lawful {
 
     fn asks_for(&mut self, r: usize, slot: Slot, request: &Request, is_obituary: bool) -> Option<usize> {
         if !is_obituary && let Some(elector) = self.electors.get_mut(r) {
-            elector.asked = elector.clock.boot(self.now);
+            // It counts from when it decided: it may have been stopped before the request left it.
+            elector.asked = elector.clock.boot(elector.looked[1]);
         }
         let (object, is_new) = match request {
             Request::Create(object) => (object, true),
