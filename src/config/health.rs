@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
+use http::{
+    HeaderValue, Request,
+    header::{ACCEPT, CONNECTION, HOST, USER_AGENT},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +94,16 @@ impl HttpProbe {
             Scheme::Https => "https",
         };
         let request = Request::get(format!("{scheme}://{}{}", address(self.host, self.port), self.path));
-        self.headers.iter().fold(request, |request, (name, value)| request.header(name, value)).body(())
+        let mut request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value)).body(())?;
+        // As a kubelet does, which leaves them out if the probe has them with an empty value.
+        for (name, default) in [(USER_AGENT, "kube-probe/1.36 (tenure)"), (ACCEPT, "*/*"), (CONNECTION, "close"), (HOST, "")] {
+            let headers = request.headers_mut();
+            let value = headers.remove(&name).unwrap_or_else(|| HeaderValue::from_static(default));
+            if !value.is_empty() {
+                headers.try_insert(name, value)?;
+            }
+        }
+        Ok(request)
     }
 }
 

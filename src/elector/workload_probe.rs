@@ -1,11 +1,16 @@
 //! Runs the probes of the workload that use network or disk, because init waits for neither.
 //!
-//! Owns the request and its timeout. Looks up no names, reads no body, and does not decide whether the workload is ready or live.
+//! Owns the request and its timeout. Looks up no names, and does not decide whether the workload is ready or live.
 
 use std::{fs, io, time::Duration};
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http::{
+    Request, Uri,
+    header::{HOST, LOCATION},
+    uri::Authority,
+};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use jiff::{SignedDuration, Timestamp};
 use kube::client::ConfigExt as _;
@@ -24,6 +29,12 @@ static LOOKING: [Semaphore; 2] = [const { Semaphore::const_new(1) }; 2];
 
 /// An answer with more header fields than this is a failure. hyper's own limit is 100.
 const FIELDS: usize = 1000;
+
+/// A kubelet reads this much of a body.
+const BODY: usize = 10 << 10;
+
+/// A kubelet sends this many requests, of which a redirect asks for each but the first.
+const REQUESTS: usize = 10;
 
 const fn looking(kind: ProbeKind) -> &'static Semaphore {
     match kind {
@@ -65,15 +76,55 @@ pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Timestamp) -> Opti
     timeout(probe.timeout, answer).await.unwrap_or_else(late).err()
 }
 
-/// Sends a GET on a connection of its own. The certificate is not checked, and a redirection counts as an answer.
+/// Sends a GET as a kubelet does: it follows redirects to the same host, and takes one to another host for an answer. Each request
+/// has a connection of its own. The certificate is not checked.
 async fn get(probe: &HttpProbe) -> Result<(), String> {
-    let request = probe.request().map_err(words)?.map(|()| Empty::<Bytes>::new());
+    let mut request = probe.request().map_err(words)?.map(|()| Empty::<Bytes>::new());
     let mut config = kube::Config::new(request.uri().clone());
     (config.accept_invalid_certs, config.root_cert) = (true, Some(Vec::new()));
     let client =
         Client::builder(TokioExecutor::new()).http1_max_headers(FIELDS).build(config.rustls_https_connector().map_err(words)?);
-    let status = few_heads(request, |request| client.request(request)).await?.map_err(words)?.status();
-    if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
+    for _ in 0..REQUESTS {
+        let answer = few_heads(request.clone(), |request| client.request(request)).await?.map_err(words)?;
+        let status = answer.status();
+        let is_redirect = [301, 302, 303, 307, 308].contains(&status.as_u16());
+        if let Some(location) = answer.headers().get(LOCATION).filter(|location| is_redirect && !location.is_empty())
+            && follow(&mut request, location.to_str().map_err(words)?).map_err(words)?
+        {
+            continue;
+        }
+        if let Err(error) = Limited::new(answer.into_body(), BODY).collect().await
+            && !error.is::<LengthLimitError>()
+        {
+            return Err(one_line(&*error));
+        }
+        return if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) };
+    }
+    Err(format!("{REQUESTS} redirects in a row"))
+}
+
+/// Changes a request into the one that a redirect asks for. Returns false if that goes to another host.
+fn follow<B>(request: &mut Request<B>, location: &str) -> Result<bool, http::Error> {
+    let asked = request.uri();
+    let location = location.split('#').next().unwrap_or_default();
+    let is_absolute = location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
+    let (scheme, path) = (asked.scheme_str().unwrap_or_default(), asked.path());
+    let server = format!("{scheme}://{}", asked.authority().map_or("", Authority::as_str));
+    let target: Uri = match location.as_bytes() {
+        _ if is_absolute => location.parse(),
+        [b'/', b'/', ..] => format!("{scheme}:{location}").parse(),
+        [b'/', ..] => format!("{server}{location}").parse(),
+        [b'?', ..] | [] => format!("{server}{path}{location}").parse(),
+        [..] => format!("{server}{}/{location}", path.rsplit_once('/').unwrap_or_default().0).parse(),
+    }?;
+    if target.host() != asked.host() {
+        return Ok(false);
+    }
+    *request.uri_mut() = target;
+    if is_absolute {
+        request.headers_mut().remove(HOST);
+    }
+    Ok(true)
 }
 
 /// Returns true if a file was written before `since`. A file system may keep whole seconds only.
@@ -111,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::stub::{Say, Stub, json, with_headers},
+        api::stub::{Say, Seen, Stub, json, with_headers},
         apiserver::Server,
         config::Scheme,
     };
@@ -141,9 +192,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_get_is_answered_well_by_200_to_399_and_no_redirection_is_followed() {
-        let moved = with_headers(302, "location: http://example.invalid/\r\n", "");
-        let mut stub = Stub::start([json(200, ""), moved, json(404, ""), json(503, "")]).await;
+    async fn a_get_is_answered_well_by_200_to_399() {
+        let mut stub = Stub::start([json(200, ""), with_headers(302, "location: \r\n", ""), json(404, ""), json(503, "")]).await;
         let healthz = probe(address(&stub), |probe| {
             probe.http.path = "/healthz?full".into();
             probe.http.headers.insert("host".into(), "billing".into());
@@ -156,6 +206,88 @@ mod tests {
         let seen = stub.seen.try_recv().unwrap();
         assert_eq!(seen.line, "GET /healthz?full");
         assert!(seen.head.contains("host: billing"), "{}", seen.head);
+    }
+
+    #[tokio::test]
+    async fn a_get_has_the_headers_of_a_kubelet_unless_the_probe_has_others() {
+        let mut stub = Stub::start((0..3).map(|_| json(200, ""))).await;
+        for (agent, accept, meant) in [
+            (None, None, "accept: */*\r\nconnection: close\r\nhost: h\r\nuser-agent: kube-probe/1.36 (tenure)"),
+            (Some("curl"), Some("text/html"), "accept: text/html\r\nconnection: close\r\nhost: h\r\nuser-agent: curl"),
+            (Some(""), Some(""), "connection: close\r\nhost: h"),
+        ] {
+            let own = [("User-Agent", agent), ("accept", accept), ("Host", agent.filter(|agent| agent.is_empty()))];
+            let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+            let get = probe(address(&stub), |probe| (probe.http.path, probe.http.headers) = ("/".into(), own.collect()));
+
+            assert_eq!(asked(ProbeKind::Readiness, get).await, None);
+
+            let head = stub.seen.try_recv().unwrap().head.replace(&address(&stub).to_string(), "h");
+            let mut headers: Vec<_> = head.lines().skip(1).collect();
+            headers.sort_unstable();
+            assert_eq!(headers.join("\r\n"), meant);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_followed_on_the_same_host_and_is_an_answer_if_it_goes_to_another() {
+        let mut other = Stub::answering(|_| json(503, "")).await;
+        let at = address(&other).to_string();
+        for (location, followed) in [
+            ("/login", "GET /login at billing".to_owned()),
+            ("login?to=http://x#top", "GET /app/login?to=http://x at billing".to_owned()),
+            ("?full", "GET /app/health?full at billing".to_owned()),
+            (&format!("//{at}/a"), "GET /a at billing".to_owned()),
+            (&format!("http://{at}/b"), format!("GET /b at {at}")),
+            ("http://example.invalid/", String::new()),
+            ("//127.0.0.2/", String::new()),
+        ] {
+            let moved = with_headers(302, &format!("location: {location}\r\n"), "");
+            let is_first = |seen: &Seen| seen.line == "GET /app/health";
+            let mut stub = Stub::answering(move |seen| if is_first(seen) { moved.clone() } else { json(503, "") }).await;
+            let health = probe(address(&stub), |probe| {
+                probe.http.path = "/app/health".into();
+                probe.http.headers.insert("host".into(), "billing".into());
+            });
+
+            let answer = asked(ProbeKind::Readiness, health).await;
+
+            let mut seen = Vec::new();
+            while let Ok(Seen { line, head, .. }) = stub.seen.try_recv().or_else(|_| other.seen.try_recv()) {
+                let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+                seen.push(format!("{line} at {host}"));
+            }
+            assert_eq!(seen[0], "GET /app/health at billing");
+            assert_eq!(seen[1..].concat(), followed, "{location}");
+            assert_eq!(answer, (!followed.is_empty()).then(|| "HTTP 503".to_owned()), "{location}");
+        }
+    }
+
+    #[tokio::test]
+    async fn redirects_without_an_end_are_a_failure() {
+        let mut stub = Stub::answering(|_| with_headers(307, "location: /healthz\r\n", "")).await;
+        let healthz = probe(address(&stub), |probe| probe.http.path = "/healthz".into());
+        let failure = asked(ProbeKind::Liveness, healthz).await;
+        assert_eq!(failure, Some("10 redirects in a row".into()));
+        assert_eq!(std::iter::from_fn(|| stub.seen.try_recv().ok()).count(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_or_hangs_is_a_failure_and_the_rest_of_a_long_one_is_not_read() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n".to_owned();
+        for (say, timeout, why) in [
+            (Say::Last(head.clone()), 20_000, Some("error reading a body from connection")),
+            (Say::Bytes(head.clone()), 50, Some("no answer within 50ms")),
+            (Say::Endless(head), 20_000, None),
+        ] {
+            let stub = Stub::start([say]).await;
+            let healthz = probe(address(&stub), |probe| {
+                (probe.http.path, probe.timeout) = ("/healthz".into(), Duration::from_millis(timeout));
+            });
+            let failure = asked(ProbeKind::Readiness, healthz).await;
+            assert_eq!(failure.is_some(), why.is_some());
+            assert!(failure.as_deref().unwrap_or_default().contains(why.unwrap_or_default()), "{failure:?}");
+        }
     }
 
     #[tokio::test]
