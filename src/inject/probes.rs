@@ -42,6 +42,10 @@ pub(super) fn variables(container: &Value) -> Result<Vec<Variable>, String> {
 fn keys(container: &Value, kind: &str) -> Result<Vec<Variable>, String> {
     let probe = &container[kind];
     let refused = |field: String, why: &str| format!("{kind}.{field} of the container {}{why}", container["name"]);
+    let grace = "terminationGracePeriodSeconds";
+    if !probe[grace].is_null() {
+        return Err(refused(grace.into(), ": tenure stops a program with the grace of the pod: remove it"));
+    }
     if probe["grpc"].is_object() {
         return Err(refused("grpc".into(), ": tenure asks by httpGet, tcpSocket or exec: write one of them"));
     }

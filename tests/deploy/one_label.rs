@@ -601,6 +601,18 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("readinessProbe.grpc of", probed("readinessProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
         ("startupProbe.grpc of", probed("startupProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
         (
+            "livenessProbe.terminationGracePeriodSeconds of the container \"main\": tenure stops a program with the grace of the pod",
+            with(json!({ "httpGet": { "port": 80 }, "terminationGracePeriodSeconds": 5 })),
+            none(),
+            none(),
+        ),
+        (
+            "startupProbe.terminationGracePeriodSeconds of",
+            probed("startupProbe", json!({ "httpGet": { "port": 80 }, "terminationGracePeriodSeconds": 5 })),
+            none(),
+            none(),
+        ),
+        (
             "livenessProbe.httpGet.host of the container \"main\" is no IP address",
             with(json!({ "httpGet": { "port": 80, "host": "localhost" } })),
             none(),
