@@ -30,8 +30,9 @@ const SEARCH: SignedDuration = SignedDuration::from_hours(4 * 365 * 24);
 /// So many searches find a 29 February on a given day of the week: two of them are up to 40 years apart.
 const SEARCHES: i32 = 11;
 const DECEMBER: SignedDuration = SignedDuration::from_hours(31 * 24);
-/// So many fires show the shortest time between two of them: all of a day, and of the night after it.
-const ENOUGH: usize = 1_500;
+/// So many fires show the shortest time between two of them: all of a day, and those of a year in which an hour that comes twice
+/// brings two closer together.
+const ENOUGH: usize = 10_000;
 
 /// The five fields of cron, as a CronJob of Kubernetes has them.
 #[derive(Clone)]
@@ -135,7 +136,6 @@ impl Cron {
         });
         [next(&self.crontab, after), december].into_iter().flatten().min()
     }
-
 }
 
 impl Default for Zone {

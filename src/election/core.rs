@@ -124,10 +124,15 @@ impl Core {
     /// Returns when a follower reads, if the watch brings nothing.
     pub(crate) fn next_read(&self) -> Instant {
         let period = self.common.timing.renew_period;
-        if self.reader.is_wanted() || self.leases.iter().any(|lease| lease.observation.is_unknown()) {
+        if self.reader.is_wanted() {
             return self.reader.retry_at();
         }
-        let next_read = |lease: &Lease| self.reader.next_read(lease.heard, lease.observation.quiet(), period);
+        let next_read = |lease: &Lease| {
+            if lease.observation.is_unknown() {
+                return self.reader.retry_at();
+            }
+            self.reader.next_read(lease.heard, lease.observation.quiet(), period)
+        };
         let next = || self.leases.iter().map(next_read).min();
         self.reader.next_by_name(period).or_else(next).unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 //! Owns the question and the log line with its remedy. Decides nothing about the Lease: a review may be wrong, and only the Lease's
 //! own answers count there.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     api::{
@@ -29,28 +29,34 @@ const TOLD: u32 = 2;
 /// Asks until the answer is yes, and again once an update was refused.
 pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     let lease = &initial.config.lease;
-    let place = Place::lease(&lease.namespace, &*lease.name);
+    let mut places: VecDeque<_> = lease.names().map(|name| Place::lease(&lease.namespace, name)).collect();
     // Whoever goes on with a term was permitted.
     let mut was_permitted = initial.resume.is_some();
     let mut status = health.follow();
     drop(tokio::spawn(async move {
-        let mut refusals = 0_u32;
-        loop {
+        let (mut refusals, mut passed) = (0_u32, 0);
+        while let Some(place) = places.front() {
             if was_permitted && status.wait_for(|status| !status.is_permitted).await.is_err() {
                 return;
             }
             // A review knows of rights only, and an update may be refused for another reason.
-            let answer = if was_permitted { rehearse(&client, &place).await } else { ask(&client, &place).await };
+            let answer = if was_permitted { rehearse(&client, place).await } else { ask(&client, place).await };
             match answer {
+                // It may have been another slot's update that was refused.
+                Some(Ok(())) if was_permitted && passed + 1 < places.len() => {
+                    passed += 1;
+                    places.rotate_left(1);
+                }
                 Some(Ok(())) => {
                     health.permit(true);
                     if refusals >= TOLD {
                         tracing::info!("this replica may update its Lease now");
                     }
-                    (was_permitted, refusals) = (true, 0);
+                    (was_permitted, refusals, passed) = (true, 0, 0);
                 }
                 Some(Err(why)) => {
                     health.permit(false);
+                    passed = 0;
                     refusals = refusals.saturating_add(1);
                     if refusals == TOLD {
                         tracing::error!(
@@ -58,7 +64,7 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
                              account in namespace {}: {}",
                             in_brackets(&why),
                             place.namespace.as_deref().unwrap_or_default(),
-                            Right::new(&place, ALL).rule()
+                            Right::new(place, ALL).rule()
                         );
                     }
                 }
@@ -81,7 +87,11 @@ async fn ask(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> 
 
 /// Asks by the dry run of an update that changes nothing.
 async fn rehearse(client: &Client, place: &LeasePlace) -> Option<Result<(), String>> {
-    let lease = client.send(&Request::get(place)).await.object().ok()?;
+    let read = client.send(&Request::get(place)).await;
+    if read.answer == Answer::NotFound {
+        return Some(Ok(()));
+    }
+    let lease = read.object().ok()?;
     let update = Request::lease(place, &rehearsal(&LeaseRecord::read(lease.into())?)).with(&[("dryRun", "All")]);
     Some(if permits(&client.send(&update).await.answer)? { Ok(()) } else { Err(String::new()) })
 }
@@ -144,6 +154,40 @@ mod tests {
                 tokio::time::resume();
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_may_not_update_one_of_its_slots_is_not_ready_again() {
+        let mut stub = Stub::answering(|seen| {
+            let name = if seen.line.contains("-slot-1") { "billing-slot-1" } else { "billing" };
+            let lease = format!(r#"{{"kind":"Lease","metadata":{{"name":"{name}","uid":"u","resourceVersion":"7"}}}}"#);
+            match seen.line.split(' ').next() {
+                Some("POST") => reply(201, ALLOWED),
+                Some("PUT") if name != "billing" => reply(403, "{}"),
+                _ => reply(200, &lease),
+            }
+        })
+        .await;
+        let mut config = Config::default();
+        (config.lease.name, config.lease.slots) = ("billing".into(), 2);
+        let initial = InitialState::first(config, "me_1".into());
+        let health = Health::new(&initial, crate::clock::boot());
+        health.permit(false);
+        start(&initial, client(&stub, AGAIN * 10_000), health.clone());
+        health.follow().wait_for(|status| status.is_permitted).await.unwrap();
+        // An update is refused.
+        health.permit(false);
+
+        let mut refused = 0;
+        while refused < 3 {
+            let seen = stub.seen.try_recv();
+            refused += u32::from(seen.is_ok_and(|seen| seen.line.starts_with("PUT") && seen.line.contains("-slot-1")));
+            tokio::time::pause();
+            tokio::time::advance(AGAIN / 100).await;
+            tokio::time::resume();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!health.status().is_permitted);
         }
     }
 

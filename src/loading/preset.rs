@@ -63,7 +63,10 @@ pub(super) fn fix(flags: &ConfigFlags, config: &mut Config, validation: &mut Val
         cli::Preset::Task(said) => Preset::Task(task(said, &config.task, &mut config.workload, validation)),
     };
     if preset.task().is_some() && config.lease.release != Release::Clear {
-        validation.refuse(&["lease.release"], "the Lease of a task says when its next run is due, or that one was not done: write clear");
+        validation.refuse(
+            &["lease.release"],
+            "the Lease of a task says when its next run is due, or that one was not done: write clear",
+        );
     }
     if !mem::replace(&mut config.lease.enabled, true) {
         validation.refuse(&["lease.enabled"], "without leader election there is no lock: remove this");
@@ -118,11 +121,13 @@ fn task(said: &cli::Task, keys: &TaskConfig, workload: &mut WorkloadConfig, vali
         (Some(every), None) => Trigger::Every(every),
         (None, Some(cron)) => {
             let schedule = Schedule { cron: cron.clone(), zone: time_zone.clone() };
-            let shortest = Duration::from_micros(schedule.shortest().unsigned_abs());
-            if limit.is_some_and(|limit| limit > shortest) {
-                let between = duration::format(shortest);
-                let message = format!("a run may take longer than the {between} between two fires of {cron:?}: shorten one");
-                validation.refuse(&["--limit", "task.schedule"], message);
+            if let Some(limit) = limit {
+                let shortest = Duration::from_micros(schedule.shortest().unsigned_abs());
+                if limit > shortest {
+                    let between = duration::format(shortest);
+                    let message = format!("a run may take longer than the {between} between two fires of {cron:?}: shorten one");
+                    validation.refuse(&["--limit", "task.schedule"], message);
+                }
             }
             if !schedule.fires() {
                 let message =

@@ -387,7 +387,9 @@ mod tests {
     fn a_kill_of_what_the_main_process_left_behind_is_no_kill_of_the_term_unless_it_had_time() {
         let kill = PhaseKind::WorkloadKill;
         let by_kill = Some(Exit::Signal(libc::SIGKILL));
-        for (exit, killed, times) in [(Some(Exit::Code(0)), 21, 0), (Some(Exit::Code(0)), 500, 1), (by_kill, 19, 1), (None, 21, 1)] {
+        for (exit, killed, times) in
+            [(Some(Exit::Code(0)), 21, 0), (Some(Exit::Code(0)), 500, 1), (by_kill, 19, 1), (None, 21, 1)]
+        {
             let (mut metrics, page) = start(&initial());
             let Recorded::Transitioned(mut end) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
             end.exit = exit;

@@ -43,6 +43,8 @@ impl Following {
             Verdict::Refused(Refusal::Forbidden, message) => {
                 if core.reader.forbid_lists(now.boot) {
                     core.common.report(Event::Failed { operation: asked.operation, sent: asked.sent, message });
+                    // Each is known at once, and read in turn from then on.
+                    (0..core.count()).map(Slot).for_each(|slot| core.reader.look_for(slot));
                 }
             }
             Verdict::Refused(Refusal::Unauthorized, message) => core.refused_credentials(asked.operation, message, now),

@@ -36,6 +36,23 @@ fn where_lists_are_forbidden_each_slot_is_read_for_the_first_time_at_once() {
     assert_eq!(bench.read(), [0, 1, 2, 3, 4].map(Slot));
 }
 
+#[test]
+fn a_slot_that_may_not_be_read_makes_the_others_be_read_no_more_often() {
+    let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[others(), others(), others()]));
+    bench.answers = false;
+    let end = bench.now.boot + seconds(60);
+    while bench.now.boot < end {
+        match &bench.awaited {
+            Some((_, Request::List)) => bench.answer(forbidden()),
+            Some(_) if bench.slot() == Slot(2) => bench.answer(forbidden()),
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(10)),
+        }
+    }
+    let gets = bench.read().len();
+    assert!((20..=40).contains(&gets), "{gets}");
+}
+
 /// Permits no list, so that each slot is read by its name.
 fn serve_until_slot_1_is_read(bench: &mut Bench) {
     while bench.slot() == Slot(0) {
