@@ -14,7 +14,7 @@
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_HEADERS` | empty: the general ones count, which the SDK would not read then |
 //! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
 //! | `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_METRIC_EXPORT_INTERVAL` | no less than [`SHORTEST_DELAY`] |
-//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | only to warn of what the SDK passes over |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | only to warn of what the SDK passes over |
 
 use std::{
     path::PathBuf,
@@ -160,6 +160,8 @@ impl OtlpConfig {
         let (queue, delay) = match signal {
             Signal::Traces => {
                 warn_of_sampler(set);
+                // The SDK reads it, and passes over what is no number.
+                numbered("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1);
                 (numbered("OTEL_BSP_MAX_QUEUE_SIZE", 1), numbered("OTEL_BSP_SCHEDULE_DELAY", 0))
             }
             Signal::Metrics => (None, numbered("OTEL_METRIC_EXPORT_INTERVAL", 0)),
@@ -444,6 +446,7 @@ mod tests {
             assert!(said.contains(&format!("{name} has no effect on spans: it is not supported")), "{said}");
         }
         assert_eq!(told("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), "");
+        assert!(told("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "all").contains("it is no number of at least 1"));
         for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"] {
             for pairs in ["a=b,hush", "a=b,hush=", "hush hush=b", "=hush", "a=hush\nhush"] {
                 let said = told(name, pairs);
