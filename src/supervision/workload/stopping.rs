@@ -43,9 +43,9 @@ impl Workload {
             self.led = Some(ProgramEnv { info: Some(info.clone()), reason: Some(reason), exit: self.exit() });
         }
         if !self.leads {
-            let is_passing = self.policy.has_standby() && (self.is_starting() || self.is_stopping());
+            let is_passing = self.stands_by() && (self.is_starting() || self.is_stopping());
             if is_passing || self.main.is_none() && matches!(self.state, State::AfterFollow) {
-                // A standby that is starting or ending does not lead, and its stop goes on.
+                // A standby that is starting or ending does not lead, nor does afterFollow, and its stop goes on.
                 return self.yielded(now);
             }
             if self.main.is_some() && (self.policy.frozen || self.policy.standby) {

@@ -317,6 +317,24 @@ fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_
 }
 
 #[test]
+fn a_hook_after_the_end_that_no_sigkill_removes_leaves_the_next_term_to_another_replica() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.step_down(9, Reason::StepDown);
+    world.exit_proved(Exit::Signal(libc::SIGTERM));
+    world.hook_runs(HookKind::AfterFollow);
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
+    world.wake_until(world.now + hook().timeout);
+    world.never_proved(world.now + Duration::from_secs(6));
+    world.take();
+
+    world.lead(2);
+
+    assert_eq!(world.stops(), Some(Reason::SpawnFailed), "{:?}", world.actions);
+    world.told(ToInit::StepDown { term: Term(2), request: 10, reason: Reason::SpawnFailed, traceparent: String::new() });
+    assert_eq!(world.stopped(), Some((10, Then::Follow)), "nothing of a leader has run");
+}
+
+#[test]
 fn the_hook_after_an_end_of_its_own_runs_once_and_knows_how_it_went() {
     for (on_exit, reason) in [(OnExit::Follow, Reason::Exited), (OnExit::Restart, Reason::StepDown)] {
         let mut config = with(&[HookKind::AfterFollow]);
