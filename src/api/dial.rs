@@ -17,6 +17,7 @@ use super::{
     access::AccessError,
     bearer::Bearer,
     plugin::{Given, Plugin},
+    request::USER,
     tls, url,
 };
 use crate::{clock, time::Instant};
@@ -81,6 +82,19 @@ impl Dialer {
                  carry"
             ))
         })?;
+        let own = usize::from(config.auth_info.impersonate.is_some());
+        // As whom a request itself is to act, it acts alone: not in the groups of the kubeconfig's user, too.
+        let alone = MapRequestLayer::new(move |mut request: Request<Body>| {
+            let headers = request.headers_mut();
+            if headers.get_all(USER).iter().count() > own
+                && let Some(user) = headers.get(USER).cloned()
+            {
+                let of_both: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+                of_both.into_iter().for_each(|name| drop(headers.remove(name)));
+                headers.insert(USER, user);
+            }
+            request
+        });
         let base = config.cluster_url.clone();
         let signer = bearer.clone();
         let addressed = MapRequestLayer::new(move |mut request: Request<Body>| {
@@ -99,6 +113,7 @@ impl Dialer {
                 .pool_idle_timeout(IDLE)
                 .build(connector.clone());
             ClientBuilder::new(pool.map_err(BoxError::from), config.default_namespace.clone())
+                .with_layer(&alone)
                 .with_layer(&headers)
                 .with_layer(&addressed)
                 .build()

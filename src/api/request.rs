@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use form_urlencoded::Serializer;
 use http::{
-    Method,
+    HeaderName, Method,
     header::{ACCEPT, CONTENT_TYPE},
 };
 use kube::client::Body;
@@ -15,6 +15,8 @@ use crate::election::{Request as Asked, writes::LeaseWrite};
 pub(crate) use crate::request::Verb;
 
 const JSON: &str = "application/json";
+/// As whom a request is to act.
+pub(super) const USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 impl Verb {
     /// Returns true for a POST of an object without data: what a server says of it quotes no value.
@@ -94,7 +96,7 @@ impl Request {
         let query = if self.query.is_empty() { String::new() } else { format!("?{}", self.query) };
         let mut request = http::Request::builder().method(method).uri(path + &query).header(ACCEPT, JSON);
         if let Some(user) = &self.acting_as {
-            request = request.header("impersonate-user", user);
+            request = request.header(USER, user);
         }
         match body {
             Some((form, body)) => request.header(CONTENT_TYPE, form).body(body.to_string().into_bytes().into()),

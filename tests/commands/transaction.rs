@@ -268,3 +268,20 @@ fn who_changes_the_objects_as_another_user_reads_lease_and_journal_as_himself() 
 
     cluster.tenure(&["apply", "-f", &file, "--dry-run", "--as", "ann"]).says(1, &["ConfigMap default/a does not exist"]);
 }
+
+#[test]
+fn who_changes_the_objects_as_another_user_is_not_in_the_groups_of_the_one_in_the_kubeconfig() {
+    let served = r#"{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get","patch"]}]}"#;
+    let absent = |kind: &str, name: &str| format!(r#"{{"details":{{"kind":"{kind}","name":"{name}"}},"message":"not found"}}"#);
+    let cluster = Cluster::scripted(&[
+        ("GET /api/v1 ", 200, served),
+        ("impersonate-user: ann\r\nimpersonate-", 403, r#"{"message":"in the groups of root"}"#),
+        ("journal HTTP/1.1\r\nimpersonate-user: root\r\nimpersonate-", 404, &absent("secrets", "txn-x-journal")),
+        ("/configmaps/a HTTP/1.1\r\nimpersonate-user: ann\r\n", 404, &absent("configmaps", "a")),
+    ]);
+    let cluster = cluster.with("user: {}", "user: {as: root, as-groups: [system:masters], as-uid: '7'}");
+    let place = Scratch::new();
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
+
+    cluster.tenure(&["apply", "-f", &file, "--dry-run", "--as", "ann"]).says(1, &["ConfigMap default/a does not exist"]);
+}
