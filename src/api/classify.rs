@@ -237,6 +237,16 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_read_as_it_was_written() {
+        for number in ["0.9452706955539223", "0.38120423768821243", "9007199254740993", "18446744073709551615"] {
+            let Answer::Object(object) = get(200, &format!(r#"{{"metadata":{{"name":"writer","ratio":{number}}}}}"#)) else {
+                panic!("an object")
+            };
+            assert_eq!(object["metadata"]["ratio"].to_string(), number);
+        }
+    }
+
+    #[test]
     fn a_refusal_is_told_by_its_kind() {
         assert_eq!(get(409, ""), Answer::Conflict);
         assert_eq!(refusal(get(401, "")), Refusal::Unauthorized);
