@@ -139,7 +139,7 @@ fn against_a_server_it_says_what_is_permitted() {
 fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_what_it_deletes_does_not() {
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
     let check = |denied: &[&str]| {
-        let mut answers = vec![("GET ", 200, lease)];
+        let mut answers = vec![("GET ", 200, lease), ("dryRun=All", 200, lease)];
         answers.extend(denied.iter().map(|verb| (*verb, 201, r#"{"status":{"allowed":false}}"#)));
         answers.push(("POST ", 201, r#"{"status":{"allowed":true}}"#));
         Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"])
@@ -155,17 +155,17 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_wha
 #[test]
 fn what_keeps_replicas_from_the_lease_is_a_note() {
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},"spec":{"strategy":"OldestEmulationVersion"}}"#;
-    let cluster = Cluster::scripted(&[("GET ", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)]);
+    let answers = [("GET ", 200, lease), ("dryRun=All", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)];
+    let cluster = Cluster::scripted(&answers);
     let said = ["note  the Lease has a strategy", "takes it only as its preferredHolder"];
     cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &said);
 }
 
 #[test]
 fn a_server_without_access_reviews_is_a_note() {
-    let cluster = Cluster::scripted(&[
-        ("GET ", 200, r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#),
-        ("POST ", 404, r#"{"message":"no such resource"}"#),
-    ]);
+    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
+    let answers = [("GET ", 200, lease), ("dryRun=All", 200, lease), ("POST ", 404, r#"{"message":"no such resource"}"#)];
+    let cluster = Cluster::scripted(&answers);
     let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
     cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &parts);
 }
@@ -179,7 +179,10 @@ fn a_server_that_answers_reads_and_no_writes_fails_the_check() {
     };
 
     check(200).says(0, &["ok    a dry run of a write is answered in "]);
-    check(403).says(0, &["ok    Lease default/x is there"]);
+    for (status, code) in [(403, 77), (500, 69), (422, 69)] {
+        check(status).says(code, &["ok    Lease default/x is there", "FAIL  a dry run of a write: "]);
+    }
+    [400, 409].into_iter().for_each(|status| check(status).says(0, &["ok    Lease default/x is there"]));
     check(0).says(69, &["FAIL  a dry run of a write: ", "reads are answered, writes are not: a webhook on Leases?"]);
 }
 

@@ -19,6 +19,7 @@ use crate::{
     elector, exit, init,
     loading::{Purpose, lacks_variable},
     process::resolve::resolve,
+    request::RequestError,
     words::{counted, one_line, visible},
 };
 
@@ -113,13 +114,14 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
     let before = crate::clock::boot();
     let read = access.lease(namespace, name).await;
     let took = crate::clock::boot().since(before);
+    let mut refused = None;
     match read {
         Ok(Some(record)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {}", duration::measured(took)));
             if let Some(odd) = record.warning(None) {
                 report.note(odd);
             }
-            rehearse(&access, namespace, name, &record, report).await;
+            refused = rehearse(&access, namespace, name, &record, report).await;
         }
         Ok(None) if access.lacks_namespace(namespace).await => {
             report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
@@ -132,11 +134,22 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
             }
         }
     }
+    let before = report.codes.len();
     permissions::check(&access, namespace, config, report).await;
+    // Without a failure there, it is not for want of a right: an admission plugin refuses what the rights allow.
+    if let Some(error) = refused.filter(|_| report.codes.len() == before) {
+        report.bad(exit_code(&error), &format!("a dry run of a write: {}", said(&error)));
+    }
 }
 
-/// Times a write that changes nothing. One that is refused is a matter of the permissions.
-async fn rehearse(access: &Access, namespace: &str, name: &str, record: &LeaseRecord, report: &mut Report) {
+/// Times a write that changes nothing. Returns why it was refused, which may be a matter of the permissions.
+async fn rehearse(
+    access: &Access,
+    namespace: &str,
+    name: &str,
+    record: &LeaseRecord,
+    report: &mut Report,
+) -> Option<RequestError> {
     let write = Request::lease(&Place::lease(namespace, name), &rehearsal(record)).with(&[("dryRun", "All")]);
     let before = crate::clock::boot();
     match access.send(&write).await.object() {
@@ -145,8 +158,10 @@ async fn rehearse(access: &Access, namespace: &str, name: &str, record: &LeaseRe
         Err(error) if error.status.is_none() => {
             report.bad(exit::UNAVAILABLE, &format!("a dry run of a write: {}; {ONLY_READS}", said(&error)));
         }
-        Err(_) => {}
+        // A conflict says nothing, nor does a webhook that knows no dry run.
+        Err(error) => return Some(error).filter(|error| !matches!(error.status, Some(400 | 409))),
     }
+    None
 }
 
 /// The findings, as they will be printed.
