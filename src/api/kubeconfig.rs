@@ -73,17 +73,21 @@ fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
     kubeconfig.contexts.iter().find(|context| context.name == *name)?.context.as_ref()
 }
 
-/// Unsets what is empty, and unwraps base64. An empty path would by now be that of a directory.
+/// Unsets what is empty, and unwraps base64.
 fn tidy(kubeconfig: &mut Kubeconfig) {
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         for text in [&mut cluster.server, &mut cluster.proxy_url, &mut cluster.tls_server_name] {
             unset_empty(text);
         }
+        unset_directory(&mut cluster.certificate_authority);
         unwrap(&mut cluster.certificate_authority_data);
     }
     for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
         for text in [&mut user.username, &mut user.impersonate, &mut user.impersonate_uid] {
             unset_empty(text);
+        }
+        for path in [&mut user.token_file, &mut user.client_certificate, &mut user.client_key] {
+            unset_directory(path);
         }
         for secret in [&mut user.password, &mut user.token] {
             secret.take_if(|secret| secret.expose_secret().is_empty());
@@ -97,6 +101,11 @@ fn tidy(kubeconfig: &mut Kubeconfig) {
 
 fn unset_empty(text: &mut Option<String>) {
     text.take_if(|text| text.is_empty());
+}
+
+/// An empty path is by now that of the kubeconfig's directory.
+fn unset_directory(path: &mut Option<String>) {
+    path.take_if(|path| path.is_empty() || path.ends_with('/'));
 }
 
 fn unwrap(data: &mut Option<String>) {

@@ -142,8 +142,10 @@ impl Plugin {
         let Child { stdout, stderr, .. } = &mut child;
         let complaints = stderr.take().map(|pipe| thread::Builder::new().spawn(|| bounded(pipe))).transpose()?;
         let printed = stdout.take().map(bounded).unwrap_or_default();
-        let complaints = complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Ok((child.wait()?, printed, complaints))
+        let status = child.wait()?;
+        // What a plugin leaves running may keep it open.
+        let complaints = complaints.filter(|_| !status.success()).and_then(|thread| thread.join().ok()).unwrap_or_default();
+        Ok((status, printed, complaints))
     }
 
     /// Kills a plugin that did not end within `limit`, with its descendants, which would otherwise pile up.

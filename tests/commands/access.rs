@@ -178,6 +178,16 @@ fn a_request_is_given_up_after_the_time_that_is_named() {
 }
 
 #[test]
+fn a_plugin_that_leaves_something_running_has_given_its_credentials() {
+    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
+    let script = "sleep 15 >/dev/null & echo 'status: {token: t}'";
+    let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
+    let cluster = Cluster::scripted(&[("GET ", 200, held)]).with("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
+
+    cluster.tenure(&["status", "x"]).says(1, &["expired   a "]);
+}
+
+#[test]
 fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
     let place = Scratch::new();
     let broken = place.file("broken", "users:\n- name: u\n  user: {token: hunter2, password: [hunter2}\n");

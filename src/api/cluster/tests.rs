@@ -286,10 +286,14 @@ async fn what_is_empty_of_a_cluster_is_not_set() {
         authority.0.display()
     );
     let file = File::new("empty-cluster", &kubeconfig(&empty, "token: x"));
+    let paths = "tokenFile: '', client-certificate: '', client-key: '', token: x";
+    let no_paths = File::new("empty-paths", &kubeconfig("certificate-authority: ''", paths));
 
-    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap();
+    for file in [file, no_paths] {
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0)).unwrap();
 
-    cluster.dialer(Duration::from_secs(1), PATIENCE).await.unwrap();
+        cluster.dialer(Duration::from_secs(1), PATIENCE).await.unwrap();
+    }
 }
 
 #[tokio::test]
