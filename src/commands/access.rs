@@ -157,7 +157,10 @@ impl Access {
             let records: Option<Vec<_>> = items.into_iter().map(|lease| LeaseRecord::read(lease.into())).collect();
             leases.extend(records.ok_or_else(no_list)?);
             let metadata = |name| page.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            next = metadata("/metadata/continue");
+            let last = mem::replace(&mut next, metadata("/metadata/continue"));
+            if !next.is_empty() && next == last {
+                return Err("the API server's list of Leases does not end: it names the same next page again".into());
+            }
             if next.is_empty() {
                 return Ok((leases, metadata("/metadata/resourceVersion")));
             }

@@ -24,6 +24,8 @@ use crate::{
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// A server that asks for a longer one is asked again after this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl<S: Server> Driver<'_, S> {
     /// Reads a target, and then whether the journal still shows this driver's claim. In this order: a later driver writes to the
@@ -79,7 +81,7 @@ impl<S: Server> Driver<'_, S> {
                 if !is_live || self.undoing_until.is_some() {
                     return Ok(());
                 }
-                self.again(format!("there is no Lease {place}").into()).await?;
+                self.again(format!("there is no Lease {place}").into(), None).await?;
                 continue;
             };
             let last = if is_live { self.claim } else { self.journal.claim };
@@ -166,7 +168,7 @@ impl<S: Server> Driver<'_, S> {
                 let words = format!("{request}: {message}");
                 return Err(if message.is_denied() { Outcome::NotPermitted(words) } else { Outcome::Refused(words) });
             }
-            Answer::Unknown { message, .. } => self.again(message).await?,
+            Answer::Unknown { message, retry_after } => self.again(message, retry_after).await?,
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
         }
@@ -182,7 +184,7 @@ impl<S: Server> Driver<'_, S> {
             && (refusal.may_pass() || *refusal == Refusal::NotServed && is_own)
         {
             // What was certainly not done is tried again like what may have been done.
-            return Answer::Unknown { message: message.clone(), retry_after: None };
+            return Answer::Unknown { message: message.clone(), retry_after: refusal.retry_after() };
         }
         if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
     }
@@ -191,12 +193,12 @@ impl<S: Server> Driver<'_, S> {
     ///
     /// # Errors
     /// Nothing is tried again: the limit is over, or the driver was stopped.
-    pub(super) async fn again(&self, why: RequestError) -> Result<(), Outcome> {
+    pub(super) async fn again(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
         if self.go_on().is_err() {
             return Err(Outcome::Unavailable(why));
         }
         self.server.report(Event::Retrying(why));
-        self.server.wait(PAUSE).await;
+        self.server.wait(PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE))).await;
         Ok(())
     }
 

@@ -290,6 +290,8 @@ fn a_list_that_comes_in_pages_is_shown_whole() {
     ]);
 
     cluster.tenure(&["status", "-l", "x"]).says(0, &["\na       held    pod-1", "\nb       held    pod-2"]);
+    let endless = Cluster::scripted(&[("limit=100", 200, &page(lease("a", "pod-1", NOW), "t"))]);
+    endless.tenure(&["status", "-l", "x"]).says(69, &["the same next page again"]);
 }
 
 #[test]
