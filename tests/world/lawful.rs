@@ -60,7 +60,7 @@ struct Elector {
     /// The slot of a Lease that came after an absence in this turn, and what it remembered before that: it may have decided then.
     before: Option<(usize, Memory)>,
     /// Its watch has told it of a time before the absence that it has read.
-    is_late: bool,
+    late: BTreeSet<usize>,
 }
 
 /// What was judged.
@@ -159,7 +159,7 @@ impl Lawful {
             is_busy: false,
             read: BTreeSet::new(),
             before: None,
-            is_late: false,
+            late: BTreeSet::new(),
         });
     }
 
@@ -179,7 +179,7 @@ impl Lawful {
         if led != resumes {
             self.refuse(format!("{who}: 10 another elector: it resumes a term: {resumes}, init has one: {led}"));
         }
-        let Elector { clock, slots, is_busy, is_late, .. } = self.electors[r];
+        let Elector { clock, slots, is_busy, .. } = self.electors[r];
         for slot in 0..self.laws.len().min(slots) {
             let mut memory: Memory = self.laws[slot].law.memory(r).clone();
             let handed = u8::try_from(slot).ok().and_then(|slot| last_seen.get(&Slot(slot)));
@@ -189,7 +189,7 @@ impl Lawful {
             let forgets = memory.uid != 0 && !is_held || memory.is_named && !is_named;
             // What it took in within a turn that it did not end was not handed on.
             if !is_busy && (forgets || until < memory.until || longest < memory.longest) {
-                if is_late {
+                if self.electors[r].late.contains(&slot) {
                     return self.ends("a late watch tells of a shorter hold");
                 }
                 self.refuse(format!("{who}: 14 handed to the next elector: {handed:?}, not {memory:?}"));
@@ -310,7 +310,8 @@ impl Lawful {
         let decided = self.electors.get_mut(r).and_then(|elector| elector.before.take());
         let step = Step { r, q: Some(q), base, text: new.text, asks: new.duration, ..Step::of(what) };
         let is_legal = self.laws[index].law.allows(&step).is_ok();
-        if what == What::Creates && !is_legal && self.electors.get(r).is_some_and(|elector| elector.is_late) {
+        let is_late = self.electors.get(r).is_some_and(|elector| elector.late.contains(&index));
+        if matches!(what, What::Creates | What::Holds) && !is_legal && is_late {
             self.ends("a late watch tells of a shorter hold");
         }
         // Or it has decided since: there may have been another absence in this turn.

@@ -93,8 +93,12 @@ impl Lawful {
         let (latest, elector) = (law.latest(r), &mut self.electors[r]);
         // A reply that there is no Lease has no version, so a late watch may still tell of the time before. What it told of the longest
         // duration counts until somebody else holds the Lease: nobody never lowers it.
-        let tells_no_hold = law.has(k) && matches!(law.held(k).0, Kind::Nobody | Kind::Absent);
-        elector.is_late = k < latest && law.held(latest).0 == Kind::Absent || elector.is_late && (k == latest || tells_no_hold);
+        let tells_no_hold = law.has(k) && matches!(law.held(k).0, Kind::Nobody | Kind::Absent | Kind::Free);
+        if k < latest && law.held(latest).0 == Kind::Absent {
+            elector.late.insert(slot);
+        } else if k > latest && !tells_no_hold {
+            elector.late.remove(&slot);
+        }
         if law.has(k) && k >= latest && slot < elector.slots {
             if elector.is_busy && k > latest && law.held(latest).0 == Kind::Absent {
                 elector.before = Some((slot, law.memory(r).clone()));
