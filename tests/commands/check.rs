@@ -179,7 +179,7 @@ fn a_server_that_answers_reads_and_no_writes_fails_the_check() {
     };
 
     check(200).says(0, &["ok    a dry run of a write is answered in "]);
-    for (status, code) in [(403, 77), (500, 69), (422, 69)] {
+    for (status, code) in [(403, 77), (500, 69), (422, 78)] {
         check(status).says(code, &["ok    Lease default/x is there", "FAIL  a dry run of a write: "]);
     }
     [400, 409].into_iter().for_each(|status| check(status).says(0, &["ok    Lease default/x is there"]));

@@ -253,35 +253,29 @@ fn a_plan_that_is_not_let_in_is_77_and_not_that_there_is_something_to_undo() {
     }
 }
 
-#[test]
-fn who_changes_the_objects_as_another_user_reads_lease_and_journal_as_himself() {
+/// Asks, as ann, for an object that is not there, by this user of the kubeconfig; `journal` are the answers of the server about it.
+fn asked_as_ann(user: &str, journal: &[(&str, u16, &str)]) {
     let served = r#"{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get","patch"]}]}"#;
-    let absent = |kind: &str, name: &str| format!(r#"{{"details":{{"kind":"{kind}","name":"{name}"}},"message":"not found"}}"#);
-    let cluster = Cluster::scripted(&[
-        ("GET /api/v1 ", 200, served),
-        ("journal HTTP/1.1\r\nimpersonate-user", 403, r#"{"message":"may not read the journal"}"#),
-        ("/secrets/txn-x-journal ", 404, &absent("secrets", "txn-x-journal")),
-        ("/configmaps/a HTTP/1.1\r\nimpersonate-user: ann", 404, &absent("configmaps", "a")),
-    ]);
+    let absent = r#"{"details":{"kind":"configmaps","name":"a"},"message":"not found"}"#;
+    let ann = ("/configmaps/a HTTP/1.1\r\nimpersonate-user: ann\r\n", 404, absent);
+    let cluster = Cluster::scripted(&[&[("GET /api/v1 ", 200, served)], journal, &[ann]].concat()).with("user: {}", user);
     let place = Scratch::new();
     let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
 
     cluster.tenure(&["apply", "-f", &file, "--dry-run", "--as", "ann"]).says(1, &["ConfigMap default/a does not exist"]);
 }
 
+const NO_JOURNAL: &str = r#"{"details":{"kind":"secrets","name":"txn-x-journal"},"message":"not found"}"#;
+
+#[test]
+fn who_changes_the_objects_as_another_user_reads_lease_and_journal_as_himself() {
+    let as_ann = ("journal HTTP/1.1\r\nimpersonate-user", 403, r#"{"message":"may not read the journal"}"#);
+    asked_as_ann("user: {}", &[as_ann, ("/secrets/txn-x-journal ", 404, NO_JOURNAL)]);
+}
+
 #[test]
 fn who_changes_the_objects_as_another_user_is_not_in_the_groups_of_the_one_in_the_kubeconfig() {
-    let served = r#"{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get","patch"]}]}"#;
-    let absent = |kind: &str, name: &str| format!(r#"{{"details":{{"kind":"{kind}","name":"{name}"}},"message":"not found"}}"#);
-    let cluster = Cluster::scripted(&[
-        ("GET /api/v1 ", 200, served),
-        ("impersonate-user: ann\r\nimpersonate-", 403, r#"{"message":"in the groups of root"}"#),
-        ("journal HTTP/1.1\r\nimpersonate-user: root\r\nimpersonate-", 404, &absent("secrets", "txn-x-journal")),
-        ("/configmaps/a HTTP/1.1\r\nimpersonate-user: ann\r\n", 404, &absent("configmaps", "a")),
-    ]);
-    let cluster = cluster.with("user: {}", "user: {as: root, as-groups: [system:masters], as-uid: '7'}");
-    let place = Scratch::new();
-    let file = place.file("x.yaml", transaction(&[CONFIG_MAP]));
-
-    cluster.tenure(&["apply", "-f", &file, "--dry-run", "--as", "ann"]).says(1, &["ConfigMap default/a does not exist"]);
+    let in_groups = ("impersonate-user: ann\r\nimpersonate-", 403, r#"{"message":"in the groups of root"}"#);
+    let as_root = ("journal HTTP/1.1\r\nimpersonate-user: root\r\nimpersonate-", 404, NO_JOURNAL);
+    asked_as_ann("user: {as: root, as-groups: [system:masters], as-uid: '7'}", &[in_groups, as_root]);
 }

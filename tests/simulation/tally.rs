@@ -73,6 +73,9 @@ const JUDGES: [(&str, u64); 51] = [
     ("who steps down was asked to", 730),
 ];
 
+/// It is armed up to two hundred times in a world, and in few worlds: 150 000 terms may have one of them.
+const CLUSTERED: &str = "a run waits for the interval";
+
 /// How often each judge had something to judge.
 #[derive(Debug, Default)]
 pub struct Armed(BTreeMap<&'static str, u64>);
@@ -154,8 +157,9 @@ impl Tally {
         let all = JUDGES
             .iter()
             .map(|(judge, floor)| (*judge, self.armed.0.get(judge).copied().unwrap_or_default(), floor * terms / 100_000));
-        // What is rare happens many times in a few worlds, of which a run of a minute may have none.
-        let all = all.filter(|(_, times, least)| times < least && (terms >= 500_000 || terms >= 10_000 && *least >= 100));
+        // What is rare happens in a few worlds, of which a short run may have none.
+        let is_long = |judge| terms >= if judge == CLUSTERED { 500_000 } else { 100_000 };
+        let all = all.filter(|(judge, times, least)| times < least && (is_long(*judge) || terms >= 10_000 && *least >= 100));
         all.chain(unlisted).collect()
     }
 

@@ -40,6 +40,7 @@ use tenure::{
     request::Answer,
     transaction::{ChangeType, Journal, Outcome, State},
 };
+use tenure_world::clock::S;
 use world::{Job, World, change};
 
 /// Terms to simulate unless another number is requested.
@@ -509,6 +510,19 @@ fn what_the_same_file_has_committed_is_made_again_only_if_somebody_has_changed_i
 
     assert_eq!((&outcomes[1], &outcomes[3]), (&Some(Outcome::Already), &Some(Outcome::Committed(1))));
     assert_eq!(objects["X0"]["a"], "x");
+}
+
+#[test]
+fn a_server_that_asks_for_a_pause_gets_it() {
+    let job = Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "x" } }))]);
+    let busy = |world: &mut World| world.busy_until = world.e.now + 8 * S;
+
+    let (outcomes, world) =
+        relayed(vec![Drive(job.clone(), None), Meanwhile(|world| set(world, "X0", "a")), Meanwhile(busy), Drive(job, None)]);
+
+    assert_eq!([&outcomes[0], &outcomes[3]], [&Some(Outcome::Committed(1)); 2]);
+    let [usual, busy] = [0, 1].map(|driver| world.borrow().drivers[driver].requests);
+    assert!((1..=3).contains(&(busy - usual)), "{busy} requests in place of {usual}");
 }
 
 #[test]

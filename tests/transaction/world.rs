@@ -116,6 +116,8 @@ pub struct World {
     pub is_late_journal: bool,
     /// The driver and the user of each write to a target.
     pub users: Vec<(usize, String)>,
+    /// Until then the server is too busy for any request.
+    pub busy_until: u64,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -173,6 +175,7 @@ impl World {
             revert: 0.35,
             is_late_journal,
             users: Vec::new(),
+            busy_until: 0,
         }
     }
 
@@ -242,6 +245,11 @@ impl World {
         let denied = self.drivers[driver].denied;
         if verb.is_some_and(|verb| denied.contains(&verb)) {
             answer = refused(403, "denied");
+            effect = Effect::Nothing;
+        }
+        if self.e.now < self.busy_until {
+            let refusal = Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(5)) };
+            answer = Answer::Refused { refusal, message: RequestError { status: Some(429), words: "busy".into() } };
             effect = Effect::Nothing;
         }
         if let Effect::Object { name, next } = &effect {

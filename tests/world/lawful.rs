@@ -59,7 +59,7 @@ struct Elector {
     read: BTreeSet<usize>,
     /// The slot of a Lease that came after an absence in this turn, and what it remembered before that: it may have decided then.
     before: Option<(usize, Memory)>,
-    /// Its watch has told it of a time before the absence that it has read.
+    /// Of these slots its watch has told it of a time before the absence that it has read.
     late: BTreeSet<usize>,
 }
 

@@ -345,10 +345,12 @@ impl Judge {
         let Some(reason) = self.ending.get(&who).copied() else { return };
         let Replica { identity, duration, .. } = &self.replicas[who.replica];
         let reign = self.histories.get(&Slot::default()).and_then(|history| history.reign.0.as_ref());
-        // Another slot of a pool may be taken at once, and so may what another has had in the meantime, or what is lost after all.
+        // Another slot of a pool may be taken at once, and so may what another has had in the meantime.
         if !(reason.is_loss() || self.is_pool) && reign.is_some_and(|[_, holder, _]| holder == identity) {
             self.given_up.insert(who, now + duration);
-        } else {
+        }
+        // A frozen elector may step down, and then find that S has passed.
+        if reason.is_loss() {
             self.given_up.remove(&who);
         }
         let is_done = reason == Reason::Exited && exit == Some(Exit::Code(0)) || reason == Reason::Limit && exit.is_some();

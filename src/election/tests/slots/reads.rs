@@ -21,7 +21,8 @@ fn a_list_that_is_forbidden_is_made_up_for_by_reads_of_each_slot_in_turn() {
     bench.answer(forbidden());
     bench.run(seconds(30));
     let gets = bench.read();
-    assert!((5..=13).contains(&gets.len()), "{gets:?}");
+    let first = 3;
+    assert!((5..=11).contains(&(gets.len() - first)), "{gets:?}");
     assert!(gets.windows(3).all(|three| (0..3).all(|slot| three.contains(&Slot(slot)))), "{gets:?}");
     bench.see_in(2, |object| object["spec"] = mark());
     bench.run(SPREAD);
