@@ -351,6 +351,7 @@ impl Workload {
             State::BeforeLead | State::AfterFollow => hook.map(HookRun::due),
             State::Freezing { next, .. } => *next,
             State::Frozen { look } => Some(*look),
+            State::Demoting(change) if self.is_yielding() => Some(change.until.or_earlier(hook.map(HookRun::due))),
             State::Promoting(change) | State::Demoting(change) => Some(change.until.or_earlier(hook.and_then(HookRun::kill_due))),
             State::Stopping { escalation, .. } => escalation.due(),
             State::Down | State::Starting { .. } | State::Standby | State::BeforeFreeze | State::Leading => None,

@@ -283,6 +283,9 @@ impl Workload {
         } else if is_undying && matches!(self.state, State::AfterFollow) {
             self.control = None;
             self.followed(now);
+        } else if is_undying && self.is_yielding() {
+            // The rest of the grace is the program's.
+            self.hook_ended(Some(Exit::Signal(libc::SIGKILL)), now);
         }
         let to = self.change().filter(|change| change.until <= now)?.to;
         self.not_acknowledged(Reason::NotAcknowledged, now);

@@ -207,6 +207,20 @@ fn the_hook_before_a_planned_stop_comes_before_the_stop_signal_and_within_its_gr
 }
 
 #[test]
+fn a_hook_before_a_stop_that_no_sigkill_removes_leaves_the_rest_of_the_grace_to_the_program() {
+    let mut world = leading(&[HookKind::BeforeFollow]);
+    let began = world.now;
+    world.step_down(9, Reason::StepDown);
+    world.hook_runs(HookKind::BeforeFollow);
+
+    world.wake_until(began + Duration::from_secs(3));
+    assert!(world.wants(&Action::KillHook { pid: HOOK }) && !world.wants(&to_main(libc::SIGTERM)));
+    world.wake_until(began + Duration::from_secs(4));
+
+    assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
+}
+
+#[test]
 fn what_the_workload_needs_longer_for_is_its_stop_too_while_the_hook_before_that_runs() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let mut world = leading(&[HookKind::BeforeFollow]);
