@@ -114,12 +114,13 @@ impl HealthChecks {
     pub(crate) fn begin(&mut self, now: Instant) {
         self.starts = self.policy.config.workload.start_timeout.is_some() && !self.readiness.good;
         let is_to_say_ready = self.readiness.handler == Some(ProbeHandler::Notify) && !self.readiness.good;
+        let waits = is_to_say_ready || self.starts;
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
             check.at = match (check.handler, check.kind) {
                 (None, _) | (Some(ProbeHandler::Notify), ProbeKind::Readiness) => Instant::NEVER,
-                // The watchdog starts with READY=1, as under systemd.
-                (Some(ProbeHandler::Notify), ProbeKind::Liveness) if is_to_say_ready => Instant::NEVER,
+                // The watchdog starts with READY=1, as under systemd, or at the end of a limited start.
+                (Some(ProbeHandler::Notify), ProbeKind::Liveness) if waits => Instant::NEVER,
                 (Some(ProbeHandler::Notify), ProbeKind::Liveness) => first + check.watchdog,
                 (Some(_), _) => first,
             };
@@ -172,11 +173,15 @@ impl HealthChecks {
         ))
     }
 
-    /// Ends the limits of the start, if the workload is ready.
-    const fn started(&mut self) {
-        if self.readiness.good {
-            (self.ready_by, self.starts, self.extended) = (None, false, Instant::BOOT);
+    /// Ends the limits of the start, if the workload is ready. `said` is true if a notification tells that it is.
+    fn started(&mut self, said: bool, now: Instant) {
+        if !self.readiness.good {
+            return;
         }
+        if (said || self.starts) && self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
+            self.liveness.watch(now + self.liveness.probe.initial_delay);
+        }
+        (self.ready_by, self.starts, self.extended) = (None, false, Instant::BOOT);
     }
 
     /// Takes a notification.
@@ -184,10 +189,7 @@ impl HealthChecks {
         match said {
             Notification::Ready => {
                 self.readiness.says(true, "");
-                self.started();
-                if self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
-                    self.liveness.watch(now + self.liveness.probe.initial_delay);
-                }
+                self.started(true, now);
             }
             Notification::Reloading => self.readiness.says(false, "it said RELOADING=1"),
             Notification::Watchdog => {
@@ -228,7 +230,7 @@ impl HealthChecks {
                 check.count_in_time(failure.clone(), began, now);
             }
         }
-        self.started();
+        self.started(false, now);
     }
 
     /// Forgets a probe that was not started. It is ordered again when it is due.

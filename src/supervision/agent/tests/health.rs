@@ -342,6 +342,23 @@ fn what_a_workload_says_decides_when_it_is_stopped_and_not_a_tick_earlier() {
 }
 
 #[test]
+fn a_watchdog_begins_once_a_limited_start_is_over_that_a_probe_judges() {
+    let mut config = ready(http);
+    config.workload.liveness = asked(notify);
+    let mut world = World::leading(config);
+    for at in [3, 13, 23, 33, 34, 43, 53] {
+        world.live_until(ms(at * 1000));
+        world.answers((at < 43).then_some("it starts"));
+        assert_eq!(world.stops(), None, "{at}");
+    }
+
+    world.live_until(ms(85_000).before(tick()));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(85_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
 fn a_watchdog_that_slept_with_init_has_its_whole_time_again() {
     let mut world = World::leading(live(notify));
     world.live_until(ms(30_000));
