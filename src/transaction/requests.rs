@@ -189,16 +189,21 @@ impl<S: Server> Driver<'_, S> {
         if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
     }
 
-    /// Pauses before a retry.
+    /// Pauses before a retry. No pause outlasts the limit or a signal by more than [`PAUSE`].
     ///
     /// # Errors
     /// Nothing is tried again: the limit is over, or the driver was stopped.
     pub(super) async fn again(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
-        if self.go_on().is_err() {
-            return Err(Outcome::Unavailable(why));
+        let until = self.server.now() + PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+        if self.go_on().is_ok() {
+            self.server.report(Event::Retrying(why.clone()));
         }
-        self.server.report(Event::Retrying(why));
-        self.server.wait(PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE))).await;
+        while self.server.now() < until {
+            if self.go_on().is_err() {
+                return Err(Outcome::Unavailable(why));
+            }
+            self.server.wait(until.since(self.server.now()).min(PAUSE)).await;
+        }
         Ok(())
     }
 

@@ -526,6 +526,17 @@ fn a_server_that_asks_for_a_pause_gets_it() {
 }
 
 #[test]
+fn no_pause_that_a_server_asks_for_outlasts_a_signal() {
+    let job = Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "x" } }))]);
+    let stopped_soon = |world: &mut World| world.drivers[0].signal = world.e.now + S;
+
+    let (outcomes, world) = relayed(vec![Meanwhile(|world| world.busy_until = u64::MAX), Unheard(job, u32::MAX, stopped_soon)]);
+
+    assert!(matches!(outcomes[1], Some(Outcome::Unavailable(_))), "{outcomes:?}");
+    assert_eq!(world.borrow().drivers[0].requests, 2, "none after the signal");
+}
+
+#[test]
 fn a_creation_that_has_not_come_after_five_minutes_is_no_longer_in_doubt() {
     let listed = |world: &World| {
         judge::journal(&world.cluster.journals["J1"]).unwrap().entries.iter().any(|entry| entry.target.name == "C0")
