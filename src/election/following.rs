@@ -222,6 +222,7 @@ impl Following {
         let mut one = core.one(slot);
         match one.lease.eligibility() {
             Eligibility::Vacant { from, duration } => hold_for_nobody(&mut one, from.as_ref(), duration, now),
+            Eligibility::Open { .. } if one.lease.observation.is_skipped(now.wall) => one.get(now),
             Eligibility::Open { why, from, .. } => {
                 self.unsettled = Some(slot);
                 campaign(&mut one, why, &from, now);

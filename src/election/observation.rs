@@ -182,6 +182,11 @@ impl Observation {
         self.observed = Observed::Lease(record);
     }
 
+    /// Returns true if the fire that is due was missed while every request was refused, and is to be skipped: the next read does that.
+    pub(crate) fn is_skipped(&self, wall: i64) -> bool {
+        self.runs.is_skipped(wall)
+    }
+
     /// Takes in a version from the watch. Returns false if it is no later than the last observed version, of this Lease or of an
     /// earlier one that is gone, or if no reply has shown this Lease yet: an earlier elector may have observed a later one (law 16).
     /// Such a version still tells for how long its holder may run; one of another uid that its holder may run at all; and one before a

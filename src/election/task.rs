@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{
     random::hash_of,
     record::{LeaseRecord, LeaseState},
-    writes::{FIRE, NEXT_FIRE, micros},
+    writes::{FIRE, NEXT_FIRE, RESTS, micros},
 };
 use crate::{
     config::{AfterCrash, Config, Missed, Schedule, Trigger},
@@ -161,7 +161,8 @@ impl Runs {
         let is_missed = self.missed == Missed::Skip && ended <= self.tolerated(self.observed_at.wall);
         let is_of_a_run = record.annotation(NEXT_FIRE).is_some() && !is_missed;
         match state {
-            LeaseState::Released => is_of_a_run && !record.is_cleared_rest(),
+            // Whoever begins a run removes the mark of the rest before it: somebody has cleared a rest.
+            LeaseState::Released => is_of_a_run && record.annotation(RESTS).is_none(),
             LeaseState::Held => {
                 is_of_a_run && self.after_crash == AfterCrash::Run || proved.is_some_and(|proved| proved.says_the_same_as(record))
             }

@@ -16,6 +16,7 @@ use crate::{
         writes::{FIRE, NEXT_FIRE, RESTS, STEP_DOWN_TO},
     },
     link::{Exit, InitialState, Reason, Then, ToInit},
+    request::{Answer, Refusal},
     time::Now,
 };
 
@@ -203,6 +204,29 @@ fn a_fire_passes_while_nobody_can_reach_the_server() {
 }
 
 #[test]
+fn a_fire_that_passes_while_every_request_is_refused_is_skipped_although_the_next_one_may_be_a_write() {
+    for refusal in [Refusal::Unauthorized, Refusal::TooManyRequests { retry_after: None }, Refusal::Forbidden] {
+        for later in 0..8 {
+            let mut bench = start(missing(HOURLY, Missed::Skip), rested("08:00:00"), 3_540);
+            bench.run(seconds(10));
+            bench.answers = false;
+            let until = bench.now.boot + seconds(350) + Duration::from_millis(later * 330);
+            while bench.now.boot < until || bench.awaited.is_some() {
+                bench.run(Duration::from_millis(10));
+                if bench.awaited.is_some() {
+                    bench.answer(Answer::Refused { refusal: refusal.clone(), message: "no".into() });
+                }
+            }
+            bench.answers = true;
+            bench.run(seconds(3_000));
+
+            let begun = bench.told.iter().filter(|told| matches!(told, ToInit::Lead { .. })).count();
+            assert_eq!(begun, 0, "{refusal:?} {later}: {}", fires(&bench.body())[0]);
+        }
+    }
+}
+
+#[test]
 fn a_run_that_outlasts_fires_is_followed_by_one_for_the_last_of_them_or_by_the_next_fire() {
     for (missed, after, fire) in [(Missed::Run, 0, "08:03:00"), (Missed::Skip, 30, "08:04:00")] {
         let mut bench = start(missing(MINUTELY, missed), rested("07:59:00"), 0);
@@ -234,16 +258,23 @@ fn a_fire_whose_run_crashed_counts_or_is_run_again_once_that_run_must_be_dead() 
 
 #[test]
 fn a_rest_that_somebody_cleared_is_no_run_that_was_given_back_undone() {
-    let mut initial = task(HOURLY);
-    initial.config.lease.foreign_release = ForeignRelease::Trust;
-    let mut register = rested("08:00:00");
-    register.edit(|object| {
-        object["metadata"]["annotations"][NEXT_FIRE] = time("09:00:00").into();
-        object["spec"]["holderIdentity"] = Value::Null;
-    });
-    let mut bench = start(initial, register, 60);
+    let clears: [fn(&mut Value); 3] = [
+        |object| object["spec"]["holderIdentity"] = Value::Null,
+        |object| (object["spec"]["holderIdentity"], object["spec"]["renewTime"]) = (Value::Null, Value::Null),
+        |object| object["spec"] = Value::Null,
+    ];
+    for clear in clears {
+        let mut initial = task(HOURLY);
+        initial.config.lease.foreign_release = ForeignRelease::Trust;
+        let mut register = rested("08:00:00");
+        register.edit(|object| {
+            object["metadata"]["annotations"][NEXT_FIRE] = time("09:00:00").into();
+            clear(object);
+        });
+        let mut bench = start(initial, register, 60);
 
-    assert_runs(&mut bench, seconds(3_540), "09:00:00");
+        assert_runs(&mut bench, seconds(3_540), "09:00:00");
+    }
 }
 
 #[test]
