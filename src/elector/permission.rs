@@ -36,6 +36,9 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     drop(tokio::spawn(async move {
         let (mut refusals, mut passed) = (0_u32, 0);
         while let Some(place) = places.front() {
+            if status.borrow().is_permitted {
+                passed = 0;
+            }
             if was_permitted && status.wait_for(|status| !status.is_permitted).await.is_err() {
                 return;
             }
@@ -157,14 +160,14 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_replica_that_may_not_update_one_of_its_slots_is_not_ready_again() {
-        let mut stub = Stub::answering(|seen| {
+    /// A replica with two slots, which the review permits. An update of the second one is answered like this.
+    async fn with_two_slots(second: u16) -> (Stub, Health) {
+        let stub = Stub::answering(move |seen| {
             let name = if seen.line.contains("-slot-1") { "billing-slot-1" } else { "billing" };
             let lease = format!(r#"{{"kind":"Lease","metadata":{{"name":"{name}","uid":"u","resourceVersion":"7"}}}}"#);
             match seen.line.split(' ').next() {
                 Some("POST") => reply(201, ALLOWED),
-                Some("PUT") if name != "billing" => reply(403, "{}"),
+                Some("PUT") if name != "billing" => reply(second, &lease),
                 _ => reply(200, &lease),
             }
         })
@@ -176,19 +179,49 @@ mod tests {
         health.permit(false);
         start(&initial, client(&stub, AGAIN * 10_000), health.clone());
         health.follow().wait_for(|status| status.is_permitted).await.unwrap();
+        (stub, health)
+    }
+
+    /// Lets time pass. Returns how often the server was asked about this slot.
+    async fn asks_about(stub: &mut Stub, slot: &str) -> usize {
+        tokio::time::pause();
+        tokio::time::advance(AGAIN / 100).await;
+        tokio::time::resume();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let seen = std::iter::from_fn(|| stub.seen.try_recv().ok());
+        seen.filter(|seen| seen.line.starts_with("PUT") && seen.line.contains(slot)).count()
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_may_not_update_one_of_its_slots_is_not_ready_again() {
+        let (mut stub, health) = with_two_slots(403).await;
         // An update is refused.
         health.permit(false);
 
         let mut refused = 0;
         while refused < 3 {
-            let seen = stub.seen.try_recv();
-            refused += u32::from(seen.is_ok_and(|seen| seen.line.starts_with("PUT") && seen.line.contains("-slot-1")));
-            tokio::time::pause();
-            tokio::time::advance(AGAIN / 100).await;
-            tokio::time::resume();
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            refused += asks_about(&mut stub, "-slot-1").await;
             assert!(!health.status().is_permitted);
         }
+    }
+
+    #[tokio::test]
+    async fn each_refusal_asks_about_every_slot_again() {
+        let (mut stub, health) = with_two_slots(200).await;
+        health.permit(false);
+        while asks_about(&mut stub, "billing").await == 0 {}
+        // The Lease itself answered.
+        health.permit(true);
+        for _ in 0..200 {
+            asks_about(&mut stub, "").await;
+        }
+        health.permit(false);
+
+        let mut asked = 0;
+        while !health.status().is_permitted {
+            asked += asks_about(&mut stub, "billing").await;
+        }
+        assert_eq!(asked + asks_about(&mut stub, "billing").await, 2);
     }
 
     #[test]
