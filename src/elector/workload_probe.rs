@@ -103,7 +103,11 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
 /// Changes a request into the one that a redirect asks for. None: that goes to another host, or to a path with dots.
 fn follow<B>(request: &mut Request<B>, location: &str) -> Option<()> {
     let asked = request.uri();
-    let location = location.split('#').next().filter(|location| !location.contains("./"))?;
+    let location = location.split('#').next()?;
+    let location = location.strip_prefix("./").unwrap_or(location);
+    if location.split('?').next()?.split('/').any(|part| matches!(part, "." | "..")) {
+        return None;
+    }
     let is_absolute = location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
     let (scheme, path) = (asked.scheme_str().unwrap_or_default(), asked.path());
     let server = format!("{scheme}://{}", asked.authority().map_or("", Authority::as_str));
@@ -232,6 +236,9 @@ mod tests {
         for (location, followed) in [
             ("/login", "GET /login at billing".to_owned()),
             ("login?to=http://x#top", "GET /app/login?to=http://x at billing".to_owned()),
+            ("./login", "GET /app/login at billing".to_owned()),
+            ("/login?next=./x", "GET /login?next=./x at billing".to_owned()),
+            ("/a/..", String::new()),
             ("?full", "GET /app/health?full at billing".to_owned()),
             (&format!("//{at}/a"), "GET /a at billing".to_owned()),
             (&format!("http://{at}/b"), format!("GET /b at {at}")),
