@@ -387,6 +387,18 @@ fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
 }
 
 #[test]
+fn an_init_whose_shell_is_in_another_pid_namespace_takes_no_terminal_from_it() {
+    let mut terminal = Terminal::of_shell();
+    let contained = contained().join(" ");
+    terminal.run(&format!("{contained} tenure --leader-election=off -- bash -c 'echo runs; {TICKING}' &"));
+    assert_eq!(terminal.words(), "runs");
+    terminal.pid();
+    terminal.run("echo shell");
+    assert_eq!(terminal.words(), "shell");
+    assert_eq!(terminal.foreground(), terminal.child.pid());
+}
+
+#[test]
 fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_file() {
     let mut terminal = Terminal::of_shell();
     terminal.run("echo no | tenure --leader-election=off -- sh -c 'read word </dev/tty; echo got $word'; echo code $?");
@@ -501,9 +513,7 @@ impl Terminal {
     fn of_init(arguments: &[&str], script: &str, place: Place) -> Self {
         let mut command = vec!["setsid", "--ctty", TENURE, "--leader-election=off"];
         if matches!(place, Place::Pid1) {
-            let root: &[&str] = if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] };
-            let contained = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"];
-            command = [&contained, root, &command].concat();
+            command = [contained(), command].concat();
         }
         Self::of(&[&command, arguments, &["--", "bash", "-c", script]].concat())
     }
@@ -603,6 +613,12 @@ impl Drop for Terminal {
             let _ = kill(pid, Signal::SIGKILL);
         }
     }
+}
+
+/// Makes the command that follows PID 1 of a namespace.
+fn contained() -> Vec<&'static str> {
+    let root: &[&str] = if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] };
+    [&["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"], root].concat()
 }
 
 /// As one word of a shell.

@@ -46,9 +46,10 @@ impl Terminal {
         Self::of_streams().is_some() || session().is_some()
     }
 
-    /// Returns the terminal, if this process is in its foreground.
+    /// Returns the terminal, if this process is in its foreground. Where our group belongs to a shell in another PID namespace
+    /// (`unshare -p`), the kernel calls each group 0, and nobody can know.
     pub fn if_ours(self) -> Option<Self> {
-        (self.foreground() == Some(self.ours)).then_some(self)
+        (self.ours.as_raw() != 0 && self.foreground() == Some(self.ours)).then_some(self)
     }
 
     /// The process group in its foreground; `None` if it has hung up.
