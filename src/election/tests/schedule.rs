@@ -214,7 +214,7 @@ fn a_fire_that_passes_while_every_request_is_refused_is_skipped_although_the_nex
             while bench.now.boot < until || bench.awaited.is_some() {
                 bench.run(Duration::from_millis(10));
                 if bench.awaited.is_some() {
-                    bench.answer(Answer::Refused { refusal: refusal.clone(), message: "no".into() });
+                    bench.answer(Answer::Refused { refusal, message: "no".into() });
                 }
             }
             bench.answers = true;
