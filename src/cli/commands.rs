@@ -114,7 +114,7 @@ pub enum Command {
     Inject(Inject),
     /// Copy this program to a file, for a container whose image does not have it
     ///
-    /// Replaces the file as a whole.
+    /// Replaces the file as a whole. Exit codes: 0 done; 70 it cannot be written; 78 it is a device, a FIFO or a socket.
     Install(Install),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {

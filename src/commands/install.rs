@@ -6,8 +6,13 @@ use super::Ended;
 use crate::{cli, console::refuse, exit, words::one_line};
 
 pub(super) fn run(asked: &cli::Install) -> Ended {
-    let refused = |error| refuse(exit::INTERNAL, &format!("{}: {}", asked.file.display(), one_line(&error)));
-    install(&asked.file).map_or_else(|error| Err(refused(error)), |()| Ok(0))
+    let file = &asked.file;
+    let refused = |code, why: &str| Err(refuse(code, &format!("{}: {why}", file.display())));
+    // That a directory cannot be replaced, the kernel says.
+    if fs::symlink_metadata(file).is_ok_and(|there| !(there.is_file() || there.is_symlink() || there.is_dir())) {
+        return refused(exit::INVALID, "is neither a regular file nor a symbolic link, and is left as it is: name another file");
+    }
+    install(file).map_or_else(|error| refused(exit::INTERNAL, &one_line(&error)), |()| Ok(0))
 }
 
 /// Nobody ever runs a part of it, and a copy that runs already is replaced, not written to. Each call fills a file of its own: others

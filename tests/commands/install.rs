@@ -1,6 +1,10 @@
 //! `tenure install`: a copy that runs, in place of whatever was there.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{
+    fs,
+    os::unix::{fs::symlink, net::UnixListener},
+    process::Command,
+};
 
 use support::Scratch;
 
@@ -52,6 +56,21 @@ fn a_link_beside_the_file_is_not_followed() {
 
     assert_eq!(fs::read_to_string(other).unwrap(), "kept");
     assert!(fs::symlink_metadata(file).unwrap().is_file());
+}
+
+#[test]
+fn a_fifo_and_a_socket_are_refused_and_stay() {
+    let scratch = Scratch::new();
+    let _listener = UnixListener::bind(scratch.join("socket")).unwrap();
+    for file in [scratch.fifo("fifo"), scratch.join("socket")] {
+        let kind = || fs::symlink_metadata(&file).unwrap().file_type();
+        let before = kind();
+
+        let ended = tenure(&["install", file.to_str().unwrap()], &[]);
+
+        ended.says(78, &[&format!("{}: is neither a regular file nor a symbolic link", file.display())]);
+        assert_eq!(kind(), before);
+    }
 }
 
 #[test]
