@@ -69,7 +69,7 @@ pub enum Command {
     /// Ask the holder of a Lease to stop its workload and release the Lease
     ///
     /// Needs the rights to get and update the Lease. Exit codes: 0 asked, or handed over with --wait; 1 nobody holds it, or --wait was
-    /// over before the next term began; 2 no such Lease; 78 it is paused, or --to names nobody.
+    /// over before the next term began; 2 no such Lease; 78 it is paused, --to names nobody, or no slot of a pool is named.
     #[command(verbatim_doc_comment)]
     StepDown(StepDown),
     /// Release the Lease of a replica whose node is lost, on your word that it is dead
@@ -80,7 +80,7 @@ pub enum Command {
     /// without it. Needs the rights to get and update the Lease.
     ///
     /// Exit codes: 0 released; 1 this replica does not hold it, or tenure.dev/holder names another; 2 no such Lease; 75 its holder renews
-    /// it; 78 it is the Lease of a task.
+    /// it; 78 it is the Lease of a task, or no slot of a pool is named.
     #[command(verbatim_doc_comment)]
     ConfirmDead(ConfirmDead),
     /// In a second container of the pod: give back at once what a killed replica held
@@ -233,7 +233,7 @@ pub struct Prune {
 #[derive(Args, Clone, Debug, Default)]
 #[command(mut_args(without(OF_A_REPLICA)))]
 pub struct Steered {
-    /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
+    /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration, except with several slots]
     #[arg(value_name = "LEASE", conflicts_with = "lease")]
     pub name: Option<String>,
     /// Show the Lease afterwards, as status does

@@ -66,10 +66,9 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
 /// one slot.
 pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags {
     let mut flags = ConfigFlags { lease_argument: name, ..flags.clone() };
-    let sets = |path: &str| flags.set.iter().any(|set| set.split_once('=').is_some_and(|(key, _)| key == path));
-    let is_set = ["lease.name", "lease.prefix", "lease.slots"].into_iter().any(sets);
-    let is_named = is_set || flags.lease_argument.is_some() || flags.lease.is_some() || flags.slots.is_some();
-    let is_elsewhere = flags.namespace.is_some() || sets("lease.namespace");
+    let is_set = ["lease.prefix", "lease.slots"].into_iter().any(|path| sets(&flags, path));
+    let is_named = is_set || names_one(&flags) || flags.slots.is_some();
+    let is_elsewhere = flags.namespace.is_some() || sets(&flags, "lease.namespace");
     if let (false, Ok(name), Ok(namespace)) = (is_named, env::var(LEASE), env::var(NAMESPACE)) {
         flags.lease_argument = Some(name);
         if !is_elsewhere {
@@ -78,6 +77,15 @@ pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags
         flags.set.push("lease.prefix=".into());
     }
     flags
+}
+
+/// Returns true if these flags name one Lease, beside what the configuration says.
+pub(super) fn names_one(flags: &ConfigFlags) -> bool {
+    flags.lease_argument.is_some() || flags.lease.is_some() || sets(flags, "lease.name")
+}
+
+fn sets(flags: &ConfigFlags, path: &str) -> bool {
+    flags.set.iter().any(|set| set.split_once('=').is_some_and(|(key, _)| key == path))
 }
 
 /// A connection to a cluster for one command.

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     Ended,
-    access::{self, Access, on_lease},
+    access::{self, Access, names_one, on_lease},
     seen::{HEAD, Seen, candidates},
     table,
 };
@@ -232,7 +232,13 @@ pub(super) fn confirm_dead(asked: &cli::ConfirmDead) -> Ended {
 }
 
 fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Target<'_>) -> Result<String, End>) -> Ended {
-    access::look(&on_lease(asked.name.clone(), &asked.flags), true, async |config, access, namespace| {
+    let flags = on_lease(asked.name.clone(), &asked.flags);
+    access::look(&flags, true, async |config, access, namespace| {
+        if config.lease.slots > 1 && !names_one(&flags) {
+            let slots = config.lease.names().collect::<Vec<_>>().join(", ");
+            let why = format!("several replicas may run at a time: name the Lease of one slot, without lease.prefix: {slots}");
+            return Err(refuse(exit::INVALID, &why));
+        }
         let lease = Target { access, config, namespace, name: &config.lease.name };
         access.announce(&format!("Lease {namespace}/{}", lease.name));
         let done = async {

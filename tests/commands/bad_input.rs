@@ -403,3 +403,24 @@ fn a_time_that_is_taken_for_a_lease_is_told_how_it_is_written() {
     cluster.tenure(&["step-down", "--wait", "5s"]).says(2, &said);
     assert!(!cluster.tenure(&["step-down", "--wait=5s", "x"]).err.contains("that long"));
 }
+
+#[test]
+fn of_a_pool_only_a_slot_that_is_named_is_steered() {
+    let absent = r#"{"message":"not found","details":{"kind":"leases","name":"NAME"}}"#;
+    let names = ["worker ", "worker-slot-1 "].map(|name| (format!("/leases/{name}"), absent.replace("NAME", name.trim())));
+    let cluster = Cluster::scripted(&names.each_ref().map(|(part, absent)| (part.as_str(), 404, absent.as_str())));
+    let pool = [cluster.variable(), ("TENURE_LEASE__NAME", "worker"), ("TENURE_LEASE__SLOTS", "3")];
+    let inside = [&pool[..], &[("TENURE_LEASE", "worker-slot-1"), ("TENURE_NAMESPACE", "default")]].concat();
+    let dead = "dead_0123456789abcdef0123456789abcdef";
+    for command in [&["step-down"][..], &["pause"], &["resume"], &["confirm-dead", "--holder", dead]] {
+        let ends = |more: &[&str], variables: &[_]| tenure(&[command, more].concat(), variables);
+        let said = "name the Lease of one slot, without lease.prefix: worker, worker-slot-1, worker-slot-2";
+        ends(&[], &pool).says(78, &[said]);
+        ends(&["--set", "lease.slots=2"], &inside).says(78, &["lease.prefix: worker, worker-slot-1\n"]);
+        ends(&["worker-slot-1"], &pool).says(2, &["there is no Lease worker-slot-1 in"]);
+        for named in [&["worker"][..], &["--lease", "worker"], &["--set", "lease.name=worker"], &["--set", "lease.slots=1"]] {
+            ends(named, &pool).says(2, &["there is no Lease worker in"]);
+        }
+        ends(&[], &inside).says(2, &["there is no Lease worker-slot-1 in"]);
+    }
+}
