@@ -22,6 +22,7 @@ pub(super) fn all() -> Vec<Case> {
         both_signals_end_it_with_0,
         a_first_list_that_fails_ends_it,
         one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_for_it_alone,
+        each_slot_of_a_pool_is_watched_by_its_name_whatever_its_labels,
         the_fleet_is_watched_in_all_namespaces_with_what_needs_a_look_first,
     ]
 }
@@ -268,6 +269,21 @@ async fn one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_fo
     assert_eq!(running.exit().await, (0, String::new()));
     assert_eq!(desk.ends(&["status", "other", "--watch"]).await.code, 77);
     assert_eq!(desk.ends(WATCH).await.code, 77);
+}
+
+async fn each_slot_of_a_pool_is_watched_by_its_name_whatever_its_labels(stage: Stage) {
+    let (desk, pool) = (Desk::of(&stage).await, json!({ "tenure.dev/slots": "main" }));
+    for (name, labels) in [("main", &json!({})), ("main-slot-1", &pool), ("main-slot-2", &pool), ("other", &json!({}))] {
+        desk.lease(name, labels, &held("me", 600)).await;
+    }
+    let mut running = desk.starts(&["status", "main", "--slots", "2", "--watch", "-o", "json"]);
+    assert_said(&next(&mut running, 2).await, &[("now", "main"), ("now", "main-slot-1")]);
+    desk.proxy.log.first("a watch", |e| is_watch(&e.request) && e.succeeded()).await;
+
+    stage.api.lease(&stage.namespace, "main-slot-2").delete().await;
+    stage.lease.set_spec(released()).await;
+
+    assert_said(&next(&mut running, 1).await, &[("released", "main")]);
 }
 
 async fn the_fleet_is_watched_in_all_namespaces_with_what_needs_a_look_first(stage: Stage) {

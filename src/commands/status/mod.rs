@@ -14,7 +14,7 @@ use crate::{
     clock,
     config::Config,
     console,
-    election::{record::LeaseRecord, writes::SLOTS},
+    election::record::LeaseRecord,
     request::RequestError,
 };
 
@@ -35,8 +35,7 @@ pub(super) fn run(status: &cli::Status) -> Ended {
         let namespace = if status.all_namespaces { "" } else { namespace };
         let all_slots = all_slots && config.lease.slots > 1;
         if status.watch {
-            let selector = all_slots.then(|| format!("{SLOTS}={}", config.lease.name)).or_else(|| selector(status));
-            Ok(watch::run(status, selector.as_deref(), config, access, namespace).await)
+            Ok(watch::run(status, all_slots, config, access, namespace).await)
         } else {
             ask(status, all_slots, config, access, namespace).await
         }

@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::is_meant;
+use super::{is_meant, selector};
 use crate::{
     alarm::sleep_until,
     api::Watching,
@@ -45,13 +45,16 @@ const REDRAW: Duration = Duration::from_millis(200);
 const RECENT: usize = 12;
 
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
-pub(super) async fn run(status: &Status, selector: Option<&str>, config: &Config, access: &Access, namespace: &str) -> u8 {
-    let which = selector.map_or(Which::Named(&config.lease.name), Which::Selected);
+pub(super) async fn run(status: &Status, all_slots: bool, config: &Config, access: &Access, namespace: &str) -> u8 {
+    // Slots are selected by their names: one may lack the label.
+    let slots = config.lease.names().filter(|_| all_slots).collect();
+    let selector = selector(status).or_else(|| all_slots.then(String::new));
+    let which = selector.as_deref().map_or(Which::Named(&config.lease.name), Which::Selected);
     let is_screen = matches!(status.output, Output::Table | Output::Wide)
         && io::stdout().is_terminal()
         && env::var_os("TERM").is_none_or(|it| it != "dumb");
     let screen = is_screen.then(|| Screen { recent: VecDeque::new(), next: clock::boot() });
-    let mut board = Board { status, own: config.lease.duration, seen: BTreeMap::new(), is_known: false, screen };
+    let mut board = Board { status, slots, own: config.lease.duration, seen: BTreeMap::new(), is_known: false, screen };
     let ended = async {
         let mut interrupts = Interrupts::catch()?;
         tokio::select! {
@@ -98,6 +101,8 @@ fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
 /// The last look at each Lease.
 struct Board<'a> {
     status: &'a Status,
+    /// If there are any, only these Leases are shown.
+    slots: Vec<String>,
     own: Duration,
     /// By namespace and name.
     seen: BTreeMap<(String, String), Seen>,
@@ -151,8 +156,13 @@ impl Board<'_> {
         }
     }
 
+    fn is_meant(&self, lease: &LeaseRecord) -> bool {
+        let is_named = |name: &String| lease.object()["metadata"]["name"] == **name;
+        is_meant(self.status, lease) && (self.slots.is_empty() || self.slots.iter().any(is_named))
+    }
+
     fn replace(&mut self, leases: &[LeaseRecord]) -> io::Result<()> {
-        let meant = leases.iter().filter(|lease| is_meant(self.status, lease));
+        let meant = leases.iter().filter(|lease| self.is_meant(lease));
         let mut listed: Vec<_> = meant.map(|lease| self.look(lease)).collect();
         if self.status.all_namespaces {
             listed.sort_by_key(Seen::rank);
@@ -173,7 +183,7 @@ impl Board<'_> {
             let mut read = |lease| LeaseRecord::read(lease).inspect(|lease| lease.resource_version().clone_into(&mut version));
             match timeout(PAUSE, watching.next()).await {
                 Ok(Watched::Changed(lease)) => {
-                    let meant = read(lease).filter(|lease| is_meant(self.status, lease));
+                    let meant = read(lease).filter(|lease| self.is_meant(lease));
                     meant.map_or(Ok(()), |lease| self.put(self.look(&lease)))?;
                 }
                 Ok(Watched::Deleted(lease)) => {
