@@ -32,7 +32,8 @@ pub enum Command {
     /// first watched for its own duration, and must not change. A Lease that changed since it was listed is in use, and stays. So does
     /// one that is paused, owned by another object, being deleted, or has a strategy.
     ///
-    /// Exit codes: 0 done; 1 interrupted, or the server refused to delete some; 69 the server does not answer; 77 not permitted.
+    /// Exit codes: 0 done; 1 interrupted, or the server refused to delete some; 2 no such namespace; 69 the server does not answer; 77 not
+    /// permitted.
     #[command(verbatim_doc_comment)]
     Prune(Prune),
     /// Change several objects: all of them, or none

@@ -29,6 +29,7 @@ use crate::{
 };
 
 const REFUSED: u8 = 1;
+const ABSENT: u8 = 2;
 const DELETED: &str = "deleted";
 
 pub(super) fn run(prune: &cli::Prune) -> Ended {
@@ -41,6 +42,10 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
         let leases = access.leases(namespace, Which::Selected(&selector)).await;
         let (leases, _) = leases.map_err(|error| access.complain(&error, true))?;
+        if leases.is_empty() && !prune.all_namespaces && access.lacks_namespace(namespace).await {
+            complain(&format!("there is no namespace {namespace}"));
+            return Ok(answer(&shown(prune.output, true, HEAD, &[]), ABSENT));
+        }
         let listed = clock::boot();
         let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune)).collect();
         found.sort_by_key(|unused| unused.watched);

@@ -64,9 +64,13 @@ struct Target<'a> {
 
 impl Target<'_> {
     async fn read(&self) -> Result<LeaseRecord, End> {
-        let lease = self.access.lease(self.namespace, self.name).await?;
-        let absent = || End::Refused(ABSENT, format!("there is no Lease {} in namespace {}", self.name, self.namespace));
-        lease.ok_or_else(absent)
+        let Self { access, namespace, name, .. } = self;
+        let absent = |why| Err(End::Refused(ABSENT, why));
+        match access.lease(namespace, name).await? {
+            Some(lease) => Ok(lease),
+            None if access.lacks_namespace(namespace).await => absent(format!("there is no namespace {namespace}")),
+            None => absent(format!("there is no Lease {name} in namespace {namespace}")),
+        }
     }
 
     /// Writes the version that was read. Returns false if others have written since: it is to be read and judged again.

@@ -188,19 +188,29 @@ fn a_server_that_answers_reads_and_no_writes_fails_the_check() {
 
 #[test]
 fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
+    let absent = |name| format!(r#"{{"message":"{name} not found","details":{{"kind":"leases","name":"{name}"}}}}"#);
     let cluster = Cluster::scripted(&[
         (
             "GET /api/v1/namespaces/nope ",
             404,
             r#"{"message":"namespaces \"nope\" not found","details":{"kind":"namespaces","name":"nope"}}"#,
         ),
-        ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found","details":{"kind":"leases","name":"x"}}"#),
+        ("labelSelector=", 200, r#"{"items":[]}"#),
+        ("/leases/x ", 404, &absent("x")),
+        ("/leases/x-slot-1 ", 404, &absent("x-slot-1")),
         ("POST ", 404, r#"{"message":"no such resource"}"#),
     ]);
     let remedy = "FAIL  there is no namespace nope: create it, or name another with --namespace";
     cluster.tenure(&["check", "--lease", "x", "--namespace", "nope", "--", "sh"]).says(78, &[remedy]);
-    cluster.tenure(&["status", "x", "--namespace", "nope"]).says(2, &["there is no namespace nope"]);
-    cluster.tenure(&["status", "x", "--namespace", "yes"]).says(2, &["there is no Lease x in namespace yes"]);
+    let asks = [&["status", "x"][..], &["status", "x", "--slots", "2"], &["step-down", "x"], &["pause", "x"]];
+    for line in asks {
+        cluster.tenure(&[line, &["--namespace", "nope"]].concat()).says(2, &["there is no namespace nope"]);
+        cluster.tenure(&[line, &["--namespace", "yes"]].concat()).says(2, &["there is no Lease x in namespace yes"]);
+    }
+    let prune = |namespace, form| cluster.tenure(&["prune", "--namespace", namespace, "-o", form]);
+    prune("nope", "table").says(2, &["there is no namespace nope"]);
+    prune("nope", "json").says(2, &["[]"]);
+    prune("yes", "table").says(0, &[]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     let selector = selector(status);
     let is_list = all_slots || selector.is_some();
     let seen = |record: LeaseRecord| Seen::at(clock::timestamp(), &record, config.lease.duration);
-    let mut absent = 0;
+    let mut absent = Vec::new();
     let found = match &selector {
         Some(selector) => access
             .leases(namespace, Which::Selected(selector))
@@ -65,8 +65,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
             .map(|(leases, _)| leases.into_iter().filter(|lease| is_meant(status, lease)).map(seen).collect()),
         None if status.observe => observe::observe(status, config, access, namespace).await,
         None if all_slots => slots(config, access, namespace).await.map(|(leases, missing)| {
-            absent = missing.len();
-            missing.iter().for_each(|name| console::complain(&format!("there is no Lease {name} in namespace {namespace}")));
+            absent = missing;
             leases.into_iter().map(seen).collect()
         }),
         None => access.lease(namespace, name).await.map(|lease| lease.into_iter().map(seen).collect()),
@@ -82,12 +81,13 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     };
     if leases.is_empty() && status.all_namespaces {
         console::complain("there is no such Lease in the cluster");
-    } else if leases.is_empty() && !all_slots {
+    } else if leases.is_empty() && access.lacks_namespace(namespace).await {
+        console::complain(&format!("there is no namespace {namespace}"));
+    } else if all_slots {
+        absent.iter().for_each(|name| console::complain(&format!("there is no Lease {name} in namespace {namespace}")));
+    } else if leases.is_empty() {
         let which = status.selector.as_ref().map_or_else(|| name.clone(), |selector| format!("with {selector}"));
-        console::complain(&match access.lacks_namespace(namespace).await {
-            true => format!("there is no namespace {namespace}"),
-            false => format!("there is no Lease {which} in namespace {namespace}"),
-        });
+        console::complain(&format!("there is no Lease {which} in namespace {namespace}"));
         for (kind, command) in [("lock", "lock"), ("tasklock", "task")].into_iter().filter(|_| status.selector.is_none()) {
             if let Ok(Some(_)) = access.lease(namespace, &format!("{kind}-{name}")).await {
                 console::complain(&format!("there is {kind}-{name}: write {command}:{name}"));
@@ -99,7 +99,7 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
         return Ok(console::answer(&if is_list { shown() } else { String::new() }, ABSENT));
     }
     let is_wanted = |lease: &Seen| status.holder.is_none() || lease.holder == status.holder;
-    let held = absent == 0 && leases.iter().all(|lease| lease.state == State::Held && is_wanted(lease));
+    let held = absent.is_empty() && leases.iter().all(|lease| lease.state == State::Held && is_wanted(lease));
     Ok(console::answer(&shown(), if held { HELD } else { FREE }))
 }
 
