@@ -473,10 +473,26 @@ fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_bot
         "workload: { env: { DEBUG: 'off', MORE: yes-man, LAST: \"no: on, off\" } }\n",
         "workload: { command: [\"a_b\\n\", \"no\\ty\\n\"] }\nevents: { enabled: true }\n",
         "workload:\n  command:\n    - echo\n    - turn it on\n    - |\n      on\n    - 'y'\n    - --n=y\n    - \"1_0\"\n    - a1_0\n",
+        "# all\n---\nlease: { slots: 2, duration: 015s }\nworkload: { env: { \"0\": '1e3', 5A: \"010\" }, command: [a, \"b\\n010\", -0-0] }\n",
+        "workload:\n  command:\n    - |2\n        010 ---\n        lease:\n    - --n=0x1f\n    - at 1e3\n    - 10.0.0.1:080\n",
     ] {
         for said in judged(text) {
             said.success();
         }
+    }
+    let number = "an unquoted number that Helm would write in another way";
+    for (text, words) in [
+        ("lease: { slots: 010 }\n", number),
+        ("lease:\n  name: 0x1f\n", number),
+        ("lease: { name: 1e3 }\n", number),
+        ("workload: { env: { A: 1.10, B: a } }\n", number),
+        ("lease: { slots: 2 }\n---\nlease: { slots: 3 }\n", "Helm reads only the first document"),
+        ("# all\n---\n---\nlease: { slots: 3 }\n", "Helm reads only the first document"),
+        ("lease: { slots: 2 }\nworkload: {}\nlease: { name: b }\n", "a section stands there twice"),
+    ] {
+        let [by_helm, by_tenure] = judged(text).map(|said| said.failure());
+        assert!(by_helm.contains(words), "{text}: {by_helm}");
+        assert!(by_tenure.contains("the configuration is refused"), "{text}: {by_tenure}");
     }
     // To tenure these are texts.
     for text in ["1__0", "0_1", "0x_1", "-1_2.3", "1e3_0", "y", "N"] {

@@ -26,12 +26,15 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $text := $config -}}
 {{- $config = fromYaml $text -}}
 {{- with $config.Error }}{{ fail (printf "config: %s" .) }}{{ end -}}
+{{- if regexMatch "(?m)^(---|[.]{3})(\\s|$)" (regexReplaceAll "\\A(\\s*(#[^\\n]*)?\\n)*---" $text "") }}{{ fail "config: Helm reads only the first document: remove --- and ... from it" }}{{ end -}}
+{{- $keys := regexFindAll "(?m)^\\w+ *:" $text -1 -}}
+{{- if ne (len $keys) (uniq $keys | len) }}{{ fail "config: a section stands there twice, and Helm drops the first: write it once" }}{{ end -}}
 {{- /* Helm reads YAML 1.1: it makes a boolean or a number of each such word without quotes. As a part of another word it stays a text. */ -}}
-{{- $other := fromYaml (regexReplaceAll "(?i)(^|[^\\w\\\\])(y|n|yes|no|on|off|[0-9][0-9a-fox.]*_[0-9a-fox._]*)\\b" $text "${1}x${2}") -}}
+{{- $other := fromYaml (regexReplaceAll "(?i)(^|[^\\w\\\\|>+-][-+.]*)(y|n|yes|no|on|off|[0-9][\\w.]*)\\b" $text "${1}${2}!x!") -}}
 {{- if ne (regexFindAll "true|false" (toJson $config) -1 | len) (regexFindAll "true|false" (toJson $other) -1 | len) -}}
 {{- fail "config: an unquoted yes, no, on, off, y or n is ambiguous: quote it, or write true or false" -}}
 {{- end -}}
-{{- if ne (regexFindAll "_" (toJson $config) -1 | len) (regexFindAll "_" (toJson $other) -1 | len) }}{{ fail "config: an unquoted number with _ is ambiguous: quote it, or write only its digits" }}{{ end -}}
+{{- if ne (toJson $config | replace "\"" "") (toJson $other | replace "!x!" "" | replace "\"" "") }}{{ fail "config: an unquoted number that Helm would write in another way is ambiguous: quote it, or write only its digits" }}{{ end -}}
 {{- end -}}
 {{- $said := dict -}}
 {{- range $section, $keys := $config }}{{ if $keys }}{{ $_ := set $said $section $keys }}{{ end }}{{ end -}}
