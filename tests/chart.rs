@@ -136,10 +136,13 @@ fn what_tenure_takes_as_a_file_is_taken_as_config(cluster: &Namespace) {
 
         let container = cluster.get("deployment/billing-tenure")["spec"]["template"]["spec"]["containers"][0].take();
         assert_eq!((&container["command"], &container["args"]), (&json!(["/tenure"]), &json!(["--", "/bin/writer"])));
-        assert_eq!(container["ports"][0]["containerPort"], 8080);
+        assert_eq!(container["ports"][0], json!({ "name": "tenure", "containerPort": 8080, "protocol": "TCP" }));
         assert_eq!(cluster.get("role/billing-tenure")["rules"][0]["resourceNames"], json!(["billing-tenure"]));
         let written = cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].take();
-        assert!(written.as_str().unwrap().contains("name: billing-tenure\n"), "{written}");
+        // The pods of a cluster may have only addresses of IPv6.
+        for line in ["name: billing-tenure\n", "listen: '[::]:8080'\n"] {
+            assert!(written.as_str().unwrap().contains(line), "{written}");
+        }
         helm(cluster, &["uninstall", "billing"], &[]).success();
     }
 }
@@ -230,7 +233,14 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most"),
         // Without ports the policy would let everything pass.
         (&["--set", "networkPolicy=true,apiServerPorts=null"], "apiServerPorts: write the ports of the API server"),
-        (&["--set", "config.http.listen=0.0.0.0:0"], "config.http.listen: the probes need a port"),
+        (&["--set", "config.http.listen=0.0.0.0:0"], "config.http.listen: the probes need an address and a port"),
+        (&["--set", "config.http.listen=[::]"], "config.http.listen: the probes need an address and a port"),
+        (&["--set", "config.http.listen=::8080"], "config.http.listen: the probes need an address and a port"),
+        (&["--set", "ports[0].name=tenure,ports[0].containerPort=80"], "ports: the chart has tenure itself: use another name"),
+        (&["--set", "initContainers[0].name=tenure"], "initContainers: the chart has tenure itself: use another name"),
+        (&["--set", "nameOverride=led,initContainers[0].name=led"], "initContainers: the chart has led itself: use another name"),
+        (&["--set", "nameOverride=witness"], "nameOverride: the chart has an init container witness: use another name"),
+        (&["--set", "nameOverride=install,inject.repository=a"], "nameOverride: the chart has an init container install: use"),
     ] {
         let refused = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
         assert!(refused.contains(words), "{values:?}: {refused}");

@@ -46,7 +46,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "tenure.listen" -}}
-{{- dig "http" "listen" "" (include "tenure.config" . | fromYaml) | default "0.0.0.0:8080" -}}
+{{- dig "http" "listen" "" (include "tenure.config" . | fromYaml) | default "[::]:8080" -}}
 {{- end }}
 
 {{- define "tenure.port" -}}

@@ -202,10 +202,14 @@ configuration, a key, and the default.
   {{- end }}
 {{- end }}
 {{- /* Of two entries with one name or path an upgrade by Helm 3 drops one without a word. */}}
-{{- $parts := list "volumes config" "volumes tmp" "volumeMounts /etc/tenure" "volumeMounts /tmp" }}
+{{- $parts := list "ports tenure" "volumes config" "volumes tmp" "volumeMounts /etc/tenure" "volumeMounts /tmp" }}
 {{- if .Values.inject.repository }}{{ $parts = concat $parts (list "volumes tenure" "initContainers install" "volumeMounts /opt/tenure") }}{{ end }}
 {{- if .Values.witness }}{{ $parts = concat $parts (list "volumes witness" "initContainers witness" "volumeMounts /run/tenure") }}{{ end }}
-{{- range $key := list "volumes" "volumeClaimTemplates" "initContainers" "volumeMounts" }}
+{{- if has (printf "initContainers %s" (include "tenure.called" .)) $parts }}
+  nameOverride: the chart has an init container {{ include "tenure.called" . }}: use another name
+{{- end }}
+{{- $parts = append $parts (printf "initContainers %s" (include "tenure.called" .)) }}
+{{- range $key := list "ports" "volumes" "volumeClaimTemplates" "initContainers" "volumeMounts" }}
   {{- range get $.Values $key | default list }}
     {{- $name := .mountPath | default .name | default (dig "metadata" "name" "" .) }}
     {{- if has (printf "%s %s" ($key | replace "volumeClaimTemplates" "volumes") (clean $name)) $parts }}
@@ -217,8 +221,8 @@ configuration, a key, and the default.
 {{- if or (gt (include "tenure.name" . | len) $longest) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" (include "tenure.called" .))) }}
   nameOverride: with the name of the release it makes {{ include "tenure.name" . }}: use a to z, 0 to 9 and hyphens, {{ $longest }} characters at most
 {{- end }}
-{{- if eq "0" (include "tenure.port" .) }}
-  config.http.listen: the probes need a port: write 0.0.0.0:8080
+{{- if not (regexMatch "^([0-9.]+|\\[[0-9A-Fa-f:.]+\\]):[1-9][0-9]*$" (include "tenure.listen" .)) }}
+  config.http.listen: the probes need an address and a port: write [::]:8080
 {{- end }}
 {{- if and .Values.volumeClaimTemplates (ne .Values.kind "StatefulSet") }}
   volumeClaimTemplates: set kind to StatefulSet
