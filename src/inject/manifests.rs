@@ -12,7 +12,7 @@ use super::{
     before, items,
     names::{CONTAINER, LEASE},
     number,
-    refusals::named,
+    refusals::{LACKS_TOKEN, named},
     shown, text, wrap,
 };
 use crate::{cli, election::writes::as_map, transaction::entry_of};
@@ -100,6 +100,15 @@ impl Stream<'_> {
             return Ok(());
         }
         let service = self.service(&name, namespace.as_deref(), pod)?;
+        let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&pod["spec"][key]));
+        let account = accounts.find(|name| !name.is_empty()).unwrap_or("default").to_owned();
+        let lacks_token = |one: &Value| {
+            let is_it = one["kind"] == "ServiceAccount" && one["metadata"]["name"] == *account;
+            is_it && one["automountServiceAccountToken"] == false && asked.namespace_of(one) == namespace
+        };
+        if pod["spec"]["automountServiceAccountToken"].is_null() && self.objects.iter().any(lacks_token) {
+            return Err(format!("ServiceAccount/{account}: {LACKS_TOKEN}"));
+        }
         let variables: Vec<_> = asked.env.iter().cloned().chain(service.iter().flat_map(|(_, env)| env.clone())).collect();
         let needs = wrap(pod, is_job, &asked.image, &variables, self.judge)?;
         if let (true, Some(name)) = (asked.access, &needs.unknown) {
@@ -125,9 +134,7 @@ impl Stream<'_> {
             let access = self.access.entry((other.or(namespace), needs.lease)).or_default();
             access.grant(&needs.rights);
             access.service = service.map(|(service, _)| service).or_else(|| access.service.take());
-            let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&pod["spec"][key]));
-            let account = accounts.find(|name| !name.is_empty());
-            access.accounts.insert((account.unwrap_or("default").into(), home));
+            access.accounts.insert((account, home));
         }
         before::replace(&mut self.objects[at], object);
         Ok(())

@@ -9,6 +9,9 @@ use super::{
 };
 use crate::loading::is_label;
 
+/// Of a pod, or of its account.
+pub(super) const LACKS_TOKEN: &str = "with automountServiceAccountToken: false tenure has no token for its Lease: set it to true";
+
 /// Returns the container that the annotations name.
 pub(super) fn named(pod: &Value) -> Option<&str> {
     let annotation = |name: &str| pod["metadata"]["annotations"][name].as_str();
@@ -49,7 +52,7 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
             .then(|| format!("the label {LEASE}: {lease:?} is no name of a Lease: write a to z and 0 to 9, with hyphens between")),
         is_windows.then(|| format!("the pod is for Windows, and tenure runs on Linux: remove the label {LEASE}")),
         shares.map(|field| format!("with {field} tenure is not PID 1, and cannot prove that the program is dead: remove it")),
-        lacks_token.then(|| "with automountServiceAccountToken: false tenure has no token for its Lease: remove it".into()),
+        lacks_token.then(|| LACKS_TOKEN.into()),
         spec["resources"].is_object().then(|| {
             "with resources of the whole pod the containers that tenure adds may have no room: write them into its containers".into()
         }),

@@ -632,6 +632,25 @@ fn what_is_printed_is_read_alike_by_all_readers_of_yaml() {
 }
 
 #[test]
+fn a_pod_of_an_account_without_a_token_is_refused_unless_it_asks_for_one() {
+    let mut ours = ours();
+    let account = |name: &str, namespace: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace }, "automountServiceAccountToken": false });
+    let with = |ours: &Value, account| inject(&[account, ours.clone()], &["--namespace", "shops"]);
+    let why =
+        "ServiceAccount/billing: with automountServiceAccountToken: false tenure has no token for its Lease: set it to true";
+    with(&ours, account("default", "shops"))
+        .says(78, &["Deployment/shop: ServiceAccount/default: with automountServiceAccountToken"]);
+    ours["spec"]["template"]["spec"]["serviceAccountName"] = json!("billing");
+
+    with(&ours, account("billing", "shops")).says(78, &[why]);
+    for other in [account("default", "shops"), account("billing", "other")] {
+        with(&ours, other).says(0, &[]);
+    }
+    ours["spec"]["template"]["spec"]["automountServiceAccountToken"] = json!(true);
+    with(&ours, account("billing", "shops")).says(0, &[]);
+}
+
+#[test]
 fn a_pod_that_cannot_be_wrapped_is_refused() {
     is_refused(deployment(&json!({}), &json!({})), "the container \"billing\" has no command");
     let mut without_token = ours();
@@ -645,7 +664,7 @@ fn a_pod_that_cannot_be_wrapped_is_refused() {
     injected(&[shared.clone()], &[]);
     list_of(&mut shared["spec"]["template"]["spec"]["containers"]).push(json!({ "name": "two", "image": "x", "env": uses_it }));
     is_refused(shared, "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there");
-    is_refused(without_token, "with automountServiceAccountToken: false tenure has no token for its Lease: remove it");
+    is_refused(without_token, "with automountServiceAccountToken: false tenure has no token for its Lease: set it to true");
     for list in ["volumes", "initContainers", "containers"] {
         let mut taken = ours();
         let item = json!({ "name": "tenure-witness", "image": "x" });

@@ -538,7 +538,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("with shareProcessNamespace tenure is not PID 1", sh(), json!({ "shareProcessNamespace": true }), none()),
         ("with hostPID tenure is not PID 1", sh(), json!({ "hostPID": true }), none()),
         (
-            "with automountServiceAccountToken: false tenure has no token for its Lease: remove it",
+            "with automountServiceAccountToken: false tenure has no token for its Lease: set it to true",
             sh(),
             json!({ "automountServiceAccountToken": false }),
             none(),
