@@ -36,7 +36,8 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
     let container = at.map_or(&Value::Null, |at| &containers[at]);
     let name = named.unwrap_or_else(|| text(&container["name"]));
     let mut paths = items(&container["volumeMounts"]).iter().map(|mount| text(&mount["mountPath"]));
-    let mounted = paths.find(|path| ["/opt/tenure", "/run/tenure"].contains(&path.trim_end_matches('/')));
+    let is_in = |path: &&str, ours| path.strip_prefix(ours).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let mounted = paths.find(|path| is_in(path, "/opt/tenure") || is_in(path, "/run/tenure"));
     let uses_it = |variable: &Value| variable["name"] == "TENURE_LEASE__NAME" && variable["value"] == lease;
     let second = containers.iter().find(|one| one["name"] != name && items(&one["env"]).iter().any(uses_it));
     let lacks_lease =

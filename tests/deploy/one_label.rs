@@ -575,6 +575,8 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("the container \"main\" mounts /run/tenure/, as tenure does: use another path", mounts("/run/tenure/"), data(), none()),
         ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
         (
+        ("mounts /opt/tenure/tenure, as tenure does: use another path", mounts("/opt/tenure/tenure"), data(), none()),
+        ("mounts /run/tenure/x/, as tenure does: use another path", mounts("/run/tenure/x/"), data(), none()),
             "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there",
             sh(),
             json!({ "others": [{ "name": "two", "env": [{ "name": "TENURE_LEASE__NAME", "value": "billing" }] }] }),
