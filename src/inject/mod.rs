@@ -155,6 +155,11 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Whether a text has a control character that YAML does not take in quotes, and that the policy cannot escape.
+fn has_control(text: &str) -> bool {
+    text.chars().any(|one| one.is_control() && !matches!(one, '\x07'..='\r' | '\u{85}'))
+}
+
 /// Kind and name, for people.
 fn shown(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))

@@ -6,7 +6,7 @@ use std::{net::IpAddr, slice};
 
 use serde_json::Value;
 
-use super::{Variable, items, number, text};
+use super::{Variable, has_control, items, number, text};
 
 /// Numbers of a probe: the key of the configuration, its unit, and the default of both.
 const NUMBERS: [(&str, &str, &str, u64); 5] = [
@@ -48,6 +48,9 @@ fn keys(container: &Value, kind: &str) -> Result<Vec<Variable>, String> {
     }
     if probe["grpc"].is_object() {
         return Err(refused("grpc".into(), ": tenure asks by httpGet, tcpSocket or exec: write one of them"));
+    }
+    if items(&probe["exec"]["command"]).iter().any(|word| has_control(text(word))) {
+        return Err(refused("exec.command".into(), " has a control character: remove it, or put the command into a file"));
     }
     let mut keys = vec![("EXEC__COMMAND", probe["exec"].is_object().then(|| probe["exec"]["command"].to_string()))];
     for (handler, port_key, host_key) in [("httpGet", "HTTP__PORT", "HTTP__HOST"), ("tcpSocket", "TCP__PORT", "TCP__HOST")] {

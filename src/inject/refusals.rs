@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    OURS, Variable, given, items,
+    OURS, Variable, given, has_control, items,
     names::{COMMAND, CONTAINER, LEASE},
     text,
 };
@@ -63,8 +63,9 @@ pub(super) fn judge(pod: &Value, is_job: bool, cluster: &[Variable]) -> Result<u
             .then(|| format!("there is no container {name:?}: name one of the pod in the annotation {CONTAINER}")),
         mounted.map(|path| format!("the container {name:?} mounts {path}, as tenure does: use another path")),
         second.map(|other| format!("the container {} uses the Lease {lease} too: remove TENURE_LEASE__NAME there", other["name"])),
-        (!line.is_empty() && words.is_empty())
-            .then(|| format!("the annotation {COMMAND} is no JSON list of strings: write one such as {such}")),
+        (!line.is_empty() && (words.is_empty() || has_control(line))).then(|| {
+            format!("the annotation {COMMAND} is no JSON list of strings, or has a control character: write one such as {such}")
+        }),
         runs_it.then(|| format!("the container {name:?} runs tenure already: remove the label {LEASE}")),
         lacks_lease.then(|| "TENURE_LEASE__ENABLED: without a Lease each pod would run the program at once: remove it".into()),
         lacks_command.then(|| {

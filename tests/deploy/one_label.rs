@@ -161,7 +161,7 @@ fn probed(kind: &str, probe: Value) -> Value {
 }
 
 fn forty() -> Vec<Value> {
-    let odd = "q\" b\\ n\nt\tr\r ü 日本 'x' #: {}[] $(HOME) $$(HOME) $x";
+    let odd = "q\" b\\ n\nt\tr\r\u{85} ü 日本 'x' #: {}[] $(HOME) $$(HOME) $x";
     let env = |pairs: &[(&str, &str)]| {
         let all = pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>();
         json!({ "command": ["sh"], "env": all, "livenessProbe": { "httpGet": { "port": 80 } } })
@@ -354,7 +354,9 @@ fn injected(pods: &[Value], flags: &[&str]) -> Vec<Value> {
 /// Exit code, and what was printed.
 fn tenure_inject(object: &Value, flags: &[&str]) -> (Option<i32>, String) {
     let place = support::Scratch::new();
-    let file = place.file("all.json", object.to_string());
+    // JSON leaves some control characters as they are, and YAML does not take them.
+    let escaped = |one: char| if one.is_control() { format!("\\u{:04x}", u32::from(one)) } else { one.into() };
+    let file = place.file("all.json", object.to_string().chars().map(escaped).collect::<String>());
     let ended = Command::new(TENURE).args(["inject", "-f", &file]).args(flags).output().unwrap();
     let text = if ended.status.success() { ended.stdout } else { ended.stderr };
     (ended.status.code(), String::from_utf8(text).unwrap())
@@ -573,10 +575,10 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ),
         ("the container \"main\" mounts /opt/tenure, as tenure does: use another path", mounts("/opt/tenure"), data(), none()),
         ("the container \"main\" mounts /run/tenure/, as tenure does: use another path", mounts("/run/tenure/"), data(), none()),
-        ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
-        (
         ("mounts /opt/tenure/tenure, as tenure does: use another path", mounts("/opt/tenure/tenure"), data(), none()),
         ("mounts /run/tenure/x/, as tenure does: use another path", mounts("/run/tenure/x/"), data(), none()),
+        ("there is no container \"x\": name one", sh(), none(), annotated(json!({ "tenure.dev/container": "x" }))),
+        (
             "the container \"two\" uses the Lease billing too: remove TENURE_LEASE__NAME there",
             sh(),
             json!({ "others": [{ "name": "two", "env": [{ "name": "TENURE_LEASE__NAME", "value": "billing" }] }] }),
@@ -598,6 +600,16 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["sh", 1]"#)),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["\q"]"#)),
         ("tenure.dev/command is no JSON list of strings", none(), none(), command(r#"["tenure", x]"#)),
+        ("no JSON list of strings, or has a control character: write one", none(), none(), command("[\"sh\u{7f}\"]")),
+        ("no JSON list of strings, or has a control character: write one", none(), none(), command("[\"sh\", \"\u{9f}\"]")),
+        (
+            "livenessProbe.exec.command of the container \"main\" has a control character: remove it, or put the command into a file",
+            with(json!({ "exec": { "command": ["printf", "\u{1b}[0m"] } })),
+            none(),
+            none(),
+        ),
+        ("livenessProbe.exec.command of", with(json!({ "exec": { "command": ["a\u{1}"] } })), none(), none()),
+        ("startupProbe.exec.command of", probed("startupProbe", json!({ "exec": { "command": ["\u{86}"] } })), none(), none()),
         ("has no command, and that of its image cannot be seen: write the whole command line as JSON", none(), none(), none()),
         ("livenessProbe.grpc of the container \"main\": tenure asks by", with(json!({ "grpc": { "port": 80 } })), none(), none()),
         ("readinessProbe.grpc of", probed("readinessProbe", json!({ "grpc": { "port": 80 } })), none(), none()),
@@ -689,6 +701,8 @@ fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
         (request.to_owned(), get(json!({ "path": "/a b" }))),
         (request.to_owned(), headers(["a", "b"])),
         (request.to_owned(), headers(["a\nb"; 2])),
+        (request.to_owned(), headers(["a\u{80}"; 2])),
+        (request.to_owned(), get(json!({ "path": "/\u{7f}" }))),
         // Kubernetes itself says it.
         ("exec.command: Required value".to_owned(), probed("livenessProbe", json!({ "exec": { "command": [] } }))),
         time("TENURE_LEASE__DURATION", "1m 30s"),
