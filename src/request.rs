@@ -127,7 +127,7 @@ pub enum Answer {
 
 impl Answer {
     /// Returns the pause that the server asks for.
-    pub const fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { refusal, .. } => refusal.retry_after(),
             Self::Unknown { retry_after, .. } => *retry_after,
@@ -173,6 +173,9 @@ impl<T: Into<String>> From<T> for RequestError {
     }
 }
 
+/// The least time from a 429 to the next request.
+const LEAST_PAUSE: Duration = Duration::from_millis(500);
+
 /// Why the server did not do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -199,9 +202,10 @@ impl Refusal {
         matches!(self, Self::TooManyRequests { .. })
     }
 
-    /// Returns the pause that the server asks for.
-    pub(crate) const fn retry_after(self) -> Option<Duration> {
-        if let Self::TooManyRequests { retry_after } = self { retry_after } else { None }
+    /// Returns the pause that the server asks for. One with too many requests asks for half a second at least.
+    pub(crate) fn retry_after(self) -> Option<Duration> {
+        let Self::TooManyRequests { retry_after } = self else { return None };
+        Some(retry_after.unwrap_or_default().max(LEAST_PAUSE))
     }
 }
 

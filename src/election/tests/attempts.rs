@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, START, initial_state, lost, seconds};
+use super::bench::{Bench, Register, START, held, initial_state, lost, seconds};
 use crate::{
     config::Config,
     election::Request,
@@ -131,6 +131,28 @@ fn a_retry_after_is_honoured_but_leaves_room_for_an_attempt_before_s() {
 
         let waited = bench.last_sent().since(refused);
         assert!(waited >= Duration::from_millis(expected - 5) && waited <= Duration::from_millis(expected + 5), "{waited:?}");
+    }
+}
+
+#[test]
+fn whoever_is_told_of_too_many_requests_leaves_half_a_second_before_the_next_one() {
+    let mut initial = initial_state();
+    initial.config.lease.attempt_timeout = Duration::from_millis(100);
+    let standby = Bench::start(initial.clone(), Register::holding(held("x", 15)));
+    for (mut bench, retry_after) in [(Bench::leading_with(initial), None), (standby, Some(Duration::ZERO))] {
+        bench.answers = false;
+        let before = bench.sent.len();
+        let until = bench.now.boot + seconds(7);
+        while bench.now.boot < until {
+            if bench.awaited.is_some() {
+                bench.answer(Answer::Refused { refusal: Refusal::TooManyRequests { retry_after }, message: "slow down".into() });
+            }
+            bench.run(Duration::from_millis(10));
+        }
+
+        let sent: Vec<_> = bench.sent[before..].iter().map(|(at, _)| *at).collect();
+        assert!(sent.len() > 3, "{sent:?}");
+        assert!(sent.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_millis(500)), "{sent:?}");
     }
 }
 
