@@ -31,6 +31,8 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
         ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Replace}", "unknown variant `Replace`"),
         ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, contents: {}}", "unknown field `contents`"),
         ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch}", "content is missing"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Update}", "content is missing"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {}}", "content is missing"),
         ("{target: {apiVersion: apps/v1, kind: Deployment, name: a/scale}, type: Patch, content: {a: b}}", "a subresource"),
         ("{target: {apiVersion: apps/v1/x, kind: Deployment, name: a}, type: Patch, content: {a: b}}", "no apiVersion and kind"),
         ("{target: {apiVersion: v1, kind: ConfigMap, name: ..}, type: Patch, content: {a: b}}", "not the name of an object"),
@@ -118,6 +120,10 @@ fn files_that_are_no_transaction_are_refused_offline() {
         ("a: 1\na: 2\n".to_owned(), "duplicate"),
         ("- a\n".to_owned(), "document 1: this is no object"),
         ("5\n".to_owned(), "document 1: this is no object"),
+        (
+            transaction(&[CONFIG_MAP]).replace("tenure.dev/v1", "tenure.dev/v2"),
+            "the apiVersion of this Transaction is \"tenure.dev/v2\": write tenure.dev/v1",
+        ),
         ("kind: ConfigMap\n".to_owned(), "ConfigMap is no Transaction: for manifests use kubectl, Helm or GitOps"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1: List is no Transaction"),
         (typed("5"), "spec: invalid type"),
@@ -155,11 +161,12 @@ fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
 }
 
 #[test]
-fn a_text_that_only_looks_like_a_boolean_is_taken_and_a_volume_claim_that_is_deleted_is_named() {
+fn a_text_that_only_looks_like_a_boolean_and_an_empty_object_are_taken_and_a_volume_claim_that_is_deleted_is_named() {
     let cluster = Cluster::nowhere();
     let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: y, n: n, t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
     let claim = "{target: {apiVersion: v1, kind: PersistentVolumeClaim, name: data}, type: Delete}";
-    let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], claim]));
+    let account = "{target: {apiVersion: v1, kind: ServiceAccount, name: a}, type: Create, content: {}}";
+    let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], claim, account]));
 
     let ended = cluster.tenure(&["apply", "-f", &file, "--dry-run"]);
 

@@ -122,7 +122,11 @@ impl Files {
         let Value::Object(mut document) = document else { return Err("this is no object: write a Transaction".into()) };
         let take = |key| document.remove(key).unwrap_or_default();
         let [version, kind, metadata, mut spec, status] = ["apiVersion", "kind", "metadata", "spec", "status"].map(take);
-        if kind != "Transaction" || version != "tenure.dev/v1" && version != JANUS {
+        let is_known = version == "tenure.dev/v1" || version == JANUS;
+        if kind == "Transaction" && !is_known {
+            return Err(format!("the apiVersion of this Transaction is {version}: write tenure.dev/v1"));
+        }
+        if kind != "Transaction" {
             let kind = kind.as_str().filter(|kind| !kind.is_empty()).unwrap_or("this");
             let remedy = "for manifests use kubectl, Helm or GitOps; list here what changes together";
             return Err(format!("{kind} is no Transaction: {remedy}"));
@@ -253,6 +257,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let is_name = |text: &str| is_segment(text) && text != "." && text != "..";
     let place = namespace.as_ref().unwrap_or(name);
     let deletes = *verb == ChangeType::Delete;
+    let is_nothing = |content: &Map<String, Value>| content.is_empty() && *verb != ChangeType::Create;
     let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
     let is_secret = api_version == "v1" && kind == "Secret";
     let is_base64 = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text).is_ok());
@@ -268,7 +273,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
         kind == "Lease" && target.group() == "coordination.k8s.io" => "a Lease cannot be a target: locks rest on it";
         deletes && holds_others(target) => "a {kind} cannot be deleted in a transaction: what goes with it cannot be brought back";
         is_promotion && *verb != ChangeType::Patch => "a promotion has changes of type Patch only";
-        !deletes && content.as_object().is_none_or(Map::is_empty) => "content is missing";
+        !deletes && content.as_object().is_none_or(is_nothing) => "content is missing";
         is_other("apiVersion", api_version) || is_other("kind", kind) => "content is of another apiVersion or kind than the target";
         content.get("status").is_some() => "status cannot be changed: its controller owns it";
         !bad.is_empty() => "data.{bad} is not base64: encode it, or write stringData";
