@@ -219,7 +219,7 @@ impl Room {
                 let Some((since, _)) = self.dead.remove(&identity) else { return };
                 let (took, identity) = (duration::measured(clock::boot().since(since)), &*bounded(&identity));
                 match &given_back[..] {
-                    [] => tracing::info!(identity, took, "it is dead, and holds nothing"),
+                    [] => tracing::info!(identity, took, "it is dead, and nothing is given back"),
                     leases => {
                         tracing::info!(identity, took, leases = leases.join(" "), "it is dead, and what it held is given back")
                     }

@@ -153,7 +153,7 @@ impl Show<'_> {
         let (_, before) = self.settled(0);
         signal(witness, Signal::SIGCONT);
         await_some("the witness finds another holder", PATIENCE, || {
-            self.node.kubectl(&["logs", dead.name(), "--container=witness"]).contains("holds nothing").then_some(())
+            self.node.kubectl(&["logs", dead.name(), "--container=witness"]).contains("nothing is given back").then_some(())
         });
         assert_eq!(self.settled(0).1.token, before.token, "a witness that comes late took the Lease from another");
     }
