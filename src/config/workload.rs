@@ -163,7 +163,7 @@ pub enum KillMode {
     /// The main process.
     #[default]
     Mixed,
-    /// Its process group.
+    /// Its process group, until the main process has ended. The rest then has the time that is left of the grace.
     Group,
 }
 
