@@ -123,6 +123,12 @@ fn folded(name: &str) -> Option<&'static str> {
     paths().find(|path| fold(&variable(path)) == fold(name))
 }
 
+/// The path that a variable means which names no key. It may be in lower case.
+pub(super) fn path_of_variable(name: &str) -> String {
+    let spelt = || name.strip_prefix(PREFIX).unwrap_or(name).replace("__", ".").to_lowercase();
+    folded(name).map_or_else(spelt, str::to_owned)
+}
+
 /// The map of which a variable of this name would be an entry. There are no such variables.
 pub(super) fn map_of_variable(name: &str) -> Option<&'static Key> {
     let is_entry = |key: &&Key| name.strip_prefix(&variable(&key.path)).is_some_and(|rest| rest.starts_with("__"));

@@ -6,7 +6,8 @@ use std::{mem, time::Duration};
 
 use super::{
     keys::{self, Found},
-    problem::Problem,
+    load::is_within,
+    problem::{Origin, Problem},
     rules::{Validation, dashed},
     sources::Layer,
 };
@@ -33,7 +34,13 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
     };
     for layer in [file, environment] {
         layer.entries.retain(|entry| applies(&entry.key.path));
-        layer.problems.retain(|Problem { path, .. }| applies(path) || applies(&format!("{path}.")) || may_apply(path));
+        layer.problems.retain(|Problem { path, origin, .. }| {
+            let path = match origin {
+                Origin::Variable(name) if path.is_empty() => &keys::path_of_variable(name),
+                Origin::Default | Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_) => path,
+            };
+            applies(path) || applies(&format!("{path}.")) || may_apply(path)
+        });
     }
     // A task has no slots: each would rest by itself.
     let is_flag = |path: &str| ["lease.name", "workload.command"].contains(&path) || path == "lease.slots" && !is_task;
@@ -48,7 +55,7 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
 fn applies(path: &str) -> bool {
     let section = ["lease.", "log.", "workload.stop."].iter().any(|section| path.starts_with(section));
     section && !["lease.name", "lease.slots", "lease.announce", "lease.preempt"].contains(&path)
-        || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
+        || ["workload.env", "workload.oomScoreAdjust"].into_iter().any(|key| is_within(path, key))
 }
 
 /// Sets the fixed keys, and judges the flags of `lock` and `task`.
