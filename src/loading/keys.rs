@@ -152,7 +152,7 @@ pub(super) fn variable(path: &str) -> String {
 }
 
 /// The names of Kubernetes and client-go, and those that tenure has for the same.
-const KUBERNETES: [(&str, &str); 9] = [
+const KUBERNETES: [(&str, &str); 15] = [
     ("httpGet", "http"),
     ("tcpSocket", "tcp"),
     ("periodSeconds", "period"),
@@ -160,28 +160,40 @@ const KUBERNETES: [(&str, &str); 9] = [
     ("gracePeriod", "grace"),
     ("gracePeriodSeconds", "grace"),
     ("terminationGracePeriodSeconds", "grace"),
+    ("readinessProbe", "readiness"),
+    ("livenessProbe", "liveness"),
+    ("leaseDuration", "duration"),
     ("leaseDurationSeconds", "duration"),
     ("retryPeriod", "renewPeriod"),
+    ("port", "listen"),
+    ("address", "listen"),
+    ("host", "listen"),
 ];
 
-/// The key or section that somebody may have meant by `path`: one with a similar spelling, or with more or fewer sections before it.
-/// A key in another section is never suggested: it may be a key of a later version.
+/// The key or section that somebody may have meant by `path`, whose name may be one of Kubernetes.
 fn closest(path: &str) -> Option<&'static str> {
-    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let renamed = KUBERNETES.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| format!("{section}.{ours}"));
-    if let Some(meant) = renamed.and_then(|renamed| paths().find(|path| *path == renamed)) {
-        return Some(meant);
-    }
+    let (section, name) = path.split_at(path.rfind('.').map_or(0, |dot| dot + 1));
+    let ours = KUBERNETES.iter().find(|(theirs, _)| plain(theirs) == plain(name)).map(|(_, ours)| format!("{section}{ours}"));
+    ours.and_then(|ours| nearest(&ours)).or_else(|| nearest(path))
+}
+
+/// The key or section with a similar spelling, or with more or fewer sections before it. A key in another section is never suggested:
+/// it may be a key of a later version.
+fn nearest(path: &str) -> Option<&'static str> {
     let wrong = plain(path);
+    let section = wrong.split('.').next().filter(|section| paths().any(|path| path == *section));
     let distance = |known: &str| {
         let known = plain(known);
         let (typed, meant): (BTreeSet<_>, BTreeSet<_>) = (wrong.split('.').collect(), known.split('.').collect());
-        let is_moved = last(&wrong) == last(&known) && (typed.is_subset(&meant) || meant.is_subset(&typed));
+        let lacks = typed.is_subset(&meant) && section.is_none_or(|section| known.split('.').next() == Some(section));
+        let is_moved = last(&wrong) == last(&known) && (lacks || meant.is_subset(&typed));
         let far = strsim::osa_distance(&known, &wrong);
         (is_moved || far <= (wrong.len() / 3).min(2)).then_some(far)
     };
-    // Of keys that are as near, the workload's was meant more often than that of a hook or a standby.
-    let rank = |known: &'static str| distance(known).map(|far| (far.min(3), !known.starts_with("workload."), far, known));
+    // Of keys that are as near, the workload's was meant more often than that of a hook or a standby, and whether it is ready is asked
+    // more often than whether it is live.
+    let rare = |known: &str| (!known.starts_with("workload."), known.starts_with("workload.liveness"));
+    let rank = |known: &'static str| distance(known).map(|far| (far.min(3), rare(known), far, known));
     paths().filter_map(rank).min().map(|(.., known)| known)
 }
 
@@ -251,10 +263,22 @@ mod tests {
             ("workload.liveness.periodSeconds", Some("workload.liveness.period")),
             ("workload.stop.gracePeriod", Some("workload.stop.grace")),
             ("lease.retryPeriod", Some("lease.renewPeriod")),
+            ("lease.leaseDuration", Some("lease.duration")),
+            ("workload.terminationGracePeriodSeconds", Some("workload.stop.grace")),
+            ("workload.gracePeriodSeconds", Some("workload.stop.grace")),
+            ("workload.readinessProbe", Some("workload.readiness")),
+            ("livenessProbe", Some("workload.liveness")),
+            ("http.port", Some("http.listen")),
+            ("http.address", Some("http.listen")),
+            ("http.host", Some("http.listen")),
+            ("http.path", None),
+            ("workload.port", Some("workload.readiness.tcp.port")),
+            ("service.port", Some("service.ports")),
         ] {
             assert_eq!(closest(wrong), meant, "{wrong}");
         }
         assert!(matches!(of_variable("TENURE_LEASE__RENEWPERIOD"), Found::Unknown(Some("lease.renewPeriod"))));
+        assert!(matches!(of_variable("TENURE_HTTP__PORT"), Found::Unknown(Some("http.listen"))));
         assert!(matches!(named("workload.stop.graze"), (Found::Unknown(Some("workload.stop.grace")), None)));
     }
 
