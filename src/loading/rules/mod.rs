@@ -98,7 +98,7 @@ pub(super) fn judge(config: &Config, purpose: Purpose, validation: &mut Validati
         timing::judge(config, validation);
         roles::judge(config, validation);
         health::judge(config, validation);
-        service::judge(&config.service, validation);
+        service::judge(&config.service, config.lease.slots, validation);
     } else {
         roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], validation);
         note_what_does_nothing(config, validation);

@@ -4,13 +4,19 @@ use super::{
     Validation,
     names::{is_label, made_valid},
 };
-use crate::config::{Service, ServicePort};
+use crate::{
+    config::{LONGEST_NAME, Service, ServicePort},
+    slot::Slot,
+};
 
-pub(super) fn judge(service: &Service, validation: &mut Validation) {
-    let (slice, all) = (service.endpoint_slice.as_deref(), &service.ports);
+pub(super) fn judge(Service { endpoint_slice, ports: all }: &Service, slots: u8, validation: &mut Validation) {
+    let slice = endpoint_slice.as_deref();
+    let last = Slot(slots.saturating_sub(1));
     refuse! { validation;
         slice.is_some_and(|name| name.is_empty() || made_valid(name) != *name) => ["service.endpointSlice", "service"] =>
             "this is not the name of an object: use a to z and 0 to 9, with hyphens and dots between";
+        slice.is_some_and(|name| made_valid(name) == *name && last.of(name).len() > LONGEST_NAME) => ["service.endpointSlice", "lease.slots"] =>
+            format!("the last one is called NAME-slot-{}, which would be longer than {LONGEST_NAME} characters: shorten the name", last.0);
         slice.is_some() && all.is_empty() => ["service.ports", "service"] =>
             "a Service sends nothing to an EndpointSlice without ports: write the ports of the workload";
         slice.is_none() && !all.is_empty() => ["service.endpointSlice", "service"] =>
