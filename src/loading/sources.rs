@@ -135,7 +135,8 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
     let shown = path.display().to_string();
     let whole = || Origin::File { path: shown.clone(), line: None };
     match File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text)) {
-        Err(error) if named_by.is_none() && error.kind() == ErrorKind::NotFound => {}
+        // A link to nowhere is a file that its mount lacks.
+        Err(error) if named_by.is_none() && error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => {}
         Err(error) => {
             let message = format!("the configuration file {shown:?} cannot be read: {error}");
             layer.unreadable(named_by.unwrap_or_else(whole), message);

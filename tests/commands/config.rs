@@ -1,6 +1,6 @@
 //! `tenure config` shows what can be configured, and what is.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use serde_json::Value;
 use support::Scratch;
@@ -68,14 +68,17 @@ fn the_effective_configuration_names_the_source_of_each_value() {
 
 #[test]
 fn without_another_file_the_one_in_etc_is_read_if_there_is_one() {
-    let (with, without, broken) = (Scratch::new(), Scratch::new(), Scratch::new());
+    let (with, without, broken, dangling) = (Scratch::new(), Scratch::new(), Scratch::new(), Scratch::new());
     with.file("tenure.yaml", "lease: {name: billing}");
     fs::create_dir(broken.join("tenure.yaml")).unwrap();
+    symlink("..data/tenure.yaml", dangling.join("tenure.yaml")).unwrap();
     let effective = ["config", "effective", "--", "true"];
 
     tenure_with_etc(&with, &effective).says(0, &["name: billing", "# /etc/tenure/tenure.yaml:1"]);
     tenure_with_etc(&without, &["config", "effective", "--lease", "x", "--", "true"]).says(0, &["name: x"]);
-    tenure_with_etc(&broken, &effective).says(78, &["/etc/tenure/tenure.yaml", "cannot be read"]);
+    for refused in [broken, dangling] {
+        tenure_with_etc(&refused, &effective).says(78, &["/etc/tenure/tenure.yaml", "cannot be read"]);
+    }
 }
 
 #[test]
