@@ -53,7 +53,7 @@ pub(super) struct Layer {
 
 impl Layer {
     fn value(&mut self, key: &'static Key, value: Value, origin: Origin) {
-        self.entries.push(Entry { key, entry: None, value: none_or(key, value), origin });
+        self.entries.push(Entry { key, entry: None, value, origin });
     }
 
     fn unreadable(&mut self, origin: Origin, message: impl Into<String>) {
@@ -72,7 +72,7 @@ impl Layer {
         }
         self.entries.extend(entries.into_iter().map(|(entry, value, origin)| {
             let entry = Some(key.entry(entry));
-            Entry { key, entry, value: none_or(key, value), origin }
+            Entry { key, entry, value, origin }
         }));
     }
 
@@ -80,7 +80,7 @@ impl Layer {
     fn set(&mut self, path: &str, text: &str, origin: Origin) {
         match keys::named(path) {
             (Found::Key(key), None) => self.text(key, text, origin),
-            (Found::Key(key), Some(entry)) => self.map(key, vec![(entry.into(), text.into(), origin.clone())], origin),
+            (Found::Key(key), Some(entry)) => self.map(key, vec![(entry.into(), none_or(key, text), origin.clone())], origin),
             (Found::Section(below), _) => self.problem(origin, "", section(below)),
             (Found::Unknown(meant), _) => {
                 self.problem(origin, "", unknown(meant.map(|path| keys::one(path, str::to_owned)).as_deref()))
@@ -91,7 +91,7 @@ impl Layer {
     /// Adds a value from a place that holds only text.
     fn text(&mut self, key: &'static Key, text: &str, origin: Origin) {
         let read = match key.shape {
-            Shape::Text => return self.value(key, text.into(), origin),
+            Shape::Text => return self.value(key, none_or(key, text), origin),
             Shape::Truth | Shape::Integer | Shape::List | Shape::Map => document::yaml(text),
         };
         let (form, example) = match (key.shape, read.as_ref().map(|node| &node.value)) {
@@ -115,8 +115,8 @@ impl Layer {
 }
 
 /// Turns the text `null` into none, where the key may be null.
-fn none_or(key: &Key, value: Value) -> Value {
-    if key.nullable && value.as_str() == Some("null") { Empty::None.into() } else { value }
+fn none_or(key: &Key, text: &str) -> Value {
+    if key.nullable && text == "null" { Empty::None.into() } else { text.into() }
 }
 
 /// Reads the file that a flag or a variable names, else the default one.
