@@ -44,8 +44,8 @@ section! {
         /// Variables that are added to the workload's environment.
         pub env: BTreeMap<String, String>,
         /// A number from -1000 to 1000 that is added to tenure's own OOM score; the sum is at most 1000. Above 0 the kernel kills the
-        /// workload before tenure. It has no effect where the kernel kills the whole container (memory.oom.group, which kubelet 1.28
-        /// and later set on cgroup v2).
+        /// workload before tenure. Below 0 it has no effect without CAP_SYS_RESOURCE, and it has none where the kernel kills the whole
+        /// container (memory.oom.group, which kubelet 1.28 and later set on cgroup v2).
         #[schemars(range(min = -1000, max = 1000))]
         pub oom_score_adjust: i16 = 100,
         /// Decides what tenure does when the workload ends by itself.

@@ -46,6 +46,18 @@ fn a_workload_that_is_not_there_is_78_and_none_at_all_is_a_note() {
 }
 
 #[test]
+fn the_oom_score_that_is_said_is_the_one_that_the_workload_gets() {
+    for adjust in ["workload.oomScoreAdjust=-500", "workload.oomScoreAdjust=50"] {
+        let read = ["run", "--leader-election=off", "--set", adjust, "--", "cat", "/proc/self/oom_score_adj"];
+        let gets = tenure(&read, &[]);
+
+        let said = tenure(&["check", "--offline", "--lease", "x", "--set", adjust, "--", "sh"], &[]);
+
+        said.says(0, &[&format!("oom_score_adj of the workload {}, of tenure ", gets.out.trim())]);
+    }
+}
+
+#[test]
 fn a_pod_whose_name_no_lease_takes_is_78() {
     let check = ["check", "--offline", "--lease", "x", "--", "sh"];
     tenure(&check, &[("POD_NAME", "a\nb")]).says(78, &["FAIL  POD_NAME or the hostname", "set lease.identity"]);

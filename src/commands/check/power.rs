@@ -1,14 +1,14 @@
 //! Finds out, for `tenure check`, how far this container lets tenure see and kill processes.
 //!
-//! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks.
+//! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks and, for
+//! a moment, its oom_score_adj.
 
 use std::fs;
 
 use nix::{
-    fcntl::{AT_FDCWD, AtFlags},
     sched::{CloneFlags, unshare},
     sys::wait::{WaitStatus, waitpid},
-    unistd::{AccessFlags, ForkResult, Pid, faccessat, fork},
+    unistd::{ForkResult, Pid, fork},
 };
 
 use crate::{
@@ -96,9 +96,7 @@ pub(super) struct Finding {
 impl Power {
     /// Asks the kernel about a replica with this configuration.
     pub(super) fn probe(config: &Config) -> Self {
-        let oom_score_adjust = config.workload.oom_score_adjust;
         let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
             pid1: Pid::this() == PID1 || runs_our_program(PID1),
             uid: nix::unistd::geteuid().as_raw(),
@@ -115,7 +113,7 @@ impl Power {
             fuse: Fuse::arm(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             timing: config.timing(),
             slice: slice::shorten().is_ok(),
-            oom_scores: if writable("/proc/self/oom_score_adj") { spawn::oom_scores(oom_score_adjust) } else { None },
+            oom_scores: oom_scores(config.workload.oom_score_adjust),
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
         }
     }
@@ -294,6 +292,15 @@ fn may_nest() -> bool {
         Err(_) => return true,
     };
     !matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0)))
+}
+
+/// The oom_score_adj of tenure, and what the kernel grants a workload: without CAP_SYS_RESOURCE it refuses lower ones. This process
+/// takes the workload's for a moment.
+fn oom_scores(adjust: i16) -> Option<(i32, i32)> {
+    let (own, wanted) = spawn::oom_scores(adjust)?;
+    let take = |score: i32| fs::write("/proc/self/oom_score_adj", score.to_string()).is_ok();
+    let granted = if take(wanted) { wanted } else { own };
+    take(own).then_some((own, granted))
 }
 
 const fn has(capabilities: u64, capability: u32) -> bool {
