@@ -64,7 +64,10 @@ impl JsonSchema for Span {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // No bare number, and nothing negative.
-        json_schema!({ "type": "string", "pattern": "^[^-].*[A-Za-z:]", "examples": ["15s", "1m30s", "200ms"] })
+        // As jiff reads it, but for the order of the units. A day has no fixed length.
+        let number = "[0-9]+([.,][0-9]+)?";
+        let unit = "(h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?|[mµun]s(ecs?)?|(milli|micro|nano)(s|seconds?)?)";
+        let pattern = format!("^[+]?(({number} *{unit},? *)+|[0-9]+:[0-9]+:{number}|[Pp][Tt]({number}[HMShms])+)$");
+        json_schema!({ "type": "string", "pattern": pattern, "examples": ["15s", "1m30s", "200ms"] })
     }
 }

@@ -149,7 +149,7 @@ pub struct FileProbe {
     pub path: String,
     /// The age that the file may have since it was last written. null: any.
     #[serde(with = "Maybe")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<Span>")]
     pub max_age: Option<Duration>,
 }
 

@@ -51,6 +51,7 @@ section! {
         pub clock_drift: Drift,
         /// The number of Leases: each is held by another replica, so that at most so many workloads run, and at most 64. The second
         /// Lease is called `NAME-slot-1`. Several have the label `tenure.dev/slots: NAME`. Flag: `--slots`.
+        #[schemars(range(min = 1, max = 64))]
         pub slots: u8 = 1,
         /// How far this replica stands back, from 0 to -10. It leaves a Lease that it may acquire to the others, one second for each
         /// step below 0.
@@ -98,6 +99,7 @@ pub struct Prefer {
     pub from: String,
     /// The values of the variable, the preferred first, at most 10. The first gives the priority 0, the next -1, and so on; any other
     /// value gives the one after the last.
+    #[schemars(length(max = 10))]
     pub order: Vec<String>,
 }
 

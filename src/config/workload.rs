@@ -32,7 +32,7 @@ section! {
         /// not-ready). Until it is ready it is not asked whether it is live, as with a startupProbe. EXTEND_TIMEOUT_USEC on
         /// NOTIFY_SOCKET gives it longer. null: no limit.
         #[serde(with = "Maybe")]
-        #[schemars(with = "Option<String>")]
+        #[schemars(with = "Option<Span>")]
         pub start_timeout: Option<Duration>,
         /// Which standbys campaign, with `runs: always` or `frozen`.
         pub candidate: Candidate,

@@ -30,6 +30,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::ConfigFlags,
+        config::duration,
         loading::{
             Purpose,
             keys::{KEYS, Shape},
@@ -94,14 +95,33 @@ mod tests {
     #[test]
     fn the_schema_knows_the_form_and_the_range_of_a_value() {
         let node = |path| nodes(path).pop().unwrap();
-        for (path, part) in [("lease.renewPeriod", "A-Za-z"), ("workload.stop.signal", "|TERM|"), ("lease.clockDrift", "%")] {
+        for (path, part) in [("lease.renewPeriod", "hours?"), ("workload.stop.signal", "|TERM|"), ("lease.clockDrift", "%")] {
             assert!(node(path)["pattern"].as_str().is_some_and(|pattern| pattern.contains(part)), "{path}");
         }
         let score = node("workload.oomScoreAdjust");
         assert_eq!((&score["minimum"], &score["maximum"]), (&json!(-1000), &json!(1000)));
         assert_eq!(node("workload.restart.burst")["minimum"], 1);
+        let slots = node("lease.slots");
+        assert_eq!((&slots["minimum"], &slots["maximum"]), (&json!(1), &json!(64)));
+        assert_eq!(node("lease.prefer.order")["maxItems"], 10);
         let notify = node("workload.readiness.notify");
         assert_eq!((&notify["type"], &notify["maxProperties"]), (&json!(["boolean", "object"]), &json!(0)), "true, or {{}}");
+    }
+
+    #[test]
+    fn the_schema_accepts_a_duration_if_tenure_does() {
+        let pattern = nodes("lease.duration").pop().unwrap()["pattern"].as_str().unwrap().to_owned();
+        let pattern = regex::Regex::new(&pattern).unwrap();
+        let good =
+            ["15s", "1m30s", "200ms", "1.5h", "2 hours, 5 mins", "1hr 3 msecs 4µs 5 nanos", "+5s", "1:30:00.5", "PT1H0.5s"];
+        let bad = ["", "15", "s", "1d", "1w", "1mo", "1 day 2h", "-5s", "1:30", "P1D", "15S", "5 parsecs", "1ss", "a5s"];
+        for written in good.iter().chain(&bad) {
+            assert_eq!(pattern.is_match(written), good.contains(written), "{written}");
+            assert_eq!(duration::parse(written).is_ok(), good.contains(written), "{written}");
+        }
+        for path in ["workload.startTimeout", "workload.readiness.file.maxAge", "lease.creationWait"] {
+            assert!(nodes(path).pop().unwrap().to_string().contains("/Duration"), "{path}");
+        }
     }
 
     /// The description of a key in the schema, and that of each word that it may be.
