@@ -132,7 +132,7 @@
 //!     by the next acquisition; others leave a free Lease to the named candidate for R + T of theirs from their sight of the
 //!     release, once, and priorities count meanwhile. A ready standby may write such a request for itself where the holder's
 //!     priority on the Lease is lower, and no pause, strategy, request or candidate goes first: once in `lease.preempt`, and at the
-//!     pace of retries until it is stored. If it ends, it takes the request back while that is still its own. Whoever gave a term up
+//!     pace of retries after a failure that may pass. If it ends, it takes the request back while that is still its own. Whoever gave a term up
 //!     leaves the Lease to the others for one D, unless it has done its run; after each term that failed, for twice as long as after the one before, and
 //!     whoever leads meanwhile. A Lease with a strategy is taken only by its preferred holder. A pause keeps others from
 //!     taking the Lease, but not the recorded holder; it moves neither S nor H.

@@ -173,7 +173,7 @@ impl<T: Into<String>> From<T> for RequestError {
     }
 }
 
-/// The least time from a 429 to the next request.
+/// The least time from a 429 to the next attempt, but not past what still fits.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why the server did not do it.

@@ -133,26 +133,28 @@ impl Following {
             Verdict::Proved(record, attempt) if attempt.acquires.is_some() => {
                 return self.acquired(&mut one, record, &attempt, now);
             }
-            Verdict::Proved(record, _) => one.observed(record, now),
+            Verdict::Proved(record, _) => {
+                one.lease.asked = now.boot;
+                one.observed(record, now);
+            }
             Verdict::Other(record, attempt) => {
                 one.observed(record, now);
                 if attempt.acquires.is_some() {
                     open(core, slot, asked, NOT_WHAT_WAS_SENT.into(), None, now);
+                } else {
+                    one.lease.asked = now.boot;
                 }
             }
             Verdict::Absent | Verdict::Deleted => self.absent(&mut one, now),
             // An own write without an answer may be the cause: a read tells.
-            Verdict::Conflict if asked.attempt.is_some() => {
-                // The holder has renewed meanwhile: a request to it comes again at the pace of all writes.
-                if asked.attempt.as_ref().is_some_and(|attempt| attempt.acquires.is_none()) {
-                    one.lease.asked = Instant::BOOT;
-                }
-                one.get(now);
-            }
+            Verdict::Conflict if asked.attempt.is_some() => one.get(now),
             // A server that answers a read with 409 would do so again, so the next one comes after a pause.
             Verdict::Conflict => core.failed(operation, CONFLICTING.into(), None, now),
             Verdict::Refused(refusal, message) => {
-                if asked.attempt.is_some() {
+                if let Some(attempt) = &asked.attempt {
+                    if attempt.acquires.is_none() && !refusal.may_pass() && refusal != Refusal::Unauthorized {
+                        one.lease.asked = now.boot;
+                    }
                     self.settle(&mut one);
                 }
                 if operation == Operation::Create && refusal == Refusal::Forbidden {
@@ -317,7 +319,7 @@ fn preempt(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
     let (object, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
     one.common.report(Event::Preempts { holder });
-    (one.lease.asked, one.lease.asked_on) = (now.boot, Some(record.resource_version().to_owned()));
+    one.lease.asked_on = Some(record.resource_version().to_owned());
     put(one, object, None, now);
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Lease {
     pub(crate) campaign: Option<Campaign>,
     /// The pace of a follower's writes.
     pub(crate) writes: Paced,
-    /// When this replica last asked the holder to hand over, unless that met a conflict.
+    /// When this replica last asked the holder to hand over, and the request was stored, undone or forbidden.
     pub(super) asked: Instant,
     /// The version onto which it wrote such a request, which may be stored without an answer. None: no Lease can have it any more.
     pub(super) asked_on: Option<String>,

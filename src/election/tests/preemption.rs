@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, mark, seconds};
+use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, lost, mark, seconds};
 use crate::{
     config::{Config, LeaseConfig},
     election::{
@@ -83,6 +83,30 @@ fn a_request_that_a_policy_undoes_or_refuses_is_repeated_once_in_the_time_of_pre
 
         let asked = bench.writes().len() - before;
         assert!((2..=3).contains(&asked), "{asked} requests, undone: {is_undone}");
+    }
+}
+
+#[test]
+fn a_request_that_met_a_conflict_or_a_failure_that_may_pass_comes_again_at_once() {
+    let busy = Answer::Refused { refusal: Refusal::TooManyRequests { retry_after: None }, message: "slow down".into() };
+    let denied = Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() };
+    for failure in [busy, denied, lost(), Answer::Conflict] {
+        let mut bench = Bench::start(preempting(0), held_with("-1"));
+        bench.run(AFTER - TICK);
+        bench.answers = false;
+        while !matches!(bench.awaited, Some((_, Request::Replace(_)))) {
+            bench.run(TICK * 10_000_000);
+            if let Some((_, Request::Get)) = bench.awaited {
+                bench.serve();
+            }
+        }
+        bench.answer(failure.clone());
+        bench.answers = true;
+
+        bench.run(seconds(4));
+
+        let annotations = &bench.register.object().unwrap()["metadata"]["annotations"];
+        assert_eq!(annotations[STEP_DOWN], "x", "{failure:?}");
     }
 }
 
