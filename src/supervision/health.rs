@@ -114,13 +114,12 @@ impl HealthChecks {
     pub(crate) fn begin(&mut self, now: Instant) {
         self.starts = self.policy.config.workload.start_timeout.is_some() && !self.readiness.good;
         let is_to_say_ready = self.readiness.handler == Some(ProbeHandler::Notify) && !self.readiness.good;
-        let waits = is_to_say_ready || self.starts;
         for check in self.checks() {
             let first = now + check.probe.initial_delay;
             check.at = match (check.handler, check.kind) {
                 (None, _) | (Some(ProbeHandler::Notify), ProbeKind::Readiness) => Instant::NEVER,
-                // The watchdog starts with READY=1, as under systemd, or at the end of a limited start.
-                (Some(ProbeHandler::Notify), ProbeKind::Liveness) if waits => Instant::NEVER,
+                // The watchdog starts with READY=1, as under systemd.
+                (Some(ProbeHandler::Notify), ProbeKind::Liveness) if is_to_say_ready => Instant::NEVER,
                 (Some(ProbeHandler::Notify), ProbeKind::Liveness) => first + check.watchdog,
                 (Some(_), _) => first,
             };
@@ -178,7 +177,8 @@ impl HealthChecks {
         if !self.readiness.good {
             return;
         }
-        if (said || self.starts) && self.liveness.at == Instant::NEVER && self.ends_by.is_none() {
+        let begins = said && self.liveness.at == Instant::NEVER || self.starts || self.ready_by.is_some();
+        if begins && self.ends_by.is_none() {
             self.liveness.watch(now + self.liveness.probe.initial_delay);
         }
         (self.ready_by, self.starts, self.extended) = (None, false, Instant::BOOT);
@@ -273,6 +273,9 @@ impl HealthChecks {
         self.readiness.handle_timeout(asks, now, out);
         // Liveness waits for a leader that starts, as it does in a kubelet for a startup probe.
         let starts = self.ready_by.is_some() || self.starts && matches!(asks, Asks::Leader(_));
+        if starts && self.liveness.at <= now {
+            self.liveness.watch(now);
+        }
         let asks = if starts { &Asks::Nobody } else { asks };
         self.liveness.handle_timeout(asks, now, out);
     }

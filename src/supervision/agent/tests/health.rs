@@ -359,6 +359,20 @@ fn a_watchdog_begins_once_a_limited_start_is_over_that_a_probe_judges() {
 }
 
 #[test]
+fn a_standby_has_its_watchdog_though_only_a_leader_is_ever_ready() {
+    let mut config = always(ready(http));
+    config.workload.liveness = asked(notify);
+    let mut world = World::standby(config);
+    let begun = world.now;
+
+    world.wake_until((begun + Duration::from_secs(32)).before(tick()));
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    world.wake_until(begun + Duration::from_secs(32));
+
+    assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
+}
+
+#[test]
 fn a_watchdog_that_slept_with_init_has_its_whole_time_again() {
     let mut world = World::leading(live(notify));
     world.live_until(ms(30_000));
