@@ -240,7 +240,7 @@ fn steer(asked: &cli::Steered, act: impl AsyncFnOnce(&Target<'_>) -> Result<Stri
     access::look(&flags, true, async |config, access, namespace| {
         if config.lease.slots > 1 && !names_one(&flags) {
             let slots = config.lease.names().collect::<Vec<_>>().join(", ");
-            let why = format!("several replicas may run at a time: name the Lease of one slot, without lease.prefix: {slots}");
+            let why = format!("several replicas may run at a time: name one of {slots}, without lease.prefix if one is set");
             return Err(refuse(exit::INVALID, &why));
         }
         let lease = Target { access, config, namespace, name: &config.lease.name };

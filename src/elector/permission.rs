@@ -36,9 +36,6 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
     drop(tokio::spawn(async move {
         let (mut refusals, mut passed) = (0_u32, 0);
         while let Some(place) = places.front() {
-            if status.borrow().is_permitted {
-                passed = 0;
-            }
             if was_permitted && status.wait_for(|status| !status.is_permitted).await.is_err() {
                 return;
             }
@@ -73,7 +70,12 @@ pub(super) fn start(initial: &InitialState, client: Client, health: Health) {
                 }
                 None => {}
             }
-            tokio::time::sleep(AGAIN).await;
+            let next = tokio::time::Instant::now() + AGAIN;
+            // A later refusal may be another slot's.
+            if tokio::time::timeout_at(next, status.wait_for(|status| status.is_permitted)).await.is_ok() {
+                passed = 0;
+            }
+            tokio::time::sleep_until(next).await;
         }
     }));
 }

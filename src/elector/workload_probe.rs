@@ -104,15 +104,18 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
 fn follow<B>(request: &mut Request<B>, location: &str) -> Option<()> {
     let asked = request.uri();
     let location = location.split('#').next()?;
-    let location = location.strip_prefix("./").unwrap_or(location);
+    let below = location.strip_prefix("./");
+    let location = below.unwrap_or(location);
     if location.split('?').next()?.split('/').any(|part| matches!(part, "." | "..")) {
         return None;
     }
-    let is_absolute = location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
+    let is_absolute = below.is_none()
+        && location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
     let (scheme, path) = (asked.scheme_str().unwrap_or_default(), asked.path());
     let server = format!("{scheme}://{}", asked.authority().map_or("", Authority::as_str));
     let target = match location.as_bytes() {
         _ if is_absolute => location.parse(),
+        _ if below.is_some() => format!("{server}{}/{location}", path.rsplit_once('/').unwrap_or_default().0).parse(),
         [b'/', b'/', ..] => format!("{scheme}:{location}").parse(),
         [b'/', ..] => format!("{server}{location}").parse(),
         [b'?', ..] | [] => format!("{server}{path}{location}").parse(),
@@ -237,6 +240,8 @@ mod tests {
             ("/login", "GET /login at billing".to_owned()),
             ("login?to=http://x#top", "GET /app/login?to=http://x at billing".to_owned()),
             ("./login", "GET /app/login at billing".to_owned()),
+            ("./", "GET /app/ at billing".to_owned()),
+            ("./?full", "GET /app/?full at billing".to_owned()),
             ("/login?next=./x", "GET /login?next=./x at billing".to_owned()),
             ("/a/..", String::new()),
             ("?full", "GET /app/health?full at billing".to_owned()),
