@@ -414,9 +414,9 @@ fn of_a_pool_only_a_slot_that_is_named_is_steered() {
     let dead = "dead_0123456789abcdef0123456789abcdef";
     for command in [&["step-down"][..], &["pause"], &["resume"], &["confirm-dead", "--holder", dead]] {
         let ends = |more: &[&str], variables: &[_]| tenure(&[command, more].concat(), variables);
-        let said = "name the Lease of one slot, without lease.prefix: worker, worker-slot-1, worker-slot-2";
+        let said = "name one of worker, worker-slot-1, worker-slot-2, without lease.prefix";
         ends(&[], &pool).says(78, &[said]);
-        ends(&["--set", "lease.slots=2"], &inside).says(78, &["lease.prefix: worker, worker-slot-1\n"]);
+        ends(&["--set", "lease.slots=2"], &inside).says(78, &["name one of worker, worker-slot-1, without"]);
         ends(&["worker-slot-1"], &pool).says(2, &["there is no Lease worker-slot-1 in"]);
         for named in [&["worker"][..], &["--lease", "worker"], &["--set", "lease.name=worker"], &["--set", "lease.slots=1"]] {
             ends(named, &pool).says(2, &["there is no Lease worker in"]);

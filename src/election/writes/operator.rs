@@ -150,8 +150,6 @@ pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool,
     let is_past = |span: Duration| u64::try_from(age).is_ok_and(|age| Duration::from_micros(age) > span);
     let is_over = is_past(record.duration().unwrap_or_default());
     match record.state() {
-        // A run that was given back is due at once.
-        LeaseState::Released if is_task(record) && !schedules => None,
         LeaseState::Released if is_past(older_than) => Some(Duration::ZERO),
         LeaseState::Resting if is_over && is_past(older_than) => Some(Duration::ZERO),
         // After a crash a task is due an interval after its run began, which this record alone tells.
@@ -336,7 +334,6 @@ mod tests {
         let new = spec("tenure.dev/nobody", 15);
         assert_eq!(unused(&new, none.clone(), &task), None, "a first fire comes after it was made");
         assert_eq!(unused_after(&of(&new, none.clone(), &task), MINUTE, true, NOW.wall), Some(Duration::from_secs(15)));
-        assert_eq!(unused(&spec("", 1), none.clone(), &task), None, "a run that was given back");
         let fire = json!({ FIRE: "2027-01-15T07:00:00Z" });
         assert_eq!(unused(&spec("", 1), fire.clone(), &task), None, "it remembers a fire");
         assert_eq!(unused_after(&of(&spec("", 1), fire, &task), MINUTE, true, NOW.wall), Some(Duration::ZERO));
