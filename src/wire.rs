@@ -144,6 +144,11 @@ mod tests {
         assert_eq!(end.receive::<ToElector>().unwrap(), None);
     }
 
+    /// What another test forks holds a closed end too, until its execve.
+    fn first_failure<T>(attempt: impl FnMut() -> Result<T, Broken>) -> Broken {
+        std::iter::repeat_with(attempt).find_map(Result::err).expect("endless")
+    }
+
     #[test]
     fn that_the_other_end_is_closed_is_told_after_its_last_message_even_where_sending_failed_before() {
         let (mut end, other) = End::pair().unwrap();
@@ -151,9 +156,9 @@ mod tests {
 
         drop(other);
 
-        assert!(matches!(end.send(&ToInit::Heartbeat), Err(Broken::Closed)));
+        assert!(matches!(first_failure(|| end.send(&ToInit::Heartbeat)), Broken::Closed));
         assert_eq!(end.receive().unwrap(), Some(ToElector::Heartbeat));
-        assert!(matches!(end.receive::<ToElector>(), Err(Broken::Closed)));
+        assert!(matches!(first_failure(|| end.receive::<ToElector>()), Broken::Closed));
     }
 
     #[test]
@@ -165,7 +170,7 @@ mod tests {
         drop(other);
 
         assert_eq!(end.receive().unwrap(), Some(ToInit::Heartbeat));
-        assert!(matches!(end.receive::<ToInit>(), Err(Broken::Closed)));
+        assert!(matches!(first_failure(|| end.receive::<ToInit>()), Broken::Closed));
     }
 
     #[test]
