@@ -134,10 +134,10 @@ impl Access {
         lease.map(Some).ok_or_else(|| "the API server's answer is not a Lease of this name".into())
     }
 
-    /// Returns true if the server says that there is no such namespace. A reply about a Lease does not tell that. Most users may
-    /// not ask.
-    pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
-        self.send(&Request::get(&Place::namespace(namespace))).await.answer == Answer::NotFound
+    /// Says so if there is no such namespace. A reply about a Lease does not tell that. Most users may not ask.
+    pub(super) async fn lacks_namespace(&self, namespace: &str) -> Option<String> {
+        let is_absent = self.send(&Request::get(&Place::namespace(namespace))).await.answer == Answer::NotFound;
+        is_absent.then(|| format!("there is no namespace {namespace}"))
     }
 
     /// All of these Leases of a namespace, and the version as of which they are all.

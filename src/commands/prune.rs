@@ -42,8 +42,11 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
         let leases = access.leases(namespace, Which::Selected(&selector)).await;
         let (leases, _) = leases.map_err(|error| access.complain(&error, true))?;
-        if leases.is_empty() && !prune.all_namespaces && access.lacks_namespace(namespace).await {
-            complain(&format!("there is no namespace {namespace}"));
+        if leases.is_empty()
+            && !prune.all_namespaces
+            && let Some(why) = access.lacks_namespace(namespace).await
+        {
+            complain(&why);
             return Ok(answer(&shown(prune.output, true, HEAD, &[]), ABSENT));
         }
         let listed = clock::boot();

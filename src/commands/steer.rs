@@ -65,12 +65,11 @@ struct Target<'a> {
 impl Target<'_> {
     async fn read(&self) -> Result<LeaseRecord, End> {
         let Self { access, namespace, name, .. } = self;
-        let absent = |why| Err(End::Refused(ABSENT, why));
-        match access.lease(namespace, name).await? {
-            Some(lease) => Ok(lease),
-            None if access.lacks_namespace(namespace).await => absent(format!("there is no namespace {namespace}")),
-            None => absent(format!("there is no Lease {name} in namespace {namespace}")),
+        if let Some(lease) = access.lease(namespace, name).await? {
+            return Ok(lease);
         }
+        let absent = || format!("there is no Lease {name} in namespace {namespace}");
+        Err(End::Refused(ABSENT, access.lacks_namespace(namespace).await.unwrap_or_else(absent)))
     }
 
     /// Writes the version that was read. Returns false if others have written since: it is to be read and judged again.

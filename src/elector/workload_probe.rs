@@ -100,22 +100,15 @@ async fn get(probe: &HttpProbe) -> Result<(), String> {
     Err(format!("{REQUESTS} redirects in a row"))
 }
 
-/// Changes a request into the one that a redirect asks for. None: that goes to another host, or to a path with dots.
+/// Changes a request into the one that a redirect asks for. None: that goes to another host.
 fn follow<B>(request: &mut Request<B>, location: &str) -> Option<()> {
     let asked = request.uri();
     let location = location.split('#').next()?;
-    let below = location.strip_prefix("./");
-    let location = below.unwrap_or(location);
-    if location.split('?').next()?.split('/').any(|part| matches!(part, "." | "..")) {
-        return None;
-    }
-    let is_absolute = below.is_none()
-        && location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
+    let is_absolute = location.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|c| c.is_ascii_alphanumeric()));
     let (scheme, path) = (asked.scheme_str().unwrap_or_default(), asked.path());
     let server = format!("{scheme}://{}", asked.authority().map_or("", Authority::as_str));
     let target = match location.as_bytes() {
         _ if is_absolute => location.parse(),
-        _ if below.is_some() => format!("{server}{}/{location}", path.rsplit_once('/').unwrap_or_default().0).parse(),
         [b'/', b'/', ..] => format!("{scheme}:{location}").parse(),
         [b'/', ..] => format!("{server}{location}").parse(),
         [b'?', ..] | [] => format!("{server}{path}{location}").parse(),
@@ -123,11 +116,28 @@ fn follow<B>(request: &mut Request<B>, location: &str) -> Option<()> {
     }
     .ok()
     .filter(|target: &Uri| target.host() == asked.host())?;
-    *request.uri_mut() = target;
+    let query = target.query().map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = target.clone().into_parts();
+    parts.path_and_query = Some(format!("{}{query}", without_dots(target.path())).parse().ok()?);
+    *request.uri_mut() = Uri::from_parts(parts).ok()?;
     if is_absolute {
         request.headers_mut().remove(HOST);
     }
     Some(())
+}
+
+/// Resolves the segments `.` and `..` of a path (RFC 3986, 5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    let ends = if path.ends_with("/.") || path.ends_with("/..") { "/" } else { "" };
+    format!("/{}{}", kept.join("/"), if kept.is_empty() { "" } else { ends })
 }
 
 /// Returns true if a file was written before `since`. A file system may keep whole seconds only.
@@ -243,13 +253,16 @@ mod tests {
             ("./", "GET /app/ at billing".to_owned()),
             ("./?full", "GET /app/?full at billing".to_owned()),
             ("/login?next=./x", "GET /login?next=./x at billing".to_owned()),
-            ("/a/..", String::new()),
+            ("/a/..", "GET / at billing".to_owned()),
+            ("/a/b/../.", "GET /a/ at billing".to_owned()),
+            ("/../a/./b/../../c", "GET /c at billing".to_owned()),
             ("?full", "GET /app/health?full at billing".to_owned()),
             (&format!("//{at}/a"), "GET /a at billing".to_owned()),
             (&format!("http://{at}/b"), format!("GET /b at {at}")),
             ("http://example.invalid/", String::new()),
             ("http://example.invalid/a b", String::new()),
-            ("../login", String::new()),
+            ("../login", "GET /login at billing".to_owned()),
+            ("http://example.invalid/../a", String::new()),
             ("//127.0.0.2/", String::new()),
         ] {
             let moved = with_headers(302, &format!("location: {location}\r\n"), "");

@@ -151,7 +151,7 @@ pub(super) fn variable(path: &str) -> String {
     name
 }
 
-/// The names of Kubernetes and client-go, and those that tenure has for the same.
+/// The names of Kubernetes, client-go and servers, and those that tenure has for the same.
 const KUBERNETES: [(&str, &str); 15] = [
     ("httpGet", "http"),
     ("tcpSocket", "tcp"),

@@ -123,10 +123,10 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
             }
             refused = rehearse(&access, namespace, name, &record, report).await;
         }
-        Ok(None) if access.lacks_namespace(namespace).await => {
-            report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
-        }
-        Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {}", duration::measured(took))),
+        Ok(None) => match access.lacks_namespace(namespace).await {
+            Some(why) => report.bad(exit::INVALID, &format!("{why}: create it, or name another with --namespace")),
+            None => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {}", duration::measured(took))),
+        },
         Err(error) => {
             report.bad(exit_code(&error), &format!("Lease {namespace}/{name} cannot be read: {}", said(&error)));
             if exit_code(&error) == exit::UNAVAILABLE {

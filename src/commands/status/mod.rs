@@ -81,8 +81,10 @@ async fn ask(status: &cli::Status, all_slots: bool, config: &Config, access: &Ac
     };
     if leases.is_empty() && status.all_namespaces {
         console::complain("there is no such Lease in the cluster");
-    } else if leases.is_empty() && access.lacks_namespace(namespace).await {
-        console::complain(&format!("there is no namespace {namespace}"));
+    } else if leases.is_empty()
+        && let Some(why) = access.lacks_namespace(namespace).await
+    {
+        console::complain(&why);
     } else if all_slots {
         absent.iter().for_each(|name| console::complain(&format!("there is no Lease {name} in namespace {namespace}")));
     } else if leases.is_empty() {

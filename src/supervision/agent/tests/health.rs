@@ -373,6 +373,30 @@ fn a_standby_has_its_watchdog_though_only_a_leader_is_ever_ready() {
 }
 
 #[test]
+fn a_standby_that_is_not_ready_when_it_is_promoted_has_its_whole_watchdog_once_it_is() {
+    let mut config = always(ready(http));
+    config.workload.liveness = asked(notify);
+    let mut world = World::standby(config);
+    // It is ready once, and then not any more.
+    for (probe, failure) in [None, None, Some("busy"), Some("busy"), Some("busy")].into_iter().enumerate() {
+        world.wake_until(ms(3_000 + 10_000 * u64::try_from(probe).unwrap()));
+        world.answers(failure);
+        world.says(Notification::Watchdog);
+    }
+    assert!(world.agent.workload.unready().is_some());
+    world.promoted();
+    let promoted = world.now;
+
+    for probe in [10, 20, 30, 40, 50] {
+        world.live_until(promoted + Duration::from_secs(probe));
+        world.answers((probe < 40).then_some("busy"));
+        assert!(!world.wants(&to_main(libc::SIGTERM)), "{probe}");
+    }
+    assert!(world.agent.workload.unready().is_none());
+    world.only_at_while_it_is_renewed(promoted + Duration::from_secs(82), &to_main(libc::SIGTERM));
+}
+
+#[test]
 fn a_watchdog_that_slept_with_init_has_its_whole_time_again() {
     let mut world = World::leading(live(notify));
     world.live_until(ms(30_000));
