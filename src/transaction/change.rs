@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, comparable, note},
+    fields::{Side, body, comparable, find_anew, note},
     paths::{covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
@@ -19,8 +19,12 @@ impl<S: Server> Driver<'_, S> {
     /// Makes all changes, and stores that. Returns their number.
     pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
         let mut made = 0;
-        for entry in entries.iter_mut().filter(|entry| entry.state == State::Planned && entry.differs()) {
+        while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
             let changed = self.change(entry).await;
+            if let Ok(false) = changed {
+                self.store(Phase::Prepared, entries, false).await?;
+                continue;
+            }
             entry.state = if changed.is_ok() { State::Changed } else { State::Failed };
             self.server.report(entry.event());
             changed?;
@@ -40,7 +44,8 @@ impl<S: Server> Driver<'_, S> {
         Ok(made)
     }
 
-    async fn change(&self, entry: &mut Entry) -> Result<(), Outcome> {
+    /// Makes one change. Returns false if what undoes it is another than was stored.
+    async fn change(&self, entry: &mut Entry) -> Result<bool, Outcome> {
         for _ in 0..TRIES {
             self.go_on()?;
             let write = match entry.kind {
@@ -55,16 +60,19 @@ impl<S: Server> Driver<'_, S> {
             }
             if let Some(object) = self.object(answer, &request).await? {
                 entry.made(&object, true);
-                return Ok(());
+                return Ok(true);
             }
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {
                 if let Some(object) = &object {
                     entry.made(object, false);
                 }
-                return Ok(());
+                return Ok(true);
             }
             entry.work.object = object.unwrap_or_default();
+            if find_anew(&mut entry.fields, &entry.work.object) {
+                return Ok(false);
+            }
         }
         Err(Outcome::Refused(format!("{} changes all the time", entry.target)))
     }

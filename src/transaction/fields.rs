@@ -41,8 +41,7 @@ pub(super) enum Side {
 
 impl Field {
     fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
-        let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(found, path)).is_some();
-        let known = (1..=path.len()).take_while(is_there).count();
+        let known = known(&path, found);
         Self { before: at(found, &path).cloned(), after, known, derived: None, path }
     }
 
@@ -94,6 +93,25 @@ impl Field {
             }
         }
     }
+}
+
+/// Returns how many of the first steps are there.
+fn known(path: &[Step], object: &Value) -> usize {
+    let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(object, path)).is_some();
+    (1..=path.len()).take_while(is_there).count()
+}
+
+/// Notes which maps are there for fields that have not changed. Returns true if others are than were: somebody else has made or removed
+/// one.
+pub(super) fn find_anew(fields: &mut [Field], object: &Value) -> bool {
+    let mut is_new = false;
+    for field in fields.iter_mut().filter(|field| field.is(Side::Before, object)) {
+        let known = known(&field.path, object);
+        if known != field.known {
+            (field.known, field.derived, is_new) = (known, None, true);
+        }
+    }
+    is_new
 }
 
 /// Splits fields into those for which the same map or item was made.

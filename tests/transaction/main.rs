@@ -35,7 +35,7 @@ use schedules::{
     Leg::{Denied, Drive, Later, Meanwhile, Term, Unheard},
     every_kind, opposed, relay, relayed, scripted, set, unmarked,
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tenure::{
     request::Answer,
     transaction::{ChangeType, Journal, Outcome, State},
@@ -117,7 +117,7 @@ fn whichever_request_is_the_last_of_a_driver_the_next_one_undoes_it_and_begins_a
     let before = || BTreeMap::from(["D0", "X0", "X1", "X2"].map(|name| (name.to_owned(), json!({ "a": name }))));
     let after =
         |value: &str| BTreeMap::from(["C0", "X0", "X1", "X2"].map(|name| (name.to_owned(), json!({ "a": value, "new": value }))));
-    let followed = |mut objects: BTreeMap<String, serde_json::Value>| {
+    let followed = |mut objects: BTreeMap<String, Value>| {
         objects.get_mut("X1").unwrap()["other"] = json!("other");
         objects
     };
@@ -229,7 +229,7 @@ fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
 /// Another version may lead next in a rolling upgrade, and undoes what this one has promoted.
 #[test]
 fn a_journal_is_read_and_written_as_every_version_of_its_format_does() {
-    let entry = |path: serde_json::Value, state: &str| {
+    let entry = |path: Value, state: &str| {
         json!({
             "target": { "apiVersion": "v1", "kind": "Pod", "resource": "pods", "namespace": "ns", "name": "X0" },
             "type": "patch",
@@ -380,6 +380,41 @@ fn what_the_server_derives_is_no_conflict_and_its_fields_have_their_managers_aga
         assert_eq!((&object["data"], &object["spec"]["controlled"]), (&json!({ "a": name }), &json!(1)));
         let owners = managers(&world, name);
         assert!(owners.contains(&(json!("kubectl"), named.clone())) && owners.iter().all(|(manager, _)| manager != "tenure"));
+    }
+}
+
+#[test]
+fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_they_left_it_after_an_undo() {
+    let content = json!({ "data": { "m": { "x": "1" } } });
+    let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]);
+    fn edit(world: &mut World, edit: impl FnOnce(&mut Map<String, Value>)) {
+        world.cluster.edit("X0", "kubectl", |object| edit(object["data"].as_object_mut().unwrap()));
+    }
+    let is_stored = |world: &World| world.cluster.journals.get("J1").is_some_and(|secret| secret["data"]["journal"].is_string());
+    let request = (1..20).find(|request| is_stored(&relayed(vec![Drive(patch(), Some(*request))]).1.borrow())).unwrap();
+    let made = json!({ "a": "X0", "m": { "d": "default" } });
+    let meanwhile: [(fn(&mut World), fn(&mut World), fn(&mut World), &Value); 3] = [
+        (|_| (), |world| edit(world, |data| drop(data.insert("m".into(), json!({})))), |_| (), &made),
+        (
+            |_| (),
+            |world| edit(world, |data| drop(data.insert("m".into(), json!({ "y": "theirs" })))),
+            |world| edit(world, |data| drop(data["m"].as_object_mut().unwrap().remove("y"))),
+            &made,
+        ),
+        (
+            |world| edit(world, |data| drop(data.insert("m".into(), json!({})))),
+            |world| edit(world, |data| drop(data.remove("m"))),
+            |_| (),
+            &json!({ "a": "X0" }),
+        ),
+    ];
+    for (first, between, after, expected) in meanwhile {
+        let legs = vec![Meanwhile(first), Unheard(patch(), request, between), Meanwhile(after), Drive(Job::Recover, None)];
+
+        let (outcomes, objects, _) = relay(legs);
+
+        assert_eq!(outcomes[1..], [Some(Outcome::Committed(1)), None, Some(Outcome::Recovered(1))]);
+        assert_eq!(objects["X0"], *expected);
     }
 }
 
