@@ -10,7 +10,8 @@
 //!
 //! Unless init is PID 1, the last two steps do not exist: the sweeps go on, and without a proof there is no release (law 8).
 //!
-//! It sends nothing: `workload::stopping` sends the stop signal, and [`Workload`](super::workload::Workload) orders each later step.
+//! It sends nothing: `workload::stopping` sends the stop signal, and [`Workload`](super::workload::Workload) orders each later step
+//! when its time has come, not when a child is reaped.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests to end the lead or init: a signal to init, and a StepDown of the elector.
+//! Requests to end the lead or init: what each signal to init means, and a StepDown of the elector.
 //!
 //! A planned stop waits a moment until the leader's address is withdrawn (law 19). Nothing of the stop is under way before it
 //! begins: `stop_or_demote` (in [`term_end`](super::term_end)) begins what was put off, once, and so calls back into this file. A
@@ -34,32 +34,43 @@ pub(super) struct StepDown {
 impl Agent {
     /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
-        self.end_withdrawal(now);
+        if matches!(signal.0, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT) {
+            self.end_withdrawal(now);
+        }
         self.flush(now);
         match signal.0 {
-            libc::SIGTERM if self.put_off(signal, now) => {}
-            libc::SIGTERM => self.asked_to_end(signal, None, now),
-            libc::SIGINT | libc::SIGQUIT if self.workload.main().is_none() => self.asked_to_end(signal, None, now),
+            libc::SIGTERM | libc::SIGINT | libc::SIGQUIT if self.put_off(signal, now) => {}
             // The terminal is gone, so nobody waits for the command.
             libc::SIGHUP if self.config.preset.is_once() && self.workload.main().is_none() => {
                 self.asked_to_end(signal, None, now)
             }
             // The program may handle it and run on, as a JVM does with QUIT. If the program ends, init ends too.
-            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.config.config.workload.on_exit != OnExit::Restart => {
+            libc::SIGINT | libc::SIGQUIT
+                if self.is_plain()
+                    && self.workload.main().is_some()
+                    && self.config.config.workload.on_exit != OnExit::Restart =>
+            {
                 self.workload.forward(signal);
             }
-            libc::SIGINT | libc::SIGQUIT => {
-                if let Some(passed) = self.workload.rewritten(signal) {
-                    self.asked_to_end(signal, Some(passed).filter(|signal| !self.workload.tells_a_role(*signal)), now);
-                }
-            }
+            libc::SIGTERM | libc::SIGINT | libc::SIGQUIT => self.end_by(signal, now),
             _ => self.workload.forward(signal),
+        }
+    }
+
+    /// Begins or shortens the stop that this signal asks for. INT and QUIT are passed on in place of the stop signal.
+    fn end_by(&mut self, signal: Signal, now: Instant) {
+        if signal.0 == libc::SIGTERM || self.workload.main().is_none() {
+            return self.asked_to_end(signal, None, now);
+        }
+        if let Some(passed) = self.workload.rewritten(signal) {
+            self.asked_to_end(signal, Some(passed).filter(|signal| !self.workload.tells_a_role(*signal)), now);
         }
     }
 
     /// Puts off the stop that this signal asks for. Returns false if it begins at once.
     fn put_off(&mut self, signal: Signal, now: Instant) -> bool {
-        let Some(until) = self.withdraws_until(now) else { return false };
+        let asks = signal.0 == libc::SIGTERM || self.workload.rewritten(signal).is_some();
+        let Some(until) = self.withdraws_until(now).filter(|_| asks) else { return false };
         self.withdrawal = Some(Withdrawal { signal: Some(signal), asked: None, until });
         self.end_term(Reason::Signal, now);
         true
@@ -113,7 +124,7 @@ impl Agent {
             term.step_down(request, reason, traceparent);
         }
         if let Some(signal) = signal {
-            self.asked_to_end(signal, None, now);
+            self.end_by(signal, now);
         }
     }
 

@@ -135,8 +135,12 @@ impl World {
     }
 
     /// Advances the time to `at`, waking the agent whenever it asks for it.
+    #[track_caller]
     fn wake_until(&mut self, at: Instant) {
+        let mut at_once = 0;
         while let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) {
+            at_once = if next > self.now { 0 } else { at_once + 1 };
+            assert!(at_once < 100, "its timeout is over, again and again");
             self.now = self.now.max(next);
             self.due();
             if self.actions.iter().any(|action| matches!(action, Action::Sweep | Action::KillAll | Action::Prove)) {

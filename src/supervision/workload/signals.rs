@@ -1,4 +1,4 @@
-//! Signals that are passed on to the workload, and the use of its health checks.
+//! How a signal that the agent passes on reaches the workload, and the use of its health checks.
 
 use super::{State, Wanted, Workload, WorkloadEvent};
 use crate::{

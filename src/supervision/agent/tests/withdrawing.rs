@@ -36,6 +36,44 @@ fn a_signal_to_init_stops_once_the_address_is_withdrawn() {
 }
 
 #[test]
+fn an_interrupt_or_a_quit_is_passed_on_once_the_address_is_withdrawn_unless_it_asks_for_nothing() {
+    for (signal, passed) in [(libc::SIGQUIT, libc::SIGQUIT), (libc::SIGINT, libc::SIGUSR1)] {
+        let mut config = config();
+        config.service.endpoint_slice = Some("leader".into());
+        let rewrite = &mut config.signals.rewrite.leader;
+        rewrite.insert(Signal(libc::SIGINT), Some(Signal(libc::SIGUSR1)));
+        let mut world = World::leading(config);
+        world.feed(Input::Signal(signal));
+        let stopping = ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now };
+        assert_eq!(world.take(), [Action::Tell(stopping)]);
+
+        withdrawn(&mut world);
+
+        assert_eq!(world.take()[0], to_main(passed));
+    }
+
+    let mut config = config();
+    config.service.endpoint_slice = Some("leader".into());
+    config.signals.rewrite.leader.insert(Signal(libc::SIGQUIT), None);
+    let mut world = World::leading(config);
+    world.feed(Input::Signal(libc::SIGQUIT));
+    assert_eq!(world.take(), []);
+}
+
+#[test]
+fn a_signal_that_asks_for_no_stop_ends_no_wait() {
+    let mut world = published();
+    world.feed(TERM);
+    world.take();
+
+    world.feed(Input::Signal(libc::SIGHUP));
+
+    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
+    withdrawn(&mut world);
+    assert_eq!(world.take()[0], to_main(libc::SIGTERM));
+}
+
+#[test]
 fn a_step_down_stops_once_the_address_is_withdrawn() {
     let mut world = published();
     world.step_down(9, Reason::StepDown);
