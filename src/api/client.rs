@@ -1,4 +1,5 @@
-//! The client of the API server: sends single requests, each on a connection that nobody doubts.
+//! The client of the API server: sends single requests, each on a connection that nobody doubts, and begins watches, each on one of
+//! its own.
 //!
 //! Owns the connection that requests share, when it is replaced (law 5), and the deadline of a request, which begins with the wait
 //! for credentials. Never retries.

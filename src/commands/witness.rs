@@ -1,8 +1,8 @@
 //! `tenure witness`: in a second container of the pod, gives back what a killed replica held (law 20).
 //!
-//! Owns the socket at which electors hand over pidfds of their inits, the wait for these, the log and the exit codes. Carries out
-//! what [`Witness`] decides. Connects to nothing before a replica is dead, and signals no process. It
-//! listens at `--socket`, or else at `lease.witness` of the configuration.
+//! Listens at the socket at which electors hand over pidfds of their inits. Owns the wait for these, the log and the exit codes.
+//! Carries out what [`Witness`] decides. Connects to nothing before a replica is dead, and signals no process. It listens at
+//! `--socket`, or else at `lease.witness` of the configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! What the elections for all Leases share: what this replica is, what it was told, what it says and does, and when a leader retries.
+//! What the elections for all Leases share: what this replica is, what it was told, what it says and does, and how soon a leader
+//! retries.
 
 use std::{
     collections::{BTreeMap, VecDeque},

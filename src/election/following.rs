@@ -1,11 +1,12 @@
 //! The phase in which this replica holds no Lease.
 //!
-//! Owns the campaigns, and which Lease is written next (law 18). A Lease that was not given back is first written as held by nobody.
-//! Once the law allows it, one compare-and-swap write takes the Lease. If that write has no answer, reads find out what became of
-//! it (law 6, 11 to 14), and until then no other Lease is written.
+//! Owns the campaigns, and which Lease is written next (law 18). A Lease that was not given back is first written as held by
+//! nobody. Once the law allows it, one compare-and-swap write takes the Lease. If that write has no answer, reads find out what
+//! became of it (law 6, 11 to 14), and until then no other Lease is written.
 //!
 //! The way of an event of the watch: the core has the observation take it in, and `watched` only ends a campaign that is lost. The
-//! tick that follows asks [`due`], which asks the observation what the law allows, and writes.
+//! tick that follows asks [`due`], which asks the observation what the law allows, and writes. The answer comes to `answered`, and
+//! `acquired` begins the next phase.
 
 use std::time::Duration;
 

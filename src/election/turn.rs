@@ -5,7 +5,8 @@
 //! step, so that a process can be stopped between any two.
 //!
 //! The link is drained first, then deadlines are acted on, then the inbox is taken in, then the actions of the election are carried
-//! out, in order. An item of the inbox that is taken in after a deadline has passed waits until the link was drained again.
+//! out, in order. An item of the inbox that is taken in after a deadline has passed waits until the link was drained again. `Done`,
+//! the last word to init, is put into the inbox once what the process has to finish is finished.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Hands a pidfd of init to the replica's witness, and tells how that is sent (law 20).
 //!
-//! Owns the socket's name, the datagram, and the elector's end of the connection: where init is PID 1 it is told again for as long
-//! as the elector lives. No renewal, deadline, proof or release waits for any of it, and the witness is believed nothing.
+//! Owns the socket of both ends, its name, the datagram, and the elector's end of the connection: where init is PID 1 it is told
+//! again for as long as the elector lives. No renewal, deadline, proof or release waits for any of it, and the witness is believed
+//! nothing.
 
 use std::{
     ffi::OsStr,

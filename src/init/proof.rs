@@ -1,4 +1,4 @@
-//! The scan that follows each step of the stop escalation, SIGSTOP of a standby that is frozen, and which process groups the fuses cover.
+//! Has [`kill`] scan after each step of the stop escalation, and freeze a standby; tells which process groups the fuses cover.
 
 use nix::unistd::getpgrp;
 

@@ -1,8 +1,8 @@
 //! The one status of a replica. All that people and collectors see is a view of it.
 //!
-//! Owns how a [`Fact`] changes it. The elector's loop takes the facts in the order in which they happened, and shows each
-//! [`Change`] to the edges: log, metrics and traces, Kubernetes Events, pages and EndpointSlice. Decides nothing but the content
-//! that the EndpointSlice should have (law 19). Reads no clock.
+//! Owns how a [`Fact`] changes it; what it says of the election is the election's own [`View`]. The elector's loop takes the facts
+//! in the order in which they happened, and shows each [`Change`] to the edges: log, metrics and traces, Kubernetes Events, pages
+//! and EndpointSlice. Decides nothing but the content that the EndpointSlice should have (law 19). Reads no clock.
 
 use std::time::Duration;
 

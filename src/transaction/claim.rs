@@ -1,4 +1,4 @@
-//! The journal as it is read, claimed and stored (rules 1, 2 and 5).
+//! The journal as it is read, claimed and stored, and how long it may be (rules 1, 2 and 5).
 
 use std::mem;
 
