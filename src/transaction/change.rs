@@ -6,14 +6,14 @@ use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Side, body, comparable, find_anew, note},
-    paths::{covers, is_shared, managers},
+    paths::{at, covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
 };
 use crate::request::Answer;
 
 /// How often a change is tried: others may write to the object all the time.
-const TRIES: u32 = 9;
+pub(super) const TRIES: u32 = 9;
 
 impl<S: Server> Driver<'_, S> {
     /// Makes all changes, and stores that. Returns their number.
@@ -153,9 +153,15 @@ impl Entry {
                     self.object = body(object);
                 }
             }
-            EntryType::Patch if is_answer => note(&mut self.fields, &self.work.object, object),
-            // A look shows the fields as planned. What else it shows may be of others.
-            EntryType::Patch | EntryType::Delete => {}
+            EntryType::Patch if is_answer => note(&mut self.fields, &self.work.object, object, false),
+            // A look shows the fields as planned, or grown. What else it shows may be of others.
+            EntryType::Patch => {
+                for field in self.fields.iter_mut().filter(|field| field.asked.is_some()) {
+                    field.asked = None;
+                    field.after = at(object, &field.path).cloned();
+                }
+            }
+            EntryType::Delete => {}
         }
         self.work.is_sent = true;
         self.work.object = object.clone();

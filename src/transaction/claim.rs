@@ -74,6 +74,9 @@ impl<S: Server> Driver<'_, S> {
             let why = format!("the journal would have {} bytes, more than {MOST_BYTES}: split it", text.len());
             return Err(Outcome::Refused(why));
         }
+        if let (Phase::Prepared, Err(why)) = (phase, serde_json::from_str::<Journal>(&text)) {
+            return Err(Outcome::Refused(format!("the journal could not be read again: {why}")));
+        }
         Ok((journal, text))
     }
 

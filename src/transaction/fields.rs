@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, Step, as_map, at, extras, has, keys_of, node, owners, remove, set, shown},
+    paths::{Path, Step, as_map, at, covers, extras, has, keys_of, node, owners, remove, set, shown},
 };
 
 /// Metadata that the API server does not set.
@@ -25,6 +25,10 @@ pub struct Field {
     /// The value that the change makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The value that is sent, where a dry run shows that the server adds to it. What it adds may be another in the end, such as the node
+    /// ports in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Value>,
     /// How many of the first steps were there already. An undo removes the map that was made for the field.
     pub known: usize,
     /// What the server put into that map. Noted at one of the fields for which it was made.
@@ -42,7 +46,7 @@ pub(super) enum Side {
 impl Field {
     fn new(path: Path, found: &Value, after: Option<Value>) -> Self {
         let known = known(&path, found);
-        Self { before: at(found, &path).cloned(), after, known, derived: None, path }
+        Self { before: at(found, &path).cloned(), after, asked: None, known, derived: None, path }
     }
 
     pub(super) const fn value(&self, side: Side) -> Option<&Value> {
@@ -55,6 +59,12 @@ impl Field {
     /// Returns true if its value in `object` is that of this side.
     pub(super) fn is(&self, side: Side, object: &Value) -> bool {
         at(object, &self.path) == self.value(side)
+    }
+
+    /// Returns true if its value in `object` is what was asked for, with what the server may have added.
+    pub(super) fn has_grown(&self, object: &Value) -> bool {
+        let asked = self.asked.as_ref().filter(|_| !self.is(Side::Before, object));
+        asked.is_some_and(|asked| at(object, &self.path).is_some_and(|now| covers(now, asked)))
     }
 
     /// Returns true if the change makes another value than was found.
@@ -125,7 +135,8 @@ pub(super) fn with(object: &Value, fields: &[Field], side: Side) -> Value {
     let mut next = object.clone();
     for (fields, derived) in made_together(fields) {
         for field in fields.iter().filter(|field| field.differs() && !field.is(side, object)) {
-            match field.value(side) {
+            let asked = field.asked.as_ref().filter(|_| side == Side::After);
+            match asked.or(field.value(side)) {
                 Some(value) => set(&mut next, &field.path, value.clone()),
                 None if side == Side::After => remove(&mut next, &field.path),
                 None if field.is_in_new_item() => remove(&mut next, field.root()),
@@ -149,11 +160,14 @@ pub(super) fn foreign(object: &Value, fields: &[Field]) -> Option<String> {
     })
 }
 
-/// Notes what a change of `found` has made of its fields, and what the server put into the maps that were made for them.
-pub(super) fn note(fields: &mut [Field], found: &Value, made: &Value) {
+/// Notes what a change of `found` has made of its fields, or would make in a dry run, and what the server put into the maps that were
+/// made for them.
+pub(super) fn note(fields: &mut [Field], found: &Value, made: &Value, is_rehearsal: bool) {
     let mut rest = made.clone();
     for field in fields.iter_mut() {
-        field.after = at(made, &field.path).cloned();
+        let made = at(made, &field.path);
+        field.asked = field.after.take().filter(|asked| is_rehearsal && made.is_some_and(|made| made != asked));
+        field.after = made.cloned();
         field.take(&mut rest, None);
     }
     for fields in fields.chunk_by_mut(|a, b| a.root() == b.root()) {
@@ -242,6 +256,9 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
         (Value::Array(items), Value::Array(list), Some(owned)) if is_entered => {
             let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
             children.map_err(|why| format!("{}: {why}", shown(path)))?
+        }
+        (Value::Object(map), Value::Object(_), _) if !map.is_empty() && map.values().all(Value::is_null) => {
+            return Err(format!("{}: it is replaced as a whole: write all that it is to have, or null", shown(path)));
         }
         _ => return Ok(vec![(path.to_vec(), (!content.is_null()).then(|| without_nulls(content)))]),
     };

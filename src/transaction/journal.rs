@@ -12,7 +12,7 @@ use super::{
     Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body},
     paths::covers,
-    requests::uid,
+    requests::{is_going, uid},
 };
 use crate::words::worded;
 
@@ -237,14 +237,16 @@ impl Entry {
 
     /// Returns the first field whose value is none of these sides.
     pub(super) fn unknown(&self, object: &Value, sides: &[Side]) -> Option<String> {
-        let field = self.fields.iter().find(|field| !sides.iter().any(|side| field.is(*side, object)))?;
+        let is_marked = sides.contains(&Side::After) && Mark::of(object).is_some_and(|mark| mark.claim == self.claim);
+        let is_known = |field: &&Field| sides.iter().any(|side| field.is(*side, object)) || is_marked && field.has_grown(object);
+        let field = self.fields.iter().find(|field| !is_known(field))?;
         Some(format!("{} is somebody else's", field.name()))
     }
 
     /// Returns true if everything is as the change made it.
     pub(super) fn stands(&self, object: Option<&Value>) -> bool {
         match (self.kind, object) {
-            (EntryType::Delete, object) => object.is_none(),
+            (EntryType::Delete, object) => object.is_none_or(|object| uid(object) == self.uid && is_going(object)),
             (EntryType::Patch | EntryType::Create, None) => false,
             (EntryType::Patch, Some(object)) => uid(object) == self.uid && self.unknown(object, &[Side::After]).is_none(),
             (EntryType::Create, Some(object)) => uid(object) == self.uid && covers(object, &body(&self.object)),
@@ -269,7 +271,9 @@ impl Mark {
         let mut words = object["metadata"]["annotations"][MARK].as_str()?.split(' ');
         let (namespace, name) = words.next()?.split_once('/')?;
         let lease = Place { namespace: namespace.to_owned(), name: name.to_owned() };
-        Some(Self { lease, id: words.next()?.to_owned(), claim: words.next()?.parse().ok()? })
+        let is_name = |name: &str| name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.contains('/');
+        let id = words.next().filter(|id| [namespace, name, id].into_iter().all(is_name))?.to_owned();
+        Some(Self { lease, id, claim: words.next()?.parse().ok()? })
     }
 }
 

@@ -1,9 +1,10 @@
 //! Plans the changes: which fields of which object, and what undoes them (rule 4). Writes nothing.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    Change, ChangeType, Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Target, Verb,
+    Change, ChangeType, Entry, EntryType, Event, MANAGER, MARK, Outcome, Phase, Request, Server, State, Target, Verb,
+    change::TRIES,
     driver::Driver,
     fields::{Field, Side, body, comparable, named, note, shape, updated, with, without_nulls},
     journal::Work,
@@ -19,13 +20,19 @@ impl<S: Server> Driver<'_, S> {
         for change in changes {
             let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target && entry.state == State::Planned);
+            let mut tries = 0;
             entries.push(loop {
                 match self.planned(change, undone, is_later).await {
-                    Err(Outcome::Overtaken) => {}
+                    Err(Outcome::Overtaken) if tries < TRIES => tries += 1,
+                    Err(Outcome::Overtaken) => {
+                        let why = "changes all the time, or is refused with 409 Conflict by a webhook";
+                        return Err(Outcome::Refused(format!("{} {why}", change.target)));
+                    }
                     planned => break planned?,
                 }
             });
         }
+        judge_together(&entries)?;
         // Once a creation is made, it is stored with what the server adds.
         let mut grown = entries.clone();
         for entry in grown.iter_mut().filter(|entry| entry.kind == EntryType::Create && entry.work.object.is_object()) {
@@ -84,9 +91,18 @@ impl<S: Server> Driver<'_, S> {
             // It replaces lists: nobody has to tell their keys.
             content = updated(object, &content);
         } else {
-            // Changes nothing.
+            // The mark is no annotation of the object.
+            if let Some(removed @ Value::Null) = content.pointer_mut("/metadata/annotations") {
+                let names = object["metadata"]["annotations"].as_object().into_iter().flat_map(Map::keys);
+                *removed = names.filter(|name| *name != MARK).map(|name| (name.clone(), Value::Null)).collect();
+            }
+            // Changes nothing. Where a policy refuses the object as it is, only lists are no more told apart.
             let part = body(&shape(present, &[&content]));
-            applied = self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await?;
+            let apply = Verb::Apply(versioned(whole(change, &part), present).into());
+            applied = match self.rehearse(target, apply, is_unseen).await {
+                Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) if !holds_list(&content) => Value::Null,
+                applied => applied?,
+            };
         }
         let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
         let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
@@ -95,7 +111,7 @@ impl<S: Server> Driver<'_, S> {
         let next = with(object, &fields, Side::After);
         let answer = self.rehearse(target, towards(present, next.clone(), Some(self.mark())), is_unseen).await?;
         let answer = if is_unseen { next } else { answer };
-        note(&mut fields, object, &answer);
+        note(&mut fields, object, &answer, true);
         // What an update removes, and the server derives again, is none.
         fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
         self.warn_of_appliers(target, object, &fields);
@@ -166,6 +182,22 @@ fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
     }
 }
 
+/// Refuses to delete an object beside its owner: made again, it would name one that is gone, and be collected as garbage.
+fn judge_together(entries: &[Entry]) -> Result<(), Outcome> {
+    let owner = |entry: &Entry| {
+        let owners = entry.object["metadata"]["ownerReferences"].as_array()?;
+        let is_owner = |other: &&Entry| other.kind == EntryType::Delete && owners.iter().any(|owner| owner["uid"] == other.uid);
+        entries.iter().find(is_owner).filter(|_| entry.kind == EntryType::Delete)
+    };
+    match entries.iter().find_map(|entry| Some((entry, owner(entry)?))) {
+        Some((entry, owner)) => {
+            let why = "owns it and is deleted too: leave it out, it goes with its owner, or an undo would lose it";
+            Err(Outcome::Refused(format!("{}: {} {why}", entry.target, owner.target)))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns why an object does not meet a requirement: a change that must change nothing. Values of Secrets are not told.
 pub(super) fn unmet(target: &Target, require: Option<&Value>, object: Option<&Value>) -> Option<String> {
     let fields = named(object.unwrap_or(&Value::Null), require?, None).ok()?;
@@ -183,6 +215,10 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
         (EntryType::Delete, Some(object)) => Some(object.clone()),
         (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
     }
+}
+
+fn holds_list(content: &Value) -> bool {
+    content.is_array() || content.as_object().is_some_and(|map| map.values().any(holds_list))
 }
 
 /// Returns a whole object of this content.

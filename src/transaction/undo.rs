@@ -184,7 +184,13 @@ impl<S: Server> Driver<'_, S> {
             let is_same =
                 |a: &Value, b: &Value| ["manager", "operation", "subresource", "apiVersion"].iter().all(|key| a[*key] == b[*key]);
             let (now, old) = (managers(&object), &entry.managers);
-            let is_new = |new: &&Value| !is_own(new) && old.iter().all(|old| !is_same(old, new) || old["time"] != new["time"]);
+            let is_new = |new: &&Value| {
+                !is_own(new)
+                    && old.iter().all(|old| {
+                        // Times are whole seconds.
+                        !is_same(old, new) || old["time"] != new["time"] || !covers(&old["fieldsV1"], &new["fieldsV1"])
+                    })
+            };
             let new: Vec<&Value> = now.iter().filter(is_new).collect();
             let next: Vec<&Value> =
                 old.iter().filter(|old| !new.iter().any(|new| is_same(old, new))).chain(new.iter().copied()).collect();

@@ -74,11 +74,8 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
             "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {labels: [x]}}}",
             "metadata.labels is no map",
         ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: [x]}",
-            "invalid type: sequence, expected a map",
-        ),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: 5}", "expected a map"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: [x]}", "content is no map"),
+        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: 5}", "content is no map"),
         ("{target: {apiVersion: v1, kind: Secret, name: a}, type: Patch, content: {data: {b: '!'}}}", "data.b is not base64"),
         (
             "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {annotations: {tenure.dev/change: b}}}}",
@@ -115,6 +112,16 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (
             transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespce: y}"),
             "metadata of a Transaction has no key namespce",
+        ),
+        (
+            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespace: 2024}"),
+            "metadata.namespace is no text: write \"2024\" in quotes",
+        ),
+        (transaction(&[CONFIG_MAP]).replace("{name: x}", "oops"), "metadata is no map"),
+        (transaction(&[&CONFIG_MAP.replace("{data: {a: b}}", "hunter2")]), "change 1: content is no map"),
+        (
+            transaction(&[&CONFIG_MAP.replace("ConfigMap", "Secret").replace("{data:", "{data: null, stringData:")]),
+            "data beside stringData is no map: remove it",
         ),
         (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
         ("a: 1\na: 2\n".to_owned(), "duplicate"),

@@ -419,6 +419,44 @@ fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_the
 }
 
 #[test]
+fn an_object_that_no_journal_can_give_back_is_not_changed() {
+    let nested = (0..124).fold(json!("x"), |value, _| json!([value]));
+    let apply = Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "flat" } }))]);
+    let world = |world: &mut World| {
+        let nested = (0..124).fold(json!("x"), |value, _| json!([value]));
+        world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = nested);
+    };
+
+    let (outcomes, objects, _) = relay(vec![Meanwhile(world), Drive(apply, None)]);
+
+    let Some(Outcome::Refused(why)) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+    assert!(why.starts_with("the journal could not be read again"), "{why}");
+    assert_eq!(objects["X0"]["a"], nested);
+}
+
+#[test]
+fn a_manager_that_has_written_twice_in_a_second_has_all_its_fields_after_an_undo() {
+    // An entry with the time of the one that the journal keeps.
+    let more = |world: &mut World| {
+        let managers = world.cluster.objects["X0"]["metadata"]["managedFields"].clone();
+        let time = managers.as_array().unwrap().iter().find(|entry| entry["manager"] == "kubectl").unwrap()["time"].clone();
+        world.cluster.edit("X0", "kubectl", |object| object["data"]["theirs"] = json!("x"));
+        let managers = world.cluster.objects.get_mut("X0").unwrap()["metadata"]["managedFields"].as_array_mut().unwrap();
+        managers.iter_mut().filter(|entry| entry["manager"] == "kubectl").for_each(|entry| entry["time"] = time.clone());
+    };
+    let keep: fn(&mut World) = |world| {
+        world.cluster.edit("X0", "kubectl", |object| object["data"]["kept"] = json!("x"));
+    };
+    let patch = Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "1" } }))]);
+
+    let (_, world) = relayed(vec![Meanwhile(keep), Drive(patch, None), Meanwhile(more), Drive(Job::Recover, None)]);
+
+    let managers = world.borrow().cluster.objects["X0"]["metadata"]["managedFields"].clone();
+    let owns = |entry: &Value| entry["manager"] == "kubectl" && entry["fieldsV1"]["f:data"]["f:theirs"].is_object();
+    assert!(managers.as_array().unwrap().iter().any(owns), "{managers}");
+}
+
+#[test]
 fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
     let make = |world: &mut World| {
         let item = |name: &str| json!({ "name": name, "image": "1" });

@@ -14,6 +14,7 @@ use crate::beside::Desk;
 pub(super) fn all() -> Vec<Case> {
     let mut cases = cases![
         fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back,
+        what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write,
         what_was_created_and_is_used_by_others_stays_until_it_is_forced,
         a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
         the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
@@ -25,7 +26,10 @@ pub(super) fn all() -> Vec<Case> {
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
     ];
-    let mutating = cases![a_policy_that_stamps_each_write_is_nobodys_conflict];
+    let mutating = cases![
+        a_policy_that_stamps_each_write_is_nobodys_conflict,
+        what_breaks_a_newer_policy_can_be_repaired_and_no_warning_shows_a_value,
+    ];
     cases.extend(mutating.into_iter().map(|case| case.since(MUTATING)));
     cases
 }
@@ -111,6 +115,38 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
         assert_eq!(shop.read(&path).await, before, "{content}");
         assert_eq!(shop.managers(&path).await, owners, "{content}");
+    }
+}
+
+async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
+    let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a" } });
+    stage.api.create(&services, &json!({ "metadata": { "name": "s" }, "spec": spec })).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    stage.api.create(&maps, &json!({ "metadata": { "name": "m", "annotations": { "a": "b" } } })).await;
+    let ports = "spec: {type: NodePort, selector: {app: a}, ports: [{name: http, port: 80}, {name: more, port: 81}]}";
+    let lost = || Fault::committed_but(503, "ServiceUnavailable");
+    for (path, kind, how) in [
+        (format!("{services}/s"), "Service", format!("type: Update, content: {{{ports}}}")),
+        (format!("{maps}/m"), "ConfigMap", "type: Patch, content: {metadata: {annotations: null}}".into()),
+    ] {
+        let before = shop.read(&path).await;
+        let file = shop.file("x.yaml", &transaction(&[change("v1", kind, &before["metadata"]["name"].to_string(), &how)]));
+        for is_lost in [false, true] {
+            if is_lost {
+                shop.desk.proxy.on(is_change, Times::Only(1), lost());
+            }
+
+            said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+
+            let made = shop.read(&path).await;
+            assert_ne!(made, before);
+            said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
+            assert_eq!(shop.read(&path).await, made);
+            said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+            assert_eq!(shop.read(&path).await, before);
+        }
     }
 }
 
@@ -420,6 +456,38 @@ async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
     said(&recovered, 0, &["undone: 3 changes"]);
     assert_ne!(stamped(&shop.read(&shop.objects[0]).await), stamp, "an undo is stamped too");
     assert_eq!(without_stamps().await, before);
+}
+
+async fn what_breaks_a_newer_policy_can_be_repaired_and_no_warning_shows_a_value(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (policies, namespace) = ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", &stage.namespace);
+    for (resource, action, validation) in [
+        ("configmaps", "Deny", json!({ "expression": "object.data.version != '1.0'" })),
+        ("secrets", "Warn", json!({ "expression": "!has(object.data.key)", "messageExpression": "'weak: ' + object.data.key" })),
+    ] {
+        let name = format!("{namespace}-{resource}");
+        let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource] });
+        let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });
+        let matched = json!({ "namespaceSelector": selector, "resourceRules": [rule] });
+        let spec = json!({ "matchConstraints": matched, "validations": [validation] });
+        stage.api.create(&format!("{policies}ies"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
+        let spec = json!({ "policyName": name, "validationActions": [action] });
+        stage.api.create(&format!("{policies}ybindings"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
+    }
+    until("the policy is in force", async || {
+        let (_, settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
+        stage.api.call(Method::PUT, &format!("{}?dryRun=All", shop.objects[0]), Some(&settings)).await.0 == 422
+    })
+    .await;
+    let changes = [
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+        change("v1", "Secret", "old-key", "type: Patch, content: {metadata: {labels: {app: web}}}"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+
+    let applied = shop.apply(&file, &[]).await;
+
+    said(&applied, 0, &["committed: 2 changes", "the API server warns: of Secret ", "with words that are not shown"]);
 }
 
 async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {

@@ -14,6 +14,7 @@ pub(super) fn all() -> Vec<Case> {
     cases![
         what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone,
         a_selector_is_replaced_as_a_whole_and_put_back,
+        nothing_is_deleted_beside_its_owner,
         an_object_whose_status_is_written_all_the_time_is_tried_nine_times,
         what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing,
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
@@ -50,6 +51,7 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
     said(&shop.apply(&file, &[]).await, 0, &["committed"]);
 
     assert!(shop.read(&path).await["metadata"]["deletionTimestamp"].is_string(), "its finalizer holds it");
+    said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
     said(&shop.recover(&["apply", "x"]).await, 2, &["it is still being deleted"]);
     let (_, mut going) = stage.api.call(Method::GET, &path, None).await;
     going["metadata"]["finalizers"] = json!([]);
@@ -266,6 +268,30 @@ async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
     assert_eq!(shop.read(&path).await, green);
     said(&shop.recover(&["apply", "x"]).await, 0, &[]);
     assert_eq!(shop.read(&path).await, before);
+    let removes = transaction(&change("Service", "shop", "type: Patch, content: {spec: {selector: {absent: null}}}"));
+    let replaced = "Service shop: spec.selector: it is replaced as a whole";
+    said(
+        &shop.apply(&shop.file("removes.yaml", &removes), &[]).await,
+        1,
+        &[&replaced.replace(" shop", &format!(" {}/shop", stage.namespace))],
+    );
+    assert_eq!(shop.read(&path).await, before);
+}
+
+async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    stage.api.create(&maps, &json!({ "metadata": { "name": "owner" } })).await;
+    let (_, owner) = stage.api.call(Method::GET, &format!("{maps}/owner"), None).await;
+    let reference = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
+    stage.api.create(&maps, &json!({ "metadata": { "name": "owned", "ownerReferences": reference } })).await;
+    for names in [["owned", "owner"], ["owner", "owned"]] {
+        let file = shop.file("x.yaml", &transaction(&names.map(|name| change("ConfigMap", name, "type: Delete")).concat()));
+
+        said(&shop.apply(&file, &[]).await, 1, &["/owned: ConfigMap ", "/owner owns it and is deleted too"]);
+
+        assert!(!shop.read(&format!("{maps}/owned")).await.is_null());
+    }
 }
 
 async fn an_object_whose_status_is_written_all_the_time_is_tried_nine_times(stage: Stage) {
@@ -290,7 +316,10 @@ fn admit(review: &Value) -> String {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let (request, template) = (&review["request"], "/request/object/spec/template/spec/containers/0/image");
     let image = review.pointer(template).and_then(Value::as_str).unwrap_or_default();
-    let mut response = json!({ "uid": request["uid"], "allowed": image != "shop:3.0" });
+    let mut response = json!({ "uid": request["uid"], "allowed": !["shop:3.0", "shop:4.0"].contains(&image) });
+    if image == "shop:4.0" {
+        response["status"] = json!({ "code": 409, "message": "not now" });
+    }
     if image == "shop:2.0" && request["object"]["spec"]["template"]["metadata"]["annotations"].is_null() {
         let patch = json!([{ "op": "add", "path": "/spec/template/metadata/annotations", "value": { "hooked": "yes" } }]);
         response["patchType"] = json!("JSONPatch");
@@ -308,6 +337,8 @@ async fn what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing(stag
     let denied = shop.file("denied.yaml", &text.replace("shop:2.0", "shop:3.0"));
 
     said(&shop.apply(&denied, &[]).await, 1, &["denied the request"]);
+    let conflict = shop.file("conflict.yaml", &text.replace("shop:2.0", "shop:4.0"));
+    said(&shop.apply(&conflict, &[]).await, 1, &["or is refused with 409 Conflict by a webhook"]);
     assert_eq!(shop.seen().await, before);
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
 

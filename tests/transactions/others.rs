@@ -18,6 +18,7 @@ pub(super) fn all() -> Vec<Case> {
         an_object_that_is_deleted_between_the_changes_is_named,
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
+        a_mark_that_no_transaction_can_have_made_keeps_nobody_away,
         a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
         a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
         an_undo_needs_no_lease,
@@ -211,6 +212,20 @@ async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
     }
     edit(&shop, 2, |secret| secret["stringData"] = json!({ "key": format!("{SENTINEL}-foreign") })).await;
     said(&shop.recover(&["apply", "x"]).await, 2, &["old-key"]);
+}
+
+async fn a_mark_that_no_transaction_can_have_made_keeps_nobody_away(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    for mark in ["default/ x 1", "/txn-x x 1", "a/../b x 1", "a/b  1"] {
+        shop.stock().await;
+        let (_, mut settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
+        settings["metadata"]["annotations"] = json!({ "tenure.dev/change": mark });
+        assert_eq!(stage.api.call(Method::PUT, &shop.objects[0], Some(&settings)).await.0, 200);
+
+        said(&shop.apply(EXAMPLE, &["--limit", "5s"]).await, 0, &["committed"]);
+
+        said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone"]);
+    }
 }
 
 async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stage) {

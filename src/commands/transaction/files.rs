@@ -137,12 +137,19 @@ impl Files {
         if let Some(unknown) = document.keys().next() {
             return Err(format!("a Transaction has no key {unknown}"));
         }
+        if !metadata.is_object() && !metadata.is_null() {
+            return Err("metadata is no map".into());
+        }
         let mut keys = metadata.as_object().into_iter().flat_map(Map::keys);
         if let Some(unknown) = keys.find(|key| version != JANUS && !METADATA.contains(&key.as_str())) {
             return Err(format!("metadata of a Transaction has no key {unknown}"));
         }
-        let text = |key: &str| metadata.get(key)?.as_str().map(String::from);
-        (self.name, self.namespace) = (text("name"), text("namespace"));
+        let text = |key: &str| match metadata.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(format!("metadata.{key} is no text: write \"{other}\" in quotes, if that is meant")),
+        };
+        (self.name, self.namespace) = (text("name")?, text("namespace")?);
         let mut ignored = Vec::from_iter((!status.is_null()).then_some("status"));
         if let (true, Some(spec)) = (version == JANUS, spec.as_object_mut()) {
             let keys = [("lockTimeout", "spec.lockTimeout"), ("sealed", "spec.sealed")];
@@ -167,6 +174,12 @@ impl Files {
         let unread = |why: String| format!("{place}: {why}");
         if let Some(variable) = self.variable {
             substitute(&mut written, variable).map_err(unread)?;
+        }
+        // The error of serde would quote it.
+        for key in ["content", "require"] {
+            if written.get(key).is_some_and(|value| !value.is_null() && !value.is_object()) {
+                return Err(unread(format!("{key} is no map")));
+            }
         }
         let item = serde_json::from_value(written).map_err(|error| unread(error.to_string()))?;
         let Item { target: Named { api_version, kind, namespace, name }, r#type: verb, content, mut require } = item;
@@ -235,9 +248,9 @@ impl Files {
 fn encode(content: &mut Map<String, Value>) {
     let texts = content.get("stringData").filter(|texts| is_map_of_texts(texts)).cloned();
     let Some(Value::Object(texts)) = texts else { return };
-    content.remove("stringData");
     if let Value::Object(data) = content.entry("data").or_insert_with(|| Map::new().into()) {
         data.extend(texts.into_iter().map(|(key, text)| (key, text.as_str().map(|text| BASE64_STANDARD.encode(text)).into())));
+        content.remove("stringData");
     }
 }
 
@@ -276,6 +289,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
         !deletes && content.as_object().is_none_or(is_nothing) => "content is missing";
         is_other("apiVersion", api_version) || is_other("kind", kind) => "content is of another apiVersion or kind than the target";
         content.get("status").is_some() => "status cannot be changed: its controller owns it";
+        is_secret && content.get("stringData").is_some() && content.get("data").is_some_and(|data| !data.is_object()) => "data beside stringData is no map: remove it";
         !bad.is_empty() => "data.{bad} is not base64: encode it, or write stringData";
         has_null => "an item that is null has no meaning: only a key of a map can be removed";
     }

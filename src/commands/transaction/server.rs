@@ -59,8 +59,12 @@ impl<'a> ApiServer<'a> {
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
         let is_review = matches!(request, Request::Review(..));
+        let is_secret = matches!(&request, Request::Plan(target, _) | Request::Write(target, _) if target.is_secret());
+        let about = request.to_string();
         let answered = self.access.send(&built(request).acting_as(acting_as)).await;
         for warning in answered.warnings {
+            // It may quote a value.
+            let warning = if is_secret { format!("of {about}, with words that are not shown") } else { warning };
             // Once is enough.
             if self.warnings.borrow_mut().insert(warning.clone()) {
                 complain(&format!("the API server warns: {warning}"));
