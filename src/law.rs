@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | D | how long a write holds the Lease | `lease.duration` |
 //! | R, T | a renewal is due after R; an attempt may take T | `lease.renewPeriod`, `lease.attemptTimeout` |
-//! | b | the pause before the next attempt; `election::common` says how soon one may follow that was refused | [`RETRY_PAUSE`] |
+//! | b | the pause before the next attempt; `election::common` has the pace after a refusal | [`RETRY_PAUSE`] |
 //! | rho | by how much the rate of a node's clock may be wrong | `lease.clockDrift` |
 //! | G | from the stop signal of a loss to SIGKILL | `workload.stop.lossGrace` |
 //! | killMargin | until init is awake, has killed everything and has reaped it | `workload.stop.killMargin` |

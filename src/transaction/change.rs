@@ -6,7 +6,7 @@ use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Side, body, comparable, find_anew, note},
-    paths::{at, covers, is_shared, managers},
+    paths::{covers, is_shared, managers},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
 };
@@ -44,9 +44,10 @@ impl<S: Server> Driver<'_, S> {
         Ok(made)
     }
 
-    /// Makes one change. Returns false if what undoes it is another than was stored.
+    /// Makes one change. Returns false if the journal is to be stored first, because what undoes the change is another now.
     async fn change(&self, entry: &mut Entry) -> Result<bool, Outcome> {
-        for _ in 0..TRIES {
+        while entry.work.tries < TRIES {
+            entry.work.tries += 1;
             self.go_on()?;
             let write = match entry.kind {
                 EntryType::Patch => Self::patch(&entry.work.object, &entry.fields, Side::After, Some(self.mark())),
@@ -154,14 +155,8 @@ impl Entry {
                 }
             }
             EntryType::Patch if is_answer => note(&mut self.fields, &self.work.object, object, false),
-            // A look shows the fields as planned, or grown. What else it shows may be of others.
-            EntryType::Patch => {
-                for field in self.fields.iter_mut().filter(|field| field.asked.is_some()) {
-                    field.asked = None;
-                    field.after = at(object, &field.path).cloned();
-                }
-            }
-            EntryType::Delete => {}
+            // A look shows the fields as planned. What else it shows may be of others.
+            EntryType::Patch | EntryType::Delete => {}
         }
         self.work.is_sent = true;
         self.work.object = object.clone();

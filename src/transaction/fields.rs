@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     MARK,
-    paths::{Path, Step, as_map, at, covers, extras, has, keys_of, node, owners, remove, set, shown},
+    paths::{Path, Step, as_map, at, extras, has, keys_of, node, owners, remove, set, shown},
 };
 
 /// Metadata that the API server does not set.
@@ -25,9 +25,8 @@ pub struct Field {
     /// The value that the change makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
-    /// The value that is sent, where a dry run shows that the server adds to it. What it adds may be another in the end, such as the node
-    /// ports in a list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The value that is sent, where a dry run shows that the server adds to it: at the write it may add other node ports.
+    #[serde(skip)]
     pub asked: Option<Value>,
     /// How many of the first steps were there already. An undo removes the map that was made for the field.
     pub known: usize,
@@ -59,12 +58,6 @@ impl Field {
     /// Returns true if its value in `object` is that of this side.
     pub(super) fn is(&self, side: Side, object: &Value) -> bool {
         at(object, &self.path) == self.value(side)
-    }
-
-    /// Returns true if its value in `object` is what was asked for, with what the server may have added.
-    pub(super) fn has_grown(&self, object: &Value) -> bool {
-        let asked = self.asked.as_ref().filter(|_| !self.is(Side::Before, object));
-        asked.is_some_and(|asked| at(object, &self.path).is_some_and(|now| covers(now, asked)))
     }
 
     /// Returns true if the change makes another value than was found.
@@ -111,8 +104,7 @@ fn known(path: &[Step], object: &Value) -> usize {
     (1..=path.len()).take_while(is_there).count()
 }
 
-/// Notes which maps are there for fields that have not changed. Returns true if others are than were: somebody else has made or removed
-/// one.
+/// Notes anew which maps are there on the way to fields that have not changed. Returns true if somebody else has made or removed one.
 pub(super) fn find_anew(fields: &mut [Field], object: &Value) -> bool {
     let mut is_new = false;
     for field in fields.iter_mut().filter(|field| field.is(Side::Before, object)) {
@@ -257,8 +249,8 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
             let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
             children.map_err(|why| format!("{}: {why}", shown(path)))?
         }
-        (Value::Object(map), Value::Object(_), _) if !map.is_empty() && map.values().all(Value::is_null) => {
-            return Err(format!("{}: it is replaced as a whole: write all that it is to have, or null", shown(path)));
+        (Value::Object(_), Value::Object(_), _) if holds_null(content) => {
+            return Err(format!("{}: it is replaced as a whole: write all that it is to have, and no null", shown(path)));
         }
         _ => return Ok(vec![(path.to_vec(), (!content.is_null()).then(|| without_nulls(content)))]),
     };
@@ -316,6 +308,15 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
         patch.insert(key.clone(), change);
     }
     Value::Object(patch)
+}
+
+fn holds_null(content: &Value) -> bool {
+    match content {
+        Value::Null => true,
+        Value::Object(map) => map.values().any(holds_null),
+        Value::Array(items) => items.iter().any(holds_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// Returns a content without its nulls.

@@ -174,6 +174,8 @@ pub(super) struct Work {
     pub(super) require: Option<Value>,
     /// A write of this driver was sent, and not refused.
     pub(super) is_sent: bool,
+    /// How often the change was tried.
+    pub(super) tries: u32,
     /// A write may still commit, as it went unanswered.
     pub(super) is_unanswered: bool,
 }
@@ -237,9 +239,7 @@ impl Entry {
 
     /// Returns the first field whose value is none of these sides.
     pub(super) fn unknown(&self, object: &Value, sides: &[Side]) -> Option<String> {
-        let is_marked = sides.contains(&Side::After) && Mark::of(object).is_some_and(|mark| mark.claim == self.claim);
-        let is_known = |field: &&Field| sides.iter().any(|side| field.is(*side, object)) || is_marked && field.has_grown(object);
-        let field = self.fields.iter().find(|field| !is_known(field))?;
+        let field = self.fields.iter().find(|field| !sides.iter().any(|side| field.is(*side, object)))?;
         Some(format!("{} is somebody else's", field.name()))
     }
 

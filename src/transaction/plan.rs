@@ -87,20 +87,18 @@ impl<S: Server> Driver<'_, S> {
     async fn plan_patch(&self, change: &Change, found: Option<&Value>, object: &Value) -> Result<Vec<Field>, Outcome> {
         let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
         let (mut content, mut applied) = (change.content.clone(), Value::Null);
+        name_annotations(&mut content, object);
         if change.verb == ChangeType::Update {
             // It replaces lists: nobody has to tell their keys.
             content = updated(object, &content);
         } else {
-            // The mark is no annotation of the object.
-            if let Some(removed @ Value::Null) = content.pointer_mut("/metadata/annotations") {
-                let names = object["metadata"]["annotations"].as_object().into_iter().flat_map(Map::keys);
-                *removed = names.filter(|name| *name != MARK).map(|name| (name.clone(), Value::Null)).collect();
-            }
-            // Changes nothing. Where a policy refuses the object as it is, only lists are no more told apart.
-            let part = body(&shape(present, &[&content]));
-            let apply = Verb::Apply(versioned(whole(change, &part), present).into());
-            applied = match self.rehearse(target, apply, is_unseen).await {
-                Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) if !holds_list(&content) => Value::Null,
+            let apply = async |part: Value| {
+                let apply = Verb::Apply(versioned(whole(change, &part), present).into());
+                self.rehearse(target, apply, is_unseen).await
+            };
+            // Changes nothing. Where a policy refuses the object as it is, what is wanted tells the same.
+            applied = match apply(body(&shape(present, &[&content]))).await {
+                Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => apply(without_nulls(&content)).await?,
                 applied => applied?,
             };
         }
@@ -182,16 +180,26 @@ fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
     }
 }
 
-/// Refuses to delete an object beside its owner: made again, it would name one that is gone, and be collected as garbage.
+/// Names each annotation where a content removes all: the mark is none of the object's.
+fn name_annotations(content: &mut Value, object: &Value) {
+    let Some(Value::Object(metadata)) = content.get_mut("metadata") else { return };
+    let found = object["metadata"]["annotations"].as_object().into_iter().flat_map(Map::keys).filter(|name| *name != MARK);
+    if let Some(removed @ Value::Null) = metadata.get_mut("annotations") {
+        *removed = found.map(|name| (name.clone(), Value::Null)).collect();
+    }
+    metadata.retain(|key, value| key != "annotations" || value != &json!({}));
+}
+
+/// Refuses to delete the only owner of an object that an undo or a change makes: it would be collected as garbage.
 fn judge_together(entries: &[Entry]) -> Result<(), Outcome> {
+    let deleted = |owner: &Value| entries.iter().find(|entry| entry.kind == EntryType::Delete && owner["uid"] == entry.uid);
     let owner = |entry: &Entry| {
         let owners = entry.object["metadata"]["ownerReferences"].as_array()?;
-        let is_owner = |other: &&Entry| other.kind == EntryType::Delete && owners.iter().any(|owner| owner["uid"] == other.uid);
-        entries.iter().find(is_owner).filter(|_| entry.kind == EntryType::Delete)
+        owners.iter().map(deleted).collect::<Option<Vec<_>>>()?.pop()
     };
     match entries.iter().find_map(|entry| Some((entry, owner(entry)?))) {
         Some((entry, owner)) => {
-            let why = "owns it and is deleted too: leave it out, it goes with its owner, or an undo would lose it";
+            let why = "owns it and is deleted too: leave it out, as it goes with its owner";
             Err(Outcome::Refused(format!("{}: {} {why}", entry.target, owner.target)))
         }
         None => Ok(()),
@@ -215,10 +223,6 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
         (EntryType::Delete, Some(object)) => Some(object.clone()),
         (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
     }
-}
-
-fn holds_list(content: &Value) -> bool {
-    content.is_array() || content.as_object().is_some_and(|map| map.values().any(holds_list))
 }
 
 /// Returns a whole object of this content.

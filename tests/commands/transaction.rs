@@ -119,6 +119,7 @@ fn files_that_are_no_transaction_are_refused_offline() {
         ),
         (transaction(&[CONFIG_MAP]).replace("{name: x}", "oops"), "metadata is no map"),
         (transaction(&[&CONFIG_MAP.replace("{data: {a: b}}", "hunter2")]), "change 1: content is no map"),
+        (transaction(&["hunter2"]), "change 1: this is no map"),
         (
             transaction(&[&CONFIG_MAP.replace("ConfigMap", "Secret").replace("{data:", "{data: null, stringData:")]),
             "data beside stringData is no map: remove it",

@@ -15,6 +15,7 @@ pub(super) fn all() -> Vec<Case> {
     let mut cases = cases![
         fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back,
         what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write,
+        all_annotations_but_the_mark_can_be_removed_and_come_back,
         what_was_created_and_is_used_by_others_stays_until_it_is_forced,
         a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
         the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
@@ -123,29 +124,49 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
     let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a" } });
     stage.api.create(&services, &json!({ "metadata": { "name": "s" }, "spec": spec })).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    stage.api.create(&maps, &json!({ "metadata": { "name": "m", "annotations": { "a": "b" } } })).await;
+    let path = format!("{services}/s");
+    let before = shop.read(&path).await;
     let ports = "spec: {type: NodePort, selector: {app: a}, ports: [{name: http, port: 80}, {name: more, port: 81}]}";
-    let lost = || Fault::committed_but(503, "ServiceUnavailable");
-    for (path, kind, how) in [
-        (format!("{services}/s"), "Service", format!("type: Update, content: {{{ports}}}")),
-        (format!("{maps}/m"), "ConfigMap", "type: Patch, content: {metadata: {annotations: null}}".into()),
-    ] {
-        let before = shop.read(&path).await;
-        let file = shop.file("x.yaml", &transaction(&[change("v1", kind, &before["metadata"]["name"].to_string(), &how)]));
-        for is_lost in [false, true] {
-            if is_lost {
-                shop.desk.proxy.on(is_change, Times::Only(1), lost());
-            }
+    let file = shop.file("x.yaml", &transaction(&[change("v1", "Service", "s", &format!("type: Update, content: {{{ports}}}"))]));
 
-            said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
 
-            let made = shop.read(&path).await;
-            assert_ne!(made, before);
-            said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
-            assert_eq!(shop.read(&path).await, made);
-            said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
-            assert_eq!(shop.read(&path).await, before);
+    let made = shop.read(&path).await;
+    assert!(made["spec"]["ports"][1]["nodePort"].is_u64(), "{made}");
+    said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
+    assert_eq!(shop.read(&path).await, made);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(shop.read(&path).await, before);
+    // Nothing tells a port of the server from that of somebody else.
+    shop.desk.proxy.on(is_change, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
+    said(&shop.apply(&file, &[]).await, 2, &["spec.ports is somebody else's"]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(shop.read(&path).await, before);
+}
+
+async fn all_annotations_but_the_mark_can_be_removed_and_come_back(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = &shop.objects[0];
+    for (annotations, code) in [(json!({ "a": "b" }), 0), (Value::Null, 0)] {
+        for verb in ["Patch", "Update"] {
+            shop.stock().await;
+            let (_, mut settings) = stage.api.call(Method::GET, path, None).await;
+            settings["metadata"]["annotations"] = annotations.clone();
+            assert_eq!(stage.api.call(Method::PUT, path, Some(&settings)).await.0, 200);
+            let before = shop.read(path).await;
+            let content = "{metadata: {annotations: null}, data: {version: '1.0', kept: x}}";
+            let how = format!("type: {verb}, content: {content}");
+            let file = shop.file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", &how)]));
+
+            let (first, again) = (shop.apply(&file, &[]).await, shop.apply(&file, &[]).await);
+
+            let (done, stands) =
+                if annotations.is_null() { ("nothing", "nothing") } else { ("committed: 1", "committed already") };
+            said(&first, code, &[done]);
+            said(&again, 0, &[stands]);
+            assert_eq!(shop.read(path).await["metadata"]["annotations"], Value::Null);
+            said(&shop.recover(&["apply", "x"]).await, 0, &[]);
+            assert_eq!(shop.read(path).await, before, "{verb}");
         }
     }
 }
@@ -461,9 +482,12 @@ async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
 async fn what_breaks_a_newer_policy_can_be_repaired_and_no_warning_shows_a_value(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let (policies, namespace) = ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", &stage.namespace);
+    let services = format!("/api/v1/namespaces/{namespace}/services");
+    let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a", "colour": "blue" } });
+    stage.api.create(&services, &json!({ "metadata": { "name": "s" }, "spec": spec })).await;
     for (resource, action, validation) in [
-        ("configmaps", "Deny", json!({ "expression": "object.data.version != '1.0'" })),
-        ("secrets", "Warn", json!({ "expression": "!has(object.data.key)", "messageExpression": "'weak: ' + object.data.key" })),
+        ("services", "Deny", json!({ "expression": "has(object.metadata.labels)" })),
+        ("secrets", "Warn", json!({ "expression": "!has(object.data)", "messageExpression": "'weak: ' + string(object.data)" })),
     ] {
         let name = format!("{namespace}-{resource}");
         let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource] });
@@ -474,20 +498,32 @@ async fn what_breaks_a_newer_policy_can_be_repaired_and_no_warning_shows_a_value
         let spec = json!({ "policyName": name, "validationActions": [action] });
         stage.api.create(&format!("{policies}ybindings"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
     }
+    let path = format!("{services}/s");
     until("the policy is in force", async || {
-        let (_, settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
-        stage.api.call(Method::PUT, &format!("{}?dryRun=All", shop.objects[0]), Some(&settings)).await.0 == 422
+        let (_, service) = stage.api.call(Method::GET, &path, None).await;
+        stage.api.call(Method::PUT, &format!("{path}?dryRun=All"), Some(&service)).await.0 == 422
     })
     .await;
-    let changes = [
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-        change("v1", "Secret", "old-key", "type: Patch, content: {metadata: {labels: {app: web}}}"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
+    let content =
+        "metadata: {labels: {team: a}}, spec: {selector: {app: b}, ports: [{port: 80, protocol: TCP, targetPort: 8080}]}";
+    let labelled = "type: Patch, content: {metadata: {labels: {app: web}}}";
+    let changes = |content: &str| {
+        let service = change("v1", "Service", "s", &format!("type: Patch, content: {{{content}}}"));
+        transaction(&[service, change("v1", "Secret", "old-key", labelled)])
+    };
+    said(&shop.apply(&shop.file("refused.yaml", &changes("spec: {type: NodePort}")), &[]).await, 1, &["denied request"]);
 
-    let applied = shop.apply(&file, &[]).await;
+    let applied = shop.apply(&shop.file("x.yaml", &changes(content)), &[]).await;
 
-    said(&applied, 0, &["committed: 2 changes", "the API server warns: of Secret ", "with words that are not shown"]);
+    said(
+        &applied,
+        0,
+        &["committed: 2 changes", "the API server warns: of Secret ", "of the journal, with words that are not shown"],
+    );
+    assert!(!applied.err.contains("weak"), "{applied:?}");
+    let repaired = shop.read(&path).await;
+    assert_eq!(repaired["spec"]["selector"], json!({ "app": "b" }), "it is replaced as a whole, as ever");
+    assert_eq!(repaired["spec"]["ports"][0]["targetPort"], 8080);
 }
 
 async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {

@@ -268,13 +268,18 @@ async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
     assert_eq!(shop.read(&path).await, green);
     said(&shop.recover(&["apply", "x"]).await, 0, &[]);
     assert_eq!(shop.read(&path).await, before);
-    let removes = transaction(&change("Service", "shop", "type: Patch, content: {spec: {selector: {absent: null}}}"));
-    let replaced = "Service shop: spec.selector: it is replaced as a whole";
-    said(
-        &shop.apply(&shop.file("removes.yaml", &removes), &[]).await,
-        1,
-        &[&replaced.replace(" shop", &format!(" {}/shop", stage.namespace))],
-    );
+    for selector in ["{absent: null}", "{colour: red, app: null}"] {
+        let removes = change("Service", "shop", &format!("type: Patch, content: {{spec: {{selector: {selector}}}}}"));
+        let refused = shop.apply(&shop.file("removes.yaml", &transaction(&removes)), &[]).await;
+        said(&refused, 1, &["/shop: spec.selector: it is replaced as a whole: write all that it is to have"]);
+    }
+    let policies = format!("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies", stage.namespace);
+    let policy = json!({ "metadata": { "name": "shop" }, "spec": { "podSelector": { "matchLabels": { "tier": "a" } } } });
+    stage.api.create(&policies, &policy).await;
+    let removes = change("NetworkPolicy", "shop", "type: Patch, content: {spec: {podSelector: {matchLabels: {tier: null}}}}");
+    let removes = removes.replace("apiVersion: v1", "apiVersion: networking.k8s.io/v1");
+    let refused = shop.apply(&shop.file("removes.yaml", &transaction(&removes)), &[]).await;
+    said(&refused, 1, &["/shop: spec.podSelector: it is replaced as a whole"]);
     assert_eq!(shop.read(&path).await, before);
 }
 
@@ -285,6 +290,9 @@ async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
     let (_, owner) = stage.api.call(Method::GET, &format!("{maps}/owner"), None).await;
     let reference = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
     stage.api.create(&maps, &json!({ "metadata": { "name": "owned", "ownerReferences": reference } })).await;
+    let mut two = reference.clone();
+    two.as_array_mut().expect("a list").push(json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "0" }));
+    stage.api.create(&maps, &json!({ "metadata": { "name": "shared", "ownerReferences": two } })).await;
     for names in [["owned", "owner"], ["owner", "owned"]] {
         let file = shop.file("x.yaml", &transaction(&names.map(|name| change("ConfigMap", name, "type: Delete")).concat()));
 
@@ -292,6 +300,8 @@ async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
 
         assert!(!shop.read(&format!("{maps}/owned")).await.is_null());
     }
+    let changes = ["shared", "owner"].map(|name| change("ConfigMap", name, "type: Delete")).concat();
+    said(&shop.apply(&shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
 }
 
 async fn an_object_whose_status_is_written_all_the_time_is_tried_nine_times(stage: Stage) {

@@ -175,7 +175,10 @@ impl Files {
         if let Some(variable) = self.variable {
             substitute(&mut written, variable).map_err(unread)?;
         }
-        // The error of serde would quote it.
+        // The error of serde would quote them.
+        if !written.is_object() {
+            return Err(unread("this is no map".into()));
+        }
         for key in ["content", "require"] {
             if written.get(key).is_some_and(|value| !value.is_null() && !value.is_object()) {
                 return Err(unread(format!("{key} is no map")));
@@ -277,6 +280,8 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let data = content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
     // The API server calls it an internal error of its own.
     let bad = data.filter(|(_, value)| !is_base64(value)).map(|(key, _)| key.as_str()).next().unwrap_or_default();
+    let is_lost =
+        |content: &Value| content.get("stringData").is_some() && content.get("data").is_some_and(|data| !data.is_object());
     let has_null = [Some(content), require.as_ref()].into_iter().flatten().any(holds_null_item);
     let metadata = content.get("metadata").and_then(|metadata| judge_metadata(target, *verb, metadata).err());
     refuse_if! {
@@ -289,7 +294,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
         !deletes && content.as_object().is_none_or(is_nothing) => "content is missing";
         is_other("apiVersion", api_version) || is_other("kind", kind) => "content is of another apiVersion or kind than the target";
         content.get("status").is_some() => "status cannot be changed: its controller owns it";
-        is_secret && content.get("stringData").is_some() && content.get("data").is_some_and(|data| !data.is_object()) => "data beside stringData is no map: remove it";
+        is_secret && [Some(content), require.as_ref()].into_iter().flatten().any(is_lost) => "data beside stringData is no map: remove it";
         !bad.is_empty() => "data.{bad} is not base64: encode it, or write stringData";
         has_null => "an item that is null has no meaning: only a key of a map can be removed";
     }

@@ -59,7 +59,11 @@ impl<'a> ApiServer<'a> {
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
         let is_review = matches!(request, Request::Review(..));
-        let is_secret = matches!(&request, Request::Plan(target, _) | Request::Write(target, _) if target.is_secret());
+        let is_secret = match &request {
+            Request::Look(target) | Request::Plan(target, _) | Request::Write(target, _) => target.is_secret(),
+            Request::Journal(..) => true,
+            Request::Lease(..) | Request::Review(..) => false,
+        };
         let about = request.to_string();
         let answered = self.access.send(&built(request).acting_as(acting_as)).await;
         for warning in answered.warnings {

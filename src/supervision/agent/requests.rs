@@ -34,12 +34,17 @@ pub(super) struct StepDown {
 impl Agent {
     /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
-        if matches!(signal.0, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT) {
+        let asks_to_end = match signal.0 {
+            libc::SIGTERM => true,
+            libc::SIGINT | libc::SIGQUIT => self.workload.main().is_none() || self.workload.rewritten(signal).is_some(),
+            _ => false,
+        };
+        if asks_to_end {
             self.end_withdrawal(now);
         }
         self.flush(now);
         match signal.0 {
-            libc::SIGTERM | libc::SIGINT | libc::SIGQUIT if self.put_off(signal, now) => {}
+            _ if asks_to_end && self.put_off(signal, now) => {}
             // The terminal is gone, so nobody waits for the command.
             libc::SIGHUP if self.config.preset.is_once() && self.workload.main().is_none() => {
                 self.asked_to_end(signal, None, now)
@@ -69,8 +74,7 @@ impl Agent {
 
     /// Puts off the stop that this signal asks for. Returns false if it begins at once.
     fn put_off(&mut self, signal: Signal, now: Instant) -> bool {
-        let asks = signal.0 == libc::SIGTERM || self.workload.rewritten(signal).is_some();
-        let Some(until) = self.withdraws_until(now).filter(|_| asks) else { return false };
+        let Some(until) = self.withdraws_until(now) else { return false };
         self.withdrawal = Some(Withdrawal { signal: Some(signal), asked: None, until });
         self.end_term(Reason::Signal, now);
         true

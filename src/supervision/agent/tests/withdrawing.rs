@@ -49,7 +49,7 @@ fn an_interrupt_or_a_quit_is_passed_on_once_the_address_is_withdrawn_unless_it_a
 
         withdrawn(&mut world);
 
-        assert_eq!(world.take()[0], to_main(passed));
+        assert_eq!(world.take(), [to_main(passed), to_main(libc::SIGCONT)]);
     }
 
     let mut config = config();
@@ -58,6 +58,10 @@ fn an_interrupt_or_a_quit_is_passed_on_once_the_address_is_withdrawn_unless_it_a
     let mut world = World::leading(config);
     world.feed(Input::Signal(libc::SIGQUIT));
     assert_eq!(world.take(), []);
+    world.feed(TERM);
+    world.take();
+    world.feed(Input::Signal(libc::SIGQUIT));
+    assert_eq!(world.take(), [], "the wait goes on");
 }
 
 #[test]
