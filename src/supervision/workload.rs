@@ -270,9 +270,8 @@ impl Workload {
         if let State::Waiting { until } | State::Stopping { again_at: Some(until), .. } = &mut self.state {
             *until = now.min(*until);
         } else if let (State::AfterFollow, Some(hook)) = (&self.state, &mut self.control) {
-            if self.main.is_some() {
-                hook.cancel(&mut self.actions);
-            } else {
+            hook.cancel(&mut self.actions);
+            if self.main.is_none() {
                 // Processes that afterFollow leaves must be gone before a leader starts.
                 self.kill_tree(Some(now), now);
             }

@@ -105,7 +105,9 @@ impl Agent {
         }
         let asked = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked_by);
         let asked = asked.map(|signal| format!("tenure got {}", signal.name()));
-        let ended = self.workload.exit().map(|exit| format!("the program {}", exit.predicate()));
+        // The program may have ended before something else did that the code tells of.
+        let ended = self.workload.exit().filter(|exit| exit.code() == code);
+        let ended = ended.map(|exit| format!("the program {}", exit.predicate()));
         let vain = self.config.preset.is_once().then(|| "the command did not run".to_owned());
         let why: Vec<_> = asked.into_iter().chain(ended).chain(vain).collect();
         Some(if why.is_empty() { format!("exiting with {code}") } else { format!("exiting with {code}: {}", why.join("; ")) })

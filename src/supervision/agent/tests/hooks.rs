@@ -331,6 +331,22 @@ fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_
 }
 
 #[test]
+fn the_next_term_kills_the_hook_after_an_end_without_a_warning() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.step_down(9, Reason::StepDown);
+    world.exit_proved(Exit::Code(0));
+    world.hook_runs(HookKind::AfterFollow);
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
+    world.take();
+
+    world.lead(2);
+    world.due();
+
+    assert!(world.wants(&Action::Sweep), "{:?}", world.actions);
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Warn(_))), "{:?}", world.actions);
+}
+
+#[test]
 fn a_hook_after_the_end_that_no_sigkill_removes_leaves_the_next_term_to_another_replica() {
     let mut world = leading(&[HookKind::AfterFollow]);
     world.step_down(9, Reason::StepDown);

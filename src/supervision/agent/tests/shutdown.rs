@@ -263,3 +263,13 @@ fn ctrl_c_on_a_terminal_that_was_handed_over_is_a_stop_and_no_restart() {
     world.exit(Exit::Signal(libc::SIGINT));
     assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now }]);
 }
+
+#[test]
+fn the_last_line_names_the_end_of_the_program_only_if_the_exit_code_is_of_it() {
+    let mut world = World::leading(config());
+
+    world.exit_proved(Exit::Code(3));
+
+    assert_eq!(world.agent.describe_end(3).unwrap(), "exiting with 3: the program ended with exit code 3");
+    assert_eq!(world.agent.describe_end(127).unwrap(), "exiting with 127");
+}
