@@ -32,7 +32,7 @@ const SEARCHES: i32 = 11;
 const DECEMBER: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// So many fires show the shortest time between two of them: all of a day, and those of a year in which an hour that comes twice
 /// brings two closer together.
-const ENOUGH: usize = 10_000;
+const ENOUGH: usize = 20_000;
 
 /// The five fields of cron, as a CronJob of Kubernetes has them.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use crate::{
     config::{OnLoss, Runs},
     exit,
     link::{Exit, Reason, ToElector},
+    slot::Slot,
     supervision::interface::Action,
     time::Instant,
 };
@@ -104,8 +105,10 @@ impl Agent {
     pub(super) fn on_loss(&mut self, reason: Reason) {
         let is_lost = reason.is_loss() || self.config.preset.is_once();
         if is_lost && self.config.config.workload.on_loss == OnLoss::Exit && self.shutdown.is_none() {
-            let since = self.term.as_ref().map(|term| format!(", held since {}", term.info.acquired_at)).unwrap_or_default();
-            let why = format!("the Lease {} was lost ({}){since}", self.config.config.lease.name, reason.as_str());
+            let term = self.term.as_ref().map(|term| &term.info);
+            let since = term.map(|info| format!(", held since {}", info.acquired_at)).unwrap_or_default();
+            let lease = self.config.config.lease.name_of(term.map_or_else(Slot::default, |info| info.slot));
+            let why = format!("the Lease {lease} was lost ({}){since}", reason.as_str());
             self.begin_shutdown(Some(exit::LEADERSHIP_LOST)).why = Some(why);
         }
     }

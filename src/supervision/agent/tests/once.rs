@@ -96,11 +96,12 @@ fn what_is_given_up_ends_init_with_the_code_and_the_words_and_nothing_runs() {
 #[test]
 fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
     let mut world = waiting();
-    world.lead(1);
+    let info = TermInfo { slot: Slot(1), ..info() };
+    world.told(ToInit::Lead { term: Term(1), info, confirmed: confirmed(world.now) });
     world.run();
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
     world.ended_ends_with(76);
-    let words = "the Lease  was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
+    let words = "the Lease -slot-1 was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
     assert!(world.wants(&Action::TerminationMessage(words.into(), 76)), "{:?}", world.take());
 }
 
