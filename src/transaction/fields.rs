@@ -128,7 +128,7 @@ pub(super) fn with(object: &Value, fields: &[Field], side: Side) -> Value {
     for (fields, derived) in made_together(fields) {
         for field in fields.iter().filter(|field| field.differs() && !field.is(side, object)) {
             let asked = field.asked.as_ref().filter(|_| side == Side::After);
-            match asked.or(field.value(side)) {
+            match asked.or_else(|| field.value(side)) {
                 Some(value) => set(&mut next, &field.path, value.clone()),
                 None if side == Side::After => remove(&mut next, &field.path),
                 None if field.is_in_new_item() => remove(&mut next, field.root()),

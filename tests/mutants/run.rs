@@ -133,7 +133,8 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
         return Found { simulation, ..Found::default() };
     }
     if !DECIDING.contains(&room.as_str()) {
-        return Found { unit: checks.unit(number, &[&room], mutant.unit.as_deref()), ..Found::default() };
+        let simulation = mutant.simulation.and_then(|terms| checks.simulation("simulation", number, terms));
+        return Found { unit: checks.unit(number, &[&room], mutant.unit.as_deref()), simulation, ..Found::default() };
     }
     let every = every || mutant.because.is_some();
     let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));

@@ -385,30 +385,25 @@ fn what_the_server_derives_is_no_conflict_and_its_fields_have_their_managers_aga
 
 #[test]
 fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_they_left_it_after_an_undo() {
-    let content = json!({ "data": { "m": { "x": "1" } } });
-    let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]);
+    type Happens = fn(&mut World);
     fn edit(world: &mut World, edit: impl FnOnce(&mut Map<String, Value>)) {
         world.cluster.edit("X0", "kubectl", |object| edit(object["data"].as_object_mut().unwrap()));
     }
+    let content = json!({ "data": { "m": { "x": "1" } } });
+    let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]);
     let is_stored = |world: &World| world.cluster.journals.get("J1").is_some_and(|secret| secret["data"]["journal"].is_string());
     let request = (1..20).find(|request| is_stored(&relayed(vec![Drive(patch(), Some(*request))]).1.borrow())).unwrap();
     let made = json!({ "a": "X0", "m": { "d": "default" } });
-    let meanwhile: [(fn(&mut World), fn(&mut World), fn(&mut World), &Value); 3] = [
-        (|_| (), |world| edit(world, |data| drop(data.insert("m".into(), json!({})))), |_| (), &made),
-        (
-            |_| (),
-            |world| edit(world, |data| drop(data.insert("m".into(), json!({ "y": "theirs" })))),
-            |world| edit(world, |data| drop(data["m"].as_object_mut().unwrap().remove("y"))),
-            &made,
-        ),
-        (
-            |world| edit(world, |data| drop(data.insert("m".into(), json!({})))),
-            |world| edit(world, |data| drop(data.remove("m"))),
-            |_| (),
-            &json!({ "a": "X0" }),
-        ),
-    ];
-    for (first, between, after, expected) in meanwhile {
+    let nothing: Happens = |_| ();
+    let makes: Happens = |world| edit(world, |data| drop(data.insert("m".into(), json!({}))));
+    let fills: Happens = |world| edit(world, |data| drop(data.insert("m".into(), json!({ "y": "theirs" }))));
+    let empties: Happens = |world| edit(world, |data| drop(data["m"].as_object_mut().unwrap().remove("y")));
+    let removes: Happens = |world| edit(world, |data| drop(data.remove("m")));
+    for ([first, between, after], expected) in [
+        ([nothing, makes, nothing], &made),
+        ([nothing, fills, empties], &made),
+        ([makes, removes, nothing], &json!({ "a": "X0" })),
+    ] {
         let legs = vec![Meanwhile(first), Unheard(patch(), request, between), Meanwhile(after), Drive(Job::Recover, None)];
 
         let (outcomes, objects, _) = relay(legs);
@@ -420,18 +415,17 @@ fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_the
 
 #[test]
 fn an_object_that_no_journal_can_give_back_is_not_changed() {
-    let nested = (0..124).fold(json!("x"), |value, _| json!([value]));
+    fn nested() -> Value {
+        (0..124).fold(json!("x"), |value, _| json!([value]))
+    }
+    let deepens = |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = nested());
     let apply = Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "flat" } }))]);
-    let world = |world: &mut World| {
-        let nested = (0..124).fold(json!("x"), |value, _| json!([value]));
-        world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = nested);
-    };
 
-    let (outcomes, objects, _) = relay(vec![Meanwhile(world), Drive(apply, None)]);
+    let (outcomes, objects, _) = relay(vec![Meanwhile(deepens), Drive(apply, None)]);
 
     let Some(Outcome::Refused(why)) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
     assert!(why.starts_with("the journal could not be read again"), "{why}");
-    assert_eq!(objects["X0"]["a"], nested);
+    assert_eq!(objects["X0"]["a"], nested());
 }
 
 #[test]
