@@ -20,6 +20,7 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
+            let is_estimate = entry.fields.iter().any(|field| field.asked.is_some());
             let changed = self.change(entry).await;
             if let Ok(false) = changed {
                 self.store(Phase::Prepared, entries, false).await?;
@@ -32,6 +33,10 @@ impl<S: Server> Driver<'_, S> {
                 entry.state = State::Doubtful;
             }
             made += 1;
+            if is_estimate {
+                // The answer tells what the server has allocated: an undo must know.
+                self.store(Phase::Prepared, entries, false).await?;
+            }
         }
         // What needed no change must still need none.
         for entry in entries.iter().filter(|entry| entry.state == State::Planned) {
@@ -47,7 +52,6 @@ impl<S: Server> Driver<'_, S> {
     /// Makes one change. Returns false if the journal is to be stored first, because what undoes the change is another now.
     async fn change(&self, entry: &mut Entry) -> Result<bool, Outcome> {
         while entry.work.tries < TRIES {
-            entry.work.tries += 1;
             self.go_on()?;
             let write = match entry.kind {
                 EntryType::Patch => Self::patch(&entry.work.object, &entry.fields, Side::After, Some(self.mark())),
@@ -58,6 +62,8 @@ impl<S: Server> Driver<'_, S> {
             let answer = self.send(&request).await;
             if matches!(answer, Answer::Unknown { .. }) {
                 (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
+            } else {
+                entry.work.tries += 1;
             }
             if let Some(object) = self.object(answer, &request).await? {
                 entry.made(&object, true);

@@ -174,7 +174,7 @@ pub(super) struct Work {
     pub(super) require: Option<Value>,
     /// A write of this driver was sent, and not refused.
     pub(super) is_sent: bool,
-    /// How often the change was tried.
+    /// How often a change was refused by its version, or made.
     pub(super) tries: u32,
     /// A write may still commit, as it went unanswered.
     pub(super) is_unanswered: bool,

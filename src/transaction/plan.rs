@@ -92,15 +92,9 @@ impl<S: Server> Driver<'_, S> {
             // It replaces lists: nobody has to tell their keys.
             content = updated(object, &content);
         } else {
-            let apply = async |part: Value| {
-                let apply = Verb::Apply(versioned(whole(change, &part), present).into());
-                self.rehearse(target, apply, is_unseen).await
-            };
-            // Changes nothing. Where a policy refuses the object as it is, what is wanted tells the same.
-            applied = match apply(body(&shape(present, &[&content]))).await {
-                Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => apply(without_nulls(&content)).await?,
-                applied => applied?,
-            };
+            // Changes nothing.
+            let part = body(&shape(present, &[&content]));
+            applied = self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await?;
         }
         let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
         let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
@@ -139,10 +133,19 @@ impl<S: Server> Driver<'_, S> {
     /// It is refused, or the object has changed meanwhile.
     async fn rehearse(&self, target: &Target, verb: Verb, is_unseen: bool) -> Result<Value, Outcome> {
         let request = Request::Plan(target.clone(), verb);
-        let answer = self.send(&request).await;
-        let is_absent =
-            matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
-        if is_unseen && is_absent { Ok(Value::Null) } else { self.object(answer, &request).await?.ok_or(Outcome::Overtaken) }
+        loop {
+            let answer = self.send(&request).await;
+            let is_absent =
+                matches!(answer, Answer::Refused { refusal: Refusal::NoSuchPlace, .. } | Answer::NotFound | Answer::Conflict);
+            if is_unseen && is_absent {
+                return Ok(Value::Null);
+            }
+            let is_open = matches!(answer, Answer::Unknown { .. });
+            match self.object(answer, &request).await? {
+                None if is_open => {}
+                object => return object.ok_or(Outcome::Overtaken),
+            }
+        }
     }
 
     /// Asks whether what the undo of a change needs is allowed.

@@ -241,7 +241,7 @@ async fn a_webhook_that_answers_nonsense_changes_nothing_within_the_limit(stage:
     let hook = webhook(&shop, |_| "nonsense".to_owned()).await;
     asks(&shop, |_| {}).await;
 
-    said(&shop.apply(EXAMPLE, &["--limit", "1s"]).await, 69, &["no success within the limit", "failed calling webhook"]);
+    said(&shop.apply(EXAMPLE, &["--limit", "4s"]).await, 69, &["no success within the limit", "failed calling webhook"]);
 
     stage.api.call(Method::DELETE, &hook, None).await;
     assert_eq!(shop.seen().await, before);
