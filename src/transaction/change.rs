@@ -20,7 +20,7 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
-            let is_estimate = entry.fields.iter().any(|field| field.asked.is_some());
+            let planned: Vec<_> = entry.fields.iter().map(|field| field.after.clone()).collect();
             let changed = self.change(entry).await;
             if let Ok(false) = changed {
                 self.store(Phase::Prepared, entries, false).await?;
@@ -32,8 +32,9 @@ impl<S: Server> Driver<'_, S> {
             if entry.kind == EntryType::Create && entry.work.is_unanswered {
                 entry.state = State::Doubtful;
             }
+            let is_as_planned = entry.fields.iter().map(|field| &field.after).eq(&planned);
             made += 1;
-            if is_estimate {
+            if !is_as_planned {
                 // The answer tells what the server has allocated: an undo must know.
                 self.store(Phase::Prepared, entries, false).await?;
             }
