@@ -3,12 +3,12 @@
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
 //!
-//! The way of a SIGTERM leads from file to file. `turn` has read it; `init` keeps the signals of a terminal for itself. [`requests`] takes
-//! it and asks the workload's machine, which asks, kills and proves. [`term_end`] ends the term and tells the elector, which
-//! answers with a StepDown. [`told`] hands that to [`requests`], which asks the workload's machine for a proof made from then on,
-//! and [`events`] sends the proof; one that nobody has asked for is told to nobody. After it [`told`] takes what the elector says
-//! of the release, and [`shutdown`] ends init. Where an address is published, [`requests`] first puts the stop off, until [`told`]
-//! takes that the address is withdrawn.
+//! The way of a SIGTERM leads from file to file. `turn` has read it; `init` keeps the signals of a terminal for itself.
+//! [`requests`] takes it and asks the workload's machine, which asks, kills and proves. [`term_end`] ends the term and tells the
+//! elector, which answers with a StepDown. [`told`] hands that to [`requests`], which asks the workload's machine for a proof made
+//! from then on, and [`events`] sends the proof; one that nobody has asked for is told to nobody. After it [`told`] takes what the
+//! elector says of the release, and [`shutdown`] ends init. Where an address is published, [`requests`] first puts the stop off,
+//! until [`told`] takes that the address is withdrawn.
 //!
 //! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's machine what is wanted of
 //! it. That orders a spawn, which `turn` carries out.

@@ -249,7 +249,7 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
             let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
             children.map_err(|why| format!("{}: {why}", shown(path)))?
         }
-        (Value::Object(_), Value::Object(_), _) if holds_null(content) => {
+        (Value::Object(_), Value::Object(_), _) if without_nulls(content) != *content => {
             return Err(format!("{}: it is replaced as a whole: write all that it is to have, and no null", shown(path)));
         }
         _ => return Ok(vec![(path.to_vec(), (!content.is_null()).then(|| without_nulls(content)))]),
@@ -308,15 +308,6 @@ pub(super) fn merge_patch(from: &Value, to: &Value) -> Value {
         patch.insert(key.clone(), change);
     }
     Value::Object(patch)
-}
-
-fn holds_null(content: &Value) -> bool {
-    match content {
-        Value::Null => true,
-        Value::Object(map) => map.values().any(holds_null),
-        Value::Array(items) => items.iter().any(holds_null),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
 }
 
 /// Returns a content without its nulls.

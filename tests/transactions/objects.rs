@@ -300,6 +300,9 @@ async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
 
         assert!(!shop.read(&format!("{maps}/owned")).await.is_null());
     }
+    let beside = change("ConfigMap", "beside", &format!("type: Create, content: {{metadata: {{ownerReferences: {reference}}}}}"));
+    let file = shop.file("x.yaml", &transaction(&(change("ConfigMap", "owner", "type: Delete") + &beside)));
+    said(&shop.apply(&file, &[]).await, 1, &["/beside: ConfigMap ", "/owner owns it and is deleted too"]);
     let changes = ["shared", "owner"].map(|name| change("ConfigMap", name, "type: Delete")).concat();
     said(&shop.apply(&shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
 }
@@ -317,6 +320,7 @@ async fn an_object_whose_status_is_written_all_the_time_is_tried_nine_times(stag
     assert_eq!(shop.seen().await, before);
     shop.desk.proxy.clear();
     shop.desk.proxy.on(is_it, Times::Only(8), conflict());
+    shop.desk.proxy.on(is_it, Times::Only(10), Fault::refused(503, "ServiceUnavailable"));
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
     assert_eq!(shop.seen().await, wanted(before));
 }

@@ -59,16 +59,17 @@ impl<'a> ApiServer<'a> {
 impl Server for ApiServer<'_> {
     async fn send(&self, request: Request, acting_as: Option<&str>) -> Answer {
         let is_review = matches!(request, Request::Review(..));
-        let is_secret = match &request {
+        let secret = match &request {
             Request::Look(target) | Request::Plan(target, _) | Request::Write(target, _) => target.is_secret(),
             Request::Journal(..) => true,
             Request::Lease(..) | Request::Review(..) => false,
         };
-        let about = request.to_string();
+        let secret = secret.then(|| request.to_string());
         let answered = self.access.send(&built(request).acting_as(acting_as)).await;
         for warning in answered.warnings {
             // It may quote a value.
-            let warning = if is_secret { format!("of {about}, with words that are not shown") } else { warning };
+            let hidden = secret.as_ref().map(|secret| format!("of {secret}, with words that are not shown"));
+            let warning = hidden.unwrap_or(warning);
             // Once is enough.
             if self.warnings.borrow_mut().insert(warning.clone()) {
                 complain(&format!("the API server warns: {warning}"));

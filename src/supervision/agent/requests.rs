@@ -31,44 +31,38 @@ pub(super) struct StepDown {
     pub(super) traceparent: String,
 }
 
+/// A stop that a signal asks for: by this signal in place of the stop signal, if there is one.
+struct SignalledStop(Option<Signal>);
+
 impl Agent {
     /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
-        let asks_to_end = match signal.0 {
-            libc::SIGTERM => true,
-            libc::SIGINT | libc::SIGQUIT => self.workload.main().is_none() || self.workload.rewritten(signal).is_some(),
-            _ => false,
-        };
-        if asks_to_end {
+        if self.signalled_stop(signal).is_some() {
             self.end_withdrawal(now);
         }
         self.flush(now);
-        match signal.0 {
-            _ if asks_to_end && self.put_off(signal, now) => {}
-            // The terminal is gone, so nobody waits for the command.
-            libc::SIGHUP if self.config.preset.is_once() && self.workload.main().is_none() => {
-                self.asked_to_end(signal, None, now)
-            }
-            // The program may handle it and run on, as a JVM does with QUIT. If the program ends, init ends too.
-            libc::SIGINT | libc::SIGQUIT
-                if self.is_plain()
-                    && self.workload.main().is_some()
-                    && self.config.config.workload.on_exit != OnExit::Restart =>
-            {
-                self.workload.forward(signal);
-            }
-            libc::SIGTERM | libc::SIGINT | libc::SIGQUIT => self.end_by(signal, now),
-            _ => self.workload.forward(signal),
+        match self.signalled_stop(signal) {
+            Some(_) if self.put_off(signal, now) => {}
+            Some(SignalledStop(passed)) => self.asked_to_end(signal, passed, now),
+            None => self.workload.forward(signal),
         }
     }
 
-    /// Begins or shortens the stop that this signal asks for. INT and QUIT are passed on in place of the stop signal.
-    fn end_by(&mut self, signal: Signal, now: Instant) {
-        if signal.0 == libc::SIGTERM || self.workload.main().is_none() {
-            return self.asked_to_end(signal, None, now);
-        }
-        if let Some(passed) = self.workload.rewritten(signal) {
-            self.asked_to_end(signal, Some(passed).filter(|signal| !self.workload.tells_a_role(*signal)), now);
+    /// Returns the stop that a signal asks for. None: it asks for none, and is only passed on.
+    fn signalled_stop(&self, signal: Signal) -> Option<SignalledStop> {
+        let runs = self.workload.main().is_some();
+        match signal.0 {
+            libc::SIGTERM => Some(SignalledStop(None)),
+            libc::SIGINT | libc::SIGQUIT if !runs => Some(SignalledStop(None)),
+            // The terminal is gone, so nobody waits for the command.
+            libc::SIGHUP if !runs && self.config.preset.is_once() => Some(SignalledStop(None)),
+            // The program may handle it and run on, as a JVM does with QUIT. If the program ends, init ends too.
+            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.config.config.workload.on_exit != OnExit::Restart => None,
+            libc::SIGINT | libc::SIGQUIT => {
+                let passed = self.workload.rewritten(signal)?;
+                Some(SignalledStop(Some(passed).filter(|signal| !self.workload.tells_a_role(*signal))))
+            }
+            _ => None,
         }
     }
 
@@ -127,8 +121,8 @@ impl Agent {
         if let (Some(term), Some(StepDown { request, reason, traceparent })) = (&mut self.term, asked) {
             term.step_down(request, reason, traceparent);
         }
-        if let Some(signal) = signal {
-            self.end_by(signal, now);
+        if let Some((signal, SignalledStop(passed))) = signal.and_then(|signal| Some((signal, self.signalled_stop(signal)?))) {
+            self.asked_to_end(signal, passed, now);
         }
     }
 

@@ -105,7 +105,7 @@ impl Agent {
         }
         let asked = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked_by);
         let asked = asked.map(|signal| format!("tenure got {}", signal.name()));
-        // The program may have ended before something else did that the code tells of.
+        // Once the program has ended, another cause may give the code.
         let ended = self.workload.exit().filter(|exit| exit.code() == code);
         let ended = ended.map(|exit| format!("the program {}", exit.predicate()));
         let vain = self.config.preset.is_once().then(|| "the command did not run".to_owned());
