@@ -199,6 +199,8 @@ async fn clients_of_the_slice_are_answered_by_the_leader_alone(stage: Stage) {
         let behaviour = Behaviour { listen: Some(own.port()), ..Behaviour::lingering(Duration::from_millis(100)) };
         let readiness = json!({ "tcp": { "port": own.port() }, "period": "20ms" });
         let prepared = prepare(&stage, name, address).await.set("workload.readiness", readiness);
+        // A stall of the machine shall not make a third change of the leader.
+        let prepared = prepared.set("lease.duration", "10s");
         replicas.push(prepared.workload(&behaviour).start());
         ports.push((address, own.port()));
         kept.push(socket);
@@ -227,9 +229,9 @@ async fn clients_of_the_slice_are_answered_by_the_leader_alone(stage: Stage) {
     let gaps: Vec<_> = all.iter().zip(&all[1..]).filter_map(change).collect();
     eprintln!("{} requests were answered by leaders, and none by others; without an answer for {gaps:?}", all.len());
     let [handover, crash] = gaps[..] else { panic!("{gaps:?}") };
-    let slack = Duration::from_secs(2) + stalls::since(all[0].0);
+    let slack = Duration::from_secs(4) + stalls::since(all[0].0);
     assert!(handover < slack, "{handover:?} without an answer in a handover");
-    assert!(crash < spec::wait(4.0) + slack, "{crash:?} without an answer after a crash");
+    assert!(crash < spec::wait(10.0) + slack, "{crash:?} without an answer after a crash");
 }
 
 async fn the_kind_of_the_slice_picks_the_address(stage: Stage) {
@@ -311,7 +313,7 @@ async fn what_somebody_else_wrote_is_read_and_written_again(stage: Stage) {
 
 async fn a_slice_that_is_missing_is_said_once_and_used_once_it_exists(stage: Stage) {
     stage.lease.create(released()).await;
-    let a = prepare(&stage, "a", "10.0.0.1").await.start();
+    let a = prepare(&stage, "a", "10.0.0.1").await.unhurried().start();
     a.proxy.log.nth(2, "a third attempt", |e| is_of_slice(&e.request)).await;
 
     create_slice(&stage, "IPv4").await;
@@ -326,7 +328,7 @@ async fn a_slice_that_is_missing_is_said_once_and_used_once_it_exists(stage: Sta
 async fn without_the_rights_a_term_goes_on_and_it_is_said_once(stage: Stage) {
     create_slice(&stage, "IPv4").await;
     stage.lease.create(released()).await;
-    let a = prepare_with(&stage, "a", "10.0.0.1", Vec::new()).await.set("events.enabled", true).start();
+    let a = prepare_with(&stage, "a", "10.0.0.1", Vec::new()).await.set("events.enabled", true).unhurried().start();
 
     a.proxy.log.nth(4, "a fifth attempt", |e| is_of_slice(&e.request)).await;
 
@@ -350,12 +352,13 @@ async fn a_server_that_hangs_on_slices_delays_neither_a_renewal_nor_the_release(
     for nth in renewals {
         at.push(a.proxy.log.nth(nth, "a renewal", renews).await.request.at);
     }
-    assert!(at[1].since(at[0]) < timing::RENEW_PERIOD * 3 + Duration::from_secs(1), "each is as due as ever");
+    // One that waited for the slice would come after an attemptTimeout of 5 s.
+    assert!(at[1].since(at[0]) < timing::RENEW_PERIOD * 3 + Duration::from_secs(4), "each is as due as ever");
 
     a.signal(Signal::SIGTERM).await;
     let end = stage.witness.first("its end", |event| event.what == "end").await;
     let release = a.proxy.log.first("a release", |e| e.request.is_release()).await;
-    assert!(release.request.at.since(end.at()) < Duration::from_secs(1));
+    assert!(release.request.at.since(end.at()) < Duration::from_secs(4));
     assert_eq!(a.exit().await, 0);
 }
 
@@ -371,7 +374,7 @@ async fn without_an_address_it_does_not_start(stage: Stage) {
 async fn transitions_are_told_as_events(stage: Stage) {
     stage.lease.create(released()).await;
     let prepared = stage.prepare_with("a", &Verbs { others: rules(), ..Verbs::default() }).await;
-    let a = prepared.set("events.enabled", true).start();
+    let a = prepared.set("events.enabled", true).unhurried().start();
     stage.witness.start("a", 0).await;
     a.proxy.log.first("an Event", |e| e.request.uri.contains("/events") && e.succeeded()).await;
 
