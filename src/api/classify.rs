@@ -1,6 +1,7 @@
 //! The meaning of a reply: the one place where a status becomes an answer.
 //!
-//! A request was either certainly not done, or its outcome is open (law 5, 6). Each case is decided for the safe side:
+//! A request was either certainly not done, or its outcome is open (law 5, 6). Which refusals may pass is said in
+//! [`crate::request`]. Each case is decided for the safe side:
 //!
 //! | reply | answer |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! The keys that say how it is found out whether the workload is ready, whether it is live, and
-//! which of that a candidate needs.
+//! which of that a candidate needs; and the HTTP request that a probe sends.
 
 use std::{
     collections::BTreeMap,

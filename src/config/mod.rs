@@ -1,7 +1,7 @@
 //! The configuration: the keys that a user can set, their types, meanings and defaults.
 //!
 //! Owns the values, and how each is written as text. Pure. [`crate::loading`] makes them of a file, the environment and flags; names
-//! of keys and the schema follow from these types.
+//! of keys and the schema follow from these types. [`Config::timing`] makes the law's constants of the keys.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,5 +1,7 @@
 //! The parts that all phases of an election share: the Leases, the reader, and what is common to all Leases; and when a follower
 //! tries again after a failure (law 5, 16).
+//!
+//! An event of the watch goes to the reader, which owns the watch itself, then to the observation, then to the phase.
 
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use super::{
 use crate::{
     law::RETRY_PAUSE,
     link::{InitialState, LastSeen},
-    request::{Operation, RequestError, Watched},
+    request::{Operation, Refusal, RequestError, Watched},
     slot::Slot,
     time::{Instant, Now},
 };
@@ -137,10 +139,10 @@ impl Core {
         self.reader.next_by_name(period).or_else(next).unwrap_or_default()
     }
 
-    /// Notes that a follower's credentials were refused.
-    pub(crate) fn refused_credentials(&mut self, operation: Operation, message: RequestError, now: Now) {
-        if !self.reader.note_refused_credentials() {
-            return self.failed(operation, message, None, now);
+    /// Notes that a follower's request was refused. One whose credentials were refused is tried again at once, once.
+    pub(crate) fn refused(&mut self, operation: Operation, refusal: Refusal, message: RequestError, now: Now) {
+        if refusal != Refusal::Unauthorized || !self.reader.note_refused_credentials() {
+            return self.failed(operation, message, refusal.retry_after(), now);
         }
         self.reader.retry_now(now.boot);
         self.common.report_failure(operation, now.boot, message);

@@ -114,7 +114,7 @@ impl Elector {
         match &self.phase {
             Phase::Following(following) => following.timeout(&self.core),
             Phase::Leading(leading) => leading.timeout(&self.core.reader),
-            Phase::Releasing(releasing) => releasing.timeout(&self.core.reader),
+            Phase::Releasing(releasing) => Some(releasing.timeout(&self.core.reader)),
             Phase::Finished => None,
         }
     }

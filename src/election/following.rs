@@ -2,7 +2,8 @@
 //!
 //! Owns the campaigns, and which Lease is written next (law 18). A Lease that was not given back is first written as held by
 //! nobody. Once the law allows it, one compare-and-swap write takes the Lease. If that write has no answer, reads find out what
-//! became of it (law 6, 11 to 14), and until then no other Lease is written.
+//! became of it (law 6, 11 to 14), and until then no other Lease is written. A holder of lower priority is asked to hand over (law
+//! 17).
 //!
 //! The way of an event of the watch: the core has the observation take it in, and `watched` only ends a campaign that is lost. The
 //! tick that follows asks [`due`], which asks the observation what the law allows, and writes. The answer comes to `answered`, and
@@ -162,16 +163,7 @@ impl Following {
                     let pause = doubled(one.common.timing.renew_period, self.creations.times, LONGEST_NO_CREATION);
                     self.creations = self.creations.until(now.boot + one.common.jittered(pause));
                 }
-                match refusal {
-                    Refusal::Unauthorized => core.refused_credentials(operation, message, now),
-                    Refusal::TooManyRequests { .. }
-                    | Refusal::Forbidden
-                    | Refusal::NoSuchPlace
-                    | Refusal::NotServed
-                    | Refusal::Invalid => {
-                        core.failed(operation, message, refusal.retry_after(), now);
-                    }
-                }
+                core.refused(operation, refusal, message, now);
             }
             Verdict::Open(message, retry_after) => open(core, slot, asked, message, retry_after, now),
         }

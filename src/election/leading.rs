@@ -4,7 +4,8 @@
 //! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::guard_deadline`]).
 //!
 //! The way of a stop: `told` takes init's word, [`ending`] asks for the stop and takes the proof, and the next tick begins
-//! [`super::releasing`].
+//! [`super::releasing`]. The way of an event of the watch: the core takes it in, `watched` judges it, `look` (in [`answers`]) finds
+//! the loss, and `lose` (in [`ending`]) asks for the stop.
 
 use super::{
     Event, ONLY_READS,

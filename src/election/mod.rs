@@ -5,7 +5,8 @@
 //! which they arrived, and carries out each [`Action`] at once and in order. It wakes the machine at [`Elector::poll_timeout`],
 //! and whenever it has drained the link.
 //!
-//! At most one request is in flight at a time. [`Answer`] tells what the edge must do after a failure.
+//! Inputs, actions and events are in this file. At most one request is in flight at a time. [`Answer`] tells what the edge must do
+//! after a failure.
 //!
 //! | file | what it owns |
 //! |---|---|

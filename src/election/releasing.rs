@@ -4,6 +4,8 @@
 //! last knew as its own. Only after a 409 or without an answer the Lease is read, and written again if it is still this term's.
 //! Retries come no faster than a leader's, and end after two attempt timeouts. A Lease that is to be deleted is first cleared,
 //! and left to the others for a while. Never writes to another's Lease, never creates one.
+//!
+//! When it is over, `One::leave` tells init that the term has ended, and the elector follows again, or has nothing left to do.
 
 use std::time::Duration;
 
@@ -99,13 +101,9 @@ impl Releasing {
         None
     }
 
-    pub(crate) fn timeout(&self, reader: &Reader) -> Option<Instant> {
-        match self.step {
-            ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) if !reader.is_awaiting() => {
-                Some(self.due.min(self.until))
-            }
-            ReleaseStep::Void(_) | ReleaseStep::Clear(_) | ReleaseStep::Settle | ReleaseStep::Delete(_) => Some(self.until),
-        }
+    pub(crate) fn timeout(&self, reader: &Reader) -> Instant {
+        let waits = reader.is_awaiting() || matches!(self.step, ReleaseStep::Void(_));
+        if waits { self.until } else { self.due.min(self.until) }
     }
 
     pub(crate) fn told(&mut self, message: &ToElector) {

@@ -19,7 +19,7 @@ use crate::{
     link::{InitialState, ToElector},
     role::Role,
     telemetry::{
-        status::{Change, Fact, TermStatus},
+        status::{Change, Fact, ToldTerm},
         transition::{Outcome, Recorded, Transition, TransitionReason},
     },
     time::Instant,
@@ -59,7 +59,7 @@ impl Events {
         self.task
     }
 
-    fn transitioned(&mut self, held: &TermStatus, transition: &Transition, now: Instant) {
+    fn transitioned(&mut self, held: &ToldTerm, transition: &Transition, now: Instant) {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
         if *outcome == Outcome::NeverLed {
@@ -75,7 +75,7 @@ impl Events {
     }
 
     /// Sends an Event about the Lease of this term.
-    fn tell(&mut self, held: &TermStatus, reason: &'static str, warns: bool, note: String, now: Instant) {
+    fn tell(&mut self, held: &ToldTerm, reason: &'static str, warns: bool, note: String, now: Instant) {
         let note = bounded(&note);
         // Digits do not count: an age or a duration in the words of a probe is no other cause.
         let gist = if reason == NOT_READY { note.replace(|digit: char| digit.is_ascii_digit(), "") } else { note.to_string() };

@@ -1,6 +1,7 @@
 //! Runs the probes of the workload that use network or disk, because init waits for neither.
 //!
-//! Owns the request and its timeout. Looks up no names, and does not decide whether the workload is ready or live.
+//! Sends the request that [`crate::config`] makes of the keys, and owns its timeout. Looks up no names, and does not decide
+//! whether the workload is ready or live.
 
 use std::{fs, io, time::Duration};
 

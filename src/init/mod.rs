@@ -33,7 +33,7 @@ use crate::{
         notify::NotifySocket,
         reap,
         scan::{HIDES, Scanner},
-        signals::{self, Inherited, Signals as Received},
+        signals::{self, Inherited},
         slice,
         sockets::Sockets,
         terminal::Terminal,
@@ -106,7 +106,7 @@ fn run_with(config: Config, preset: Preset, cluster: &ClusterFlags, mut log: Log
 /// The resources that init holds from its start to its end.
 struct Prepared {
     inherited: Inherited,
-    signals: Received,
+    signals: signals::Signals,
     alarm: Alarm,
     programs: Programs,
     hook_output: Vec<HookOutput>,
@@ -205,7 +205,7 @@ fn prepare(
     let hooks = guards.then_some(&config.hooks);
     let hook_output = hooks.map_or(Ok(Vec::new()), HookOutput::of);
     let hook_output = hook_output.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
-    let signals = Received::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
+    let signals = signals::Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let alarm = Alarm::nonblocking().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
     let terminal = Terminal::of_streams();
     // Even without a terminal as standard input and output, a key may end the workload, because it is lent the terminal once it

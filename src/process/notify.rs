@@ -2,7 +2,8 @@
 //!
 //! Owns the socket, whose datagrams are believed, and the mark that tells those before it from those after it. Accepts a datagram
 //! only if the kernel names its sender, and that is the workload's main process or, unless `workload.notifyAccess` is `main`,
-//! descends from it. Never blocks, and never decides what a message means.
+//! descends from it. Never blocks, and never decides what a message means. Tenure itself tells no supervisor anything: a
+//! NOTIFY_SOCKET that it was given goes to the workload where this socket is not asked for.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
 //! The term that init holds, its deadlines, and the rules by which they change. It also makes what the next elector is told of
-//! it.
+//! it, and what the term's page says.
 
 use std::time::Duration;
 

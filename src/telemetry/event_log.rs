@@ -16,7 +16,7 @@ use self::{
 };
 use super::{
     status::{Change, Fact, Status},
-    transition::{LostCampaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
+    transition::{Campaign, Margin, Outcome, PhaseKind, Recorded, Transition, TransitionReason},
 };
 use crate::{
     config::{HookKind, Zone, duration},
@@ -156,7 +156,7 @@ impl EventLog {
                 self.waits = true;
             }
             Recorded::CampaignLost(campaign) => {
-                let LostCampaign { reason, context, .. } = **campaign;
+                let Campaign { reason, context, .. } = **campaign;
                 let ((trace_id, span_id), reason) = (ids(context), reason.as_str());
                 debug!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
             }
@@ -275,8 +275,7 @@ impl EventLog {
             }
             Some(ReleaseResult::NotOurs) => format!("{end}; {held} is left as it is, because somebody else has changed it"),
             Some(ReleaseResult::Rest) => format!("{end}; {held} is kept until the next run is due"),
-            None if fused.is_some() => end,
-            None if *reason == Reason::Expired => format!("{end}; {held} is left to expire"),
+            None if fused.is_none() && *reason == Reason::Expired => format!("{end}; {held} is left to expire"),
             None => end,
         };
         let is_as_asked = reason.is_asked_for() && !reason.is_failure(*exit) && grace.is_none();

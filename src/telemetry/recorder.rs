@@ -9,8 +9,7 @@ use std::{collections::BTreeMap, mem};
 use super::{
     status::{Change, Fact},
     transition::{
-        Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition,
-        TransitionReason,
+        Anchor, Campaign, Earlier, Margin, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition, TransitionReason,
     },
 };
 use crate::{
@@ -32,7 +31,7 @@ pub(crate) struct Recorder {
     now: Now,
     /// The last version of each Lease.
     observed: BTreeMap<Slot, LeaseRecord>,
-    campaigns: BTreeMap<Slot, LostCampaign>,
+    campaigns: BTreeMap<Slot, Campaign>,
     /// A lock or a task with `--once` waits for the Lease: since when, and for which holder last.
     wait: Option<(Instant, Option<String>)>,
     term: Option<RecordedTerm>,
@@ -161,18 +160,18 @@ impl Recorder {
             Some(earlier) => Origin::After(earlier),
             None => Origin::None,
         };
-        let campaign = LostCampaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot };
+        let campaign = Campaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot };
         self.campaigns.insert(slot, campaign);
     }
 
     fn lost(&mut self, slot: Slot) -> Option<Recorded> {
         let campaign = self.campaigns.remove(&slot)?;
-        Some(Recorded::CampaignLost(Box::new(LostCampaign { until: self.now.boot, ..campaign })))
+        Some(Recorded::CampaignLost(Box::new(Campaign { until: self.now.boot, ..campaign })))
     }
 
     fn acquired(&mut self, info: &TermInfo, sent: Instant, end: Instant) {
         self.term = Some(RecordedTerm::new(info, end));
-        self.promotion = self.campaigns.remove(&info.slot).map(|LostCampaign { reason, origin, anchor, .. }| Promotion {
+        self.promotion = self.campaigns.remove(&info.slot).map(|Campaign { reason, origin, anchor, .. }| Promotion {
             reason: TransitionReason::Acquired(reason),
             origin,
             anchor,

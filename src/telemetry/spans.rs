@@ -13,7 +13,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{
     names,
-    transition::{Anchor, Earlier, LostCampaign, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition},
+    transition::{Anchor, Campaign, Earlier, Origin, Outcome, Phase, PhaseKind, Recorded, TermPhase, Transition},
 };
 use crate::{
     election::{ReleaseResult, trace::TraceContext},
@@ -82,8 +82,8 @@ impl Spans {
         spans
     }
 
-    fn lost(&self, campaign: &LostCampaign) -> SpanData {
-        let LostCampaign { reason, context, origin, anchor, until } = *campaign;
+    fn lost(&self, campaign: &Campaign) -> SpanData {
+        let Campaign { reason, context, origin, anchor, until } = *campaign;
         let mut span = self.after("campaign", context, origin, anchor, (anchor.0.boot, until));
         span.attributes = vec![KeyValue::new(names::REASON, reason.as_str()), KeyValue::new(names::OUTCOME, "lost")];
         span.attributes.extend(self.lease.clone());

@@ -65,7 +65,7 @@ pub struct Status {
     /// The state of the election after its last turn: role, deadlines, back-off, the last renewal.
     pub election: View,
     /// The last term that init was told of.
-    pub term: Option<TermStatus>,
+    pub term: Option<ToldTerm>,
     /// The role that the workload was started or promoted in. None: it does not run.
     pub role: Option<Role>,
     /// Why the workload is not ready; empty until init says why. None: it is ready, no probe asks it, or it is not meant to run.
@@ -89,7 +89,7 @@ pub struct Status {
 
 /// A term, as the messages between init and elector tell it.
 #[derive(Clone, Debug)]
-pub struct TermStatus {
+pub struct ToldTerm {
     /// The number of the term.
     pub term: Term,
     /// The facts that the workload is told.
@@ -123,7 +123,7 @@ impl Status {
     /// Begins from the state that init hands to a new elector, which init was heard with at `now`.
     pub fn new(initial: &InitialState, now: Instant) -> Self {
         let InitialState { config, resume, backoff, .. } = initial;
-        let term = resume.as_ref().map(|resume| TermStatus {
+        let term = resume.as_ref().map(|resume| ToldTerm {
             term: resume.term,
             info: resume.info.clone(),
             soft: resume.confirmed.deadlines.soft,
@@ -212,7 +212,7 @@ impl Status {
     fn telling(&mut self, message: &ToInit) {
         if let ToInit::Lead { term, info, confirmed } = message {
             let (term, info, soft) = (*term, info.clone(), confirmed.deadlines.soft);
-            self.term = Some(TermStatus { term, info, soft, is_led: false, ends: false });
+            self.term = Some(ToldTerm { term, info, soft, is_led: false, ends: false });
         }
         let Some(led) = &mut self.term else { return };
         if let ToInit::Extend { confirmed, .. } = message {
@@ -234,7 +234,7 @@ impl Status {
     /// Returns the content that the EndpointSlice should have; none before the first term. After a term it wants no endpoint until
     /// S - T: if no replica leads next, no other removes it.
     pub fn wanted(&self) -> Option<Wanted> {
-        let TermStatus { term, info, soft, is_led, ends } = self.term.as_ref()?;
+        let ToldTerm { term, info, soft, is_led, ends } = self.term.as_ref()?;
         let runs = *is_led && self.role == Some(Role::Leader);
         let serves = self.unready.is_none() && runs && !ends;
         let until = soft.before(self.attempt_timeout);

@@ -1,8 +1,8 @@
 //! The parts of the course of terms, as the recorder completes them.
 //!
-//! Owns the names and words that a trace may carry: a closed set, documented here. `tenure.reason` of a transition to leader is
-//! the [`AcquireReason`]; it is `resumed` if the elector that knew the reason has ended. `tenure.reason` of a transition to
-//! standby is the [`Reason`] why the term ended.
+//! Owns the phases and reasons that a trace may carry: a closed set, documented here. Names of attributes are in [`super::names`].
+//! `tenure.reason` of a transition to leader is the [`AcquireReason`]; it is `resumed` if the elector that knew the reason has
+//! ended. `tenure.reason` of a transition to standby is the [`Reason`] why the term ended.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub enum Recorded {
         nobody: Option<Duration>,
     },
     /// Another client took or changed the Lease first.
-    CampaignLost(Box<LostCampaign>),
+    CampaignLost(Box<Campaign>),
     /// This replica leads, or stands by again.
     Transitioned(Box<Transition>),
     /// A part of a term, outside its transitions, is over.
@@ -148,9 +148,9 @@ impl Transition {
     }
 }
 
-/// A campaign that another replica won: nothing in it claims leadership.
+/// A campaign, until it is won or lost. Only one that another replica won is recorded: nothing in it claims leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostCampaign {
+pub struct Campaign {
     /// Why the Lease could be taken.
     pub reason: AcquireReason,
     /// The campaign's span.
@@ -159,7 +159,7 @@ pub struct LostCampaign {
     pub origin: Origin,
     /// The clocks when the campaign began.
     pub anchor: Anchor,
-    /// When another replica had the Lease.
+    /// When another replica had the Lease; before that, when the campaign began.
     pub until: Instant,
 }
 

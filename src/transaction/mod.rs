@@ -2,7 +2,8 @@
 //!
 //! Owns the [`Journal`], in which every change stands before it is made, and the driver that makes or undoes the changes. Never
 //! reads a clock, does IO, or knows tokio or kube: a driver runs over a [`Server`]. Safety comes from versions and marks. The Lease
-//! only decides who may begin.
+//! only decides who may begin. What is wanted ([`ChangeType`]) is here, and what is done and undone ([`EntryType`]) in `journal`;
+//! `plan` turns one into the other.
 //!
 //! # Protocol
 //!

@@ -1,4 +1,5 @@
-//! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7). Owns for how long a POST may still come.
+//! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7). Owns for how long a POST may still
+//! come, and what `recover plan` shows of an undo.
 
 use serde_json::{Value, json};
 

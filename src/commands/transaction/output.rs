@@ -1,6 +1,6 @@
 //! Prints a line for each event of a transaction, a table of its objects, and how it ended.
 //!
-//! Owns these words. Never shows a value of a Secret.
+//! Owns these words, but for the reasons of a conflict, which the journal and the undo give. Never shows a value of a Secret.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
 //! One Lease: the requests about it, what is observed of it, and what is reported of that, each state once.
+//! Ends a campaign that is lost.
 
 use std::sync::Arc;
 

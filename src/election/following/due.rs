@@ -63,38 +63,30 @@ impl Following {
         })
     }
 
-    /// Returns when the next write of this Lease is due, and how it compares with the others.
+    /// Returns when the next write of this Lease is due, and how it compares with the others. None: not until something changes.
     fn candidacy(&self, lease: &Lease, core: &Core) -> Option<(Instant, Candidacy)> {
-        let candidacy = match lease.eligibility() {
-            Eligibility::Open { why: AcquireReason::Released | AcquireReason::Died | AcquireReason::Due, .. } => {
-                Candidacy::Released
-            }
-            Eligibility::Open { why: AcquireReason::Expired, .. } => Candidacy::Expired,
-            Eligibility::Open { why: AcquireReason::Nobody | AcquireReason::Cleared, .. } => Candidacy::Free,
-            Eligibility::Vacant { .. } => Candidacy::Vacant,
-            Eligibility::Unknown | Eligibility::Closed => return None,
-        };
-        Some((self.act_at(lease, core)?.max(core.reader.retry_at()), candidacy))
-    }
-
-    /// Returns when the next write of this Lease is due. None: not until something changes.
-    fn act_at(&self, lease: &Lease, core: &Core) -> Option<Instant> {
         let not_before = lease.writes.not_before;
-        match lease.eligibility() {
-            Eligibility::Unknown | Eligibility::Closed => None,
-            Eligibility::Vacant { from: None, .. } => Some(not_before.max(self.creations.not_before)),
-            Eligibility::Vacant { from: Some(_), .. } => Some(not_before),
+        let (at, candidacy) = match lease.eligibility() {
+            Eligibility::Unknown | Eligibility::Closed => return None,
+            Eligibility::Vacant { from: None, .. } => (not_before.max(self.creations.not_before), Candidacy::Vacant),
+            Eligibility::Vacant { from: Some(_), .. } => (not_before, Candidacy::Vacant),
             // All replicas wait for the same due time, and another may have been faster. A read costs less than a write that
             // fails.
-            Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.reader.has_asked_since(at) => None,
-            Eligibility::Open { at, from, .. } => {
+            Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.reader.has_asked_since(at) => return None,
+            Eligibility::Open { at, why, from, .. } => {
                 let at = at + core.common.yield_delay().unwrap_or_default();
                 // The pace of the writes for nobody does not delay a takeover.
                 let retry = if lease.campaign.is_some() { not_before } else { Instant::BOOT };
                 let is_named = from.annotation(STEP_DOWN_TO) == Some(&core.common.writer.identity);
                 let others_until = if is_named { Instant::BOOT } else { core.common.lease_backoff.until };
-                Some(at.max(retry).max(others_until))
+                let candidacy = match why {
+                    AcquireReason::Released | AcquireReason::Died | AcquireReason::Due => Candidacy::Released,
+                    AcquireReason::Expired => Candidacy::Expired,
+                    AcquireReason::Nobody | AcquireReason::Cleared => Candidacy::Free,
+                };
+                (at.max(retry).max(others_until), candidacy)
             }
-        }
+        };
+        Some((at.max(core.reader.retry_at()), candidacy))
     }
 }

@@ -47,8 +47,7 @@ impl Following {
                     (0..core.count()).map(Slot).for_each(|slot| core.reader.look_for(slot));
                 }
             }
-            Verdict::Refused(Refusal::Unauthorized, message) => core.refused_credentials(asked.operation, message, now),
-            Verdict::Refused(refusal, message) => core.failed(asked.operation, message, refusal.retry_after(), now),
+            Verdict::Refused(refusal, message) => core.refused(asked.operation, refusal, message, now),
             Verdict::Open(message, retry_after) => core.failed(asked.operation, message, retry_after, now),
             Verdict::Read(_)
             | Verdict::Proved(..)

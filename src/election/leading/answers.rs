@@ -1,5 +1,6 @@
 //! Answers to a leader, and what its watch shows: they prove a write, show a loss, ask the holder to step down, or lead to a retry
-//! (law 1, 4 to 6, 17). A proof also sets when the next renewal is due.
+//! (law 1, 4 to 6, 17). A proof also sets when the next renewal is due; `begin` (in
+//! `leading`) sets the first.
 
 use std::time::Duration;
 

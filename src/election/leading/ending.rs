@@ -42,9 +42,8 @@ impl Leading {
 
     /// Begins a planned stop, if none has begun.
     pub(super) fn end(&mut self, one: &mut One<'_>, reason: Reason) {
-        match self.stage {
-            Stage::Held => self.ask_to_stop(one, reason, None, false),
-            Stage::Stopping(_) | Stage::Dead(..) => {}
+        if !self.is_ending() {
+            self.ask_to_stop(one, reason, None, false);
         }
     }
 
@@ -63,11 +62,8 @@ impl Leading {
         {
             // What somebody wanted to end is given back undone, whatever its exit code.
             let is_failed = stop.exit.is_some() && ending.reason.is_failure(stop.exit);
-            let rests = match one.common.config.task.on_failure {
-                OnFailure::Rest => is_failed,
-                OnFailure::Release => false,
-            };
-            let rests = one.common.trigger.is_some() && (rests || ending.reason.is_done(stop.exit));
+            let may_rest = is_failed && one.common.config.task.on_failure == OnFailure::Rest;
+            let rests = one.common.trigger.is_some() && (may_rest || ending.reason.is_done(stop.exit));
             if ending.reason.is_done(stop.exit) {
                 one.common.lease_backoff.failures = 0;
             } else if !rests && then == Then::Follow {

@@ -1,7 +1,7 @@
 //! Judges whether the values make sense together. Every diagnostic is found, not only the first.
 //!
-//! Owns the rules, as tables, and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only
-//! the keys of a plain init are judged: one file may serve both.
+//! Owns the rules, as tables, their remedies, and which keys have no effect beside others. A value that its own type refuses never
+//! gets here. Where no Lease is wanted, only the keys of a plain init are judged: one file may serve both.
 
 use crate::config::{Config, HookKind, OnExit, OnLoss, Runs};
 

@@ -164,14 +164,12 @@ impl Workload {
         let resumes = self.policy.frozen && to == Role::Leader;
         let asks_for_word = self.policy.asks_for_word() && !resumes;
         change.word = !asks_for_word;
-        self.state = match to {
-            Role::Leader => State::Promoting(change),
-            Role::Standby => State::Demoting(change),
+        let signals = &self.policy.config.signals;
+        let (state, signal, limit) = match to {
+            Role::Leader => (State::Promoting(change), signals.on_lead, Some(not_after)),
+            Role::Standby => (State::Demoting(change), signals.on_follow, None),
         };
-        let (signal, limit) = match to {
-            Role::Leader => (self.policy.config.signals.on_lead, Some(not_after)),
-            Role::Standby => (self.policy.config.signals.on_follow, None),
-        };
+        self.state = state;
         match self.main.zip(signal) {
             _ if resumes => self.actions.push_back(Action::Resume { not_after }),
             Some((pid, signal)) => self.actions.push_back(Action::TellRole { pid, role: to, signal, not_after: limit }),

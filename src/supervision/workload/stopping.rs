@@ -1,4 +1,5 @@
 //! The stop of a workload: asked, then killed in the steps of the escalation, proved dead (law 3, 7, 8).
+//! `super` takes the end of the main process, and orders the steps of the escalation.
 
 use std::time::Duration;
 

@@ -252,7 +252,7 @@ fn a_new_elector_that_only_ends_a_term_says_so() {
 
 #[test]
 fn a_campaign_that_another_replica_won_is_no_line_for_operators() {
-    let lost = LostCampaign {
+    let lost = Campaign {
         reason: AcquireReason::Released,
         context: CONTEXT,
         origin: Origin::None,

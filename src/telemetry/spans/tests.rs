@@ -119,7 +119,7 @@ fn what_was_handed_over_is_the_parent_and_what_was_taken_a_link() {
 #[test]
 fn a_lost_campaign_is_a_campaign_and_no_transition() {
     let (reason, origin) = (AcquireReason::Expired, Origin::None);
-    let lost = LostCampaign { reason, context: CONTEXT, origin, anchor: anchor(), until: ms(3) };
+    let lost = Campaign { reason, context: CONTEXT, origin, anchor: anchor(), until: ms(3) };
     let [span] = &spans(Recorded::CampaignLost(Box::new(lost)))[..] else { panic!("one span") };
     assert_eq!((&*span.name, &said(span)[1]), ("campaign", &("tenure.outcome".to_owned(), "lost".to_owned())));
     assert_eq!(span.end_time, wall(3));
