@@ -41,6 +41,9 @@ mod lists;
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 /// A standby that ends makes so many requests to find its request to hand over, and to take it back.
 const TAKES_BACK: u8 = 2;
+/// After so many writes of one campaign that were conflicts people are told.
+const MANY: u32 = 4;
+const OVERTAKEN: &str = "somebody else has written the Lease first each time";
 const CONFLICTING: &str = "a read was answered with a conflict";
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -149,7 +152,12 @@ impl Following {
             }
             Verdict::Absent | Verdict::Deleted => self.absent(&mut one, now),
             // An own write without an answer may be the cause: a read tells.
-            Verdict::Conflict if asked.attempt.is_some() => one.get(now),
+            Verdict::Conflict if asked.attempt.is_some() => {
+                if one.lease.writes.times == MANY {
+                    one.common.report(Event::Failed { operation, sent: asked.sent, message: OVERTAKEN.into() });
+                }
+                one.get(now);
+            }
             // A server that answers a read with 409 would do so again, so the next one comes after a pause.
             Verdict::Conflict => core.failed(operation, CONFLICTING.into(), None, now),
             Verdict::Refused(refusal, message) => {
@@ -204,8 +212,11 @@ impl Following {
             self.creations = Paced::default();
         }
         for lease in &mut core.leases {
-            // The pace of preemptions stays until there is nobody to preempt.
-            if lease.observation.is_led_by_another() && self.preempts_at(lease, &core.common).is_none() {
+            // The pace of preemptions stays until there is nobody to preempt, and that of a campaign until it is over.
+            if lease.campaign.is_none()
+                && lease.observation.is_led_by_another()
+                && self.preempts_at(lease, &core.common).is_none()
+            {
                 lease.writes = Paced::default();
             }
         }

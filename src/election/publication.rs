@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Annotation of the EndpointSlice: the fencing token of the term that wrote it.
 pub const TOKEN: &str = "tenure.dev/fencing-token";
 
-/// The first pause after a conflict.
+/// The first pause after a conflict, or a failed withdrawal.
 pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// The content of the slice that a term wants.
@@ -86,7 +86,7 @@ pub struct Publisher {
     refused: Option<String>,
     /// Why the slice has no endpoint although one is wanted.
     lacks: Option<String>,
-    /// Consecutive conflicts.
+    /// Consecutive conflicts and failed withdrawals.
     conflicts: u32,
     due: Instant,
     state: Option<SliceState>,
@@ -109,7 +109,7 @@ impl Publisher {
             self.seen = None;
         }
         if !before.is_some_and(|before| before.is_same_as(wanted)) {
-            (self.is_made, self.due, self.refused) = (false, now, None);
+            (self.is_made, self.due, self.refused, self.conflicts) = (false, now, None, 0);
         }
         // The next renewal moves `until` on.
         if now >= wanted.until {
@@ -138,7 +138,10 @@ impl Publisher {
             Ok(None) => self.made(),
             Err(why) => {
                 self.seen = None;
-                self.enter(SliceState::Failed(why));
+                // At the end of a term a later one is its successor.
+                if !wanted.ends {
+                    self.enter(SliceState::Failed(why));
+                }
             }
         }
         self.due = now + self.timing.duration;
@@ -158,12 +161,13 @@ impl Publisher {
                     self.due = now + self.timing.duration;
                 }
             }
-            Err((error, _)) if error.status == Some(409) => {
-                self.due = now + (PAUSE * 2_u32.saturating_pow(self.conflicts)).min(self.timing.renew_period);
-                self.conflicts += 1;
-            }
+            Err((error, _)) if error.status == Some(409) => self.due = now + self.pause(),
             Err((error, retry_after)) => {
                 self.due = now + self.timing.renew_period.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+                // A planned stop waits only a moment, and a later leader may be long in coming.
+                if self.wanted.as_ref().is_some_and(|wanted| wanted.ends) && may_pass(&error) {
+                    self.due = now + self.pause();
+                }
                 // The server refuses this replica's endpoint. The slice is emptied at least: the predecessor's endpoint must not
                 // stay.
                 let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
@@ -173,6 +177,13 @@ impl Publisher {
                 self.enter(SliceState::Failed(error.to_string()));
             }
         }
+    }
+
+    /// Returns the pause after a conflict, or a failed withdrawal: twice as long each time.
+    fn pause(&mut self) -> Duration {
+        let pause = PAUSE * 2_u32.saturating_pow(self.conflicts);
+        self.conflicts += 1;
+        pause.min(self.timing.renew_period)
     }
 
     /// Returns the state if it is new for the log.
@@ -195,6 +206,11 @@ impl Publisher {
         self.is_new |= self.state.as_ref() != Some(&state);
         self.state = Some(state);
     }
+}
+
+/// Returns true if a write that failed so may succeed a moment later.
+fn may_pass(error: &RequestError) -> bool {
+    error.status.is_none_or(|status| status == 408 || status == 429 || status >= 500)
 }
 
 impl Wanted {

@@ -87,7 +87,7 @@ impl Traffic {
         }
     }
 
-    /// Ends the task: a request that is under way is finished, and one that fails is not tried again.
+    /// Ends the task: a request that is under way is finished, and a withdrawal that fails is tried once more.
     pub(super) fn finish(self) -> JoinHandle<()> {
         self.task
     }
@@ -136,7 +136,7 @@ async fn publish(
                 tokio::select! {
                     changed = wanted.changed() => match changed {
                         Ok(()) => {}
-                        // A withdrawal that met a conflict is written once more.
+                        // A withdrawal that met a conflict, or failed, is written once more.
                         Err(_) if pause <= PAUSE => sleep(pause).await,
                         Err(_) => return,
                     },

@@ -115,6 +115,8 @@ impl<'a, S: Server> Driver<'a, S> {
         let Some(mut entries) = self.predecessor(&intent, false).await? else { return Ok(Outcome::Already) };
         self.journal.acting_as.clone_from(&self.settings.acting_as);
         let planned = self.plan(changes, &[]).await?;
+        entries.iter_mut().for_each(|entry| entry.leave_to(&planned));
+        entries.retain(Entry::differs);
         if !planned.iter().any(Entry::differs) {
             return Ok(Outcome::Nothing);
         }
@@ -164,6 +166,7 @@ impl<'a, S: Server> Driver<'a, S> {
             } else {
                 self.store(Phase::Undoing, &entries, true).await?;
                 entries = self.undo(entries, false).await?;
+                self.deadline = self.server.now() + self.settings.limit;
             }
             return match all_back(&entries) {
                 Err(why) if self.journal.kind == Kind::Transaction => Err(why),
@@ -178,11 +181,11 @@ impl<'a, S: Server> Driver<'a, S> {
             return Ok(Some(self.doubtful(entries)));
         }
         let mut stands = self.journal.intent == intent;
-        // The driver that committed them may have died before it took its marks off.
+        // The driver that committed them may have died before it took its marks off. What may still come was undone before.
         for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
             let target = &entry.target;
             let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
-            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
+            stands = stands && (entry.may_come() || object.is_ok_and(|object| entry.stands(object.as_ref())));
         }
         Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }

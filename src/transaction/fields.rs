@@ -3,6 +3,8 @@
 //! Named are the leaves of the content; in a list with keys, the leaves of the named items. A field that the server derives is none
 //! of them: it is not written, not stored and not compared.
 
+use std::slice::from_ref;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -55,9 +57,15 @@ impl Field {
         }
     }
 
-    /// Returns true if its value in `object` is that of this side.
+    /// Returns true if its value in `object` is that of this side. Where the item of a list is gone that had it, it is not changed.
     pub(super) fn is(&self, side: Side, object: &Value) -> bool {
-        at(object, &self.path) == self.value(side)
+        at(object, &self.path) == self.value(side) && (side == Side::Before || !self.has_lost_its_item(object))
+    }
+
+    /// Returns true if an item of a list on the way to it was there, and is not any more.
+    fn has_lost_its_item(&self, object: &Value) -> bool {
+        let items = (1..self.path.len().min(self.known.saturating_add(1))).filter_map(|steps| self.path.get(..steps));
+        items.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
     }
 
     /// Returns true if the change makes another value than was found.
@@ -104,10 +112,10 @@ fn known(path: &[Step], object: &Value) -> usize {
     (1..=path.len()).take_while(is_there).count()
 }
 
-/// Notes anew which maps are there on the way to fields that have not changed. Returns true if somebody else has made or removed one.
+/// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one.
 pub(super) fn find_anew(fields: &mut [Field], object: &Value) -> bool {
     let mut is_new = false;
-    for field in fields.iter_mut().filter(|field| field.is(Side::Before, object)) {
+    for field in fields {
         let known = known(&field.path, object);
         if known != field.known {
             (field.known, field.derived, is_new) = (known, None, true);
@@ -126,7 +134,10 @@ fn made_together(fields: &[Field]) -> impl Iterator<Item = (&[Field], Option<&Va
 pub(super) fn with(object: &Value, fields: &[Field], side: Side) -> Value {
     let mut next = object.clone();
     for (fields, derived) in made_together(fields) {
-        for field in fields.iter().filter(|field| field.differs() && !field.is(side, object)) {
+        let is_due = |field: &&Field| {
+            field.differs() && !field.is(side, object) && (side == Side::After || !field.has_lost_its_item(object))
+        };
+        for field in fields.iter().filter(is_due) {
             let asked = field.asked.as_ref().filter(|_| side == Side::After);
             match asked.or_else(|| field.value(side)) {
                 Some(value) => set(&mut next, &field.path, value.clone()),
@@ -246,8 +257,13 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
             content.iter().map(child).collect()
         }
         (Value::Array(items), Value::Array(list), Some(owned)) if is_entered => {
-            let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<_, _>>();
-            children.map_err(|why| format!("{}: {why}", shown(path)))?
+            let children = items.iter().map(|item| told_apart(item, list, owned)).collect::<Result<Vec<_>, _>>();
+            let children = children.map_err(|why| format!("{}: {why}", shown(path)))?;
+            let is_twice = |(n, (step, ..)): &(usize, &Child<'_>)| children.iter().take(*n).any(|(before, ..)| before == step);
+            if let Some((_, (step, ..))) = children.iter().enumerate().find(is_twice) {
+                return Err(format!("{}: it is there twice", shown(&[path, from_ref(step)].concat())));
+            }
+            children
         }
         (Value::Object(_), Value::Object(_), _) if without_nulls(content) != *content => {
             return Err(format!("{}: it is replaced as a whole: write all that it is to have, and no null", shown(path)));

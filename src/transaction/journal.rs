@@ -243,6 +243,15 @@ impl Entry {
         Some(format!("{} is somebody else's", field.name()))
     }
 
+    /// Drops the fields that somebody else has changed since, and that these entries change again: their undo puts back what is
+    /// there now.
+    pub(super) fn leave_to(&mut self, planned: &[Self]) {
+        let later = |field: &Field, entry: &Self| {
+            entry.target == self.target && entry.fields.iter().any(|new| new.path == field.path && new.before != field.after)
+        };
+        self.fields.retain(|field| !planned.iter().any(|entry| later(field, entry)));
+    }
+
     /// Returns true if everything is as the change made it.
     pub(super) fn stands(&self, object: Option<&Value>) -> bool {
         match (self.kind, object) {

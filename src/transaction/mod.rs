@@ -15,8 +15,9 @@
 //! 1. A driver reads the journal, and ends if a later term has written it. Nothing more is written once the journal is deleted.
 //! 2. A journal is claimed by its first write: with a claim higher by one, on the version that was read.
 //! 3. Nobody resumes. An unsettled journal (prepared or undoing) is claimed, and undone. So is what the last promotion left. Then the
-//!    driver begins anew. An apply ends if something stays in conflict. A promotion keeps that in its journal. What the same changes
-//!    have committed, and stands, is not changed again. Marks that a committed one has left are taken off.
+//!    driver begins anew. An apply ends if something stays in conflict. A promotion keeps that in its journal, until one changes the
+//!    same field again. What the same changes have committed, and stands, is not changed again. Marks that a committed one has left
+//!    are taken off.
 //! 4. The changes are planned by dry runs, each on a version. No object with a live mark of another is changed. The fields are those
 //!    that the content names. A change whose undo is not allowed refuses all.
 //! 5. The Lease announces the id and the claim. Then all entries are stored as prepared, before anything is changed.
@@ -30,7 +31,8 @@
 //!    minutes, by the wall clocks of both drivers. What is back is given back to its managers. Then the journal is stored as undone,
 //!    with what is in conflict or doubt. A map or an item that was made for a field goes with what the server derived in it: a map keeps
 //!    what others have added, and an item that has more is a conflict. An object of another uid is never written. Without its Lease an
-//!    undo goes on: no mark is live then.
+//!    undo goes on: no mark is live then. An object for which the server fails comes after the others, until the limit. If it fails
+//!    still, the journal stays as undoing; a promotion keeps it as in conflict.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!

@@ -170,6 +170,11 @@ impl<S: Server> Driver<'_, S> {
             }
             Answer::Unknown { message, retry_after } => self.again(message, retry_after).await?,
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}
+            // Others have changed the object. In an undo that may be a webhook, which refuses every version.
+            _ if self.undoing_until.is_some() => {
+                let words = "409 Conflict: it changes all the time, or a webhook refuses each write".into();
+                self.again(RequestError { status: Some(409), words }, None).await?;
+            }
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
         }
         Ok(None)

@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    Entry, EntryType, Field, MANAGER, Outcome, Phase, Server, State, Verb,
+    Entry, EntryType, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
     fields::{Side, body, foreign},
     holds_others,
     paths::{at, covers, managers},
-    requests::{deletion, is_going, uid, versioned},
+    requests::{PAUSE, deletion, is_going, uid, versioned},
 };
 
 /// The next step of an undo.
@@ -37,7 +37,8 @@ impl<S: Server> Driver<'_, S> {
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
                 let left = entries.iter().filter(|entry| !matches!(entry.state, State::Undone | State::Gone(_)));
-                Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why.to_string())).collect()))
+                let why = |entry: &Entry| entry.conflict().cloned().unwrap_or_else(|| why.to_string());
+                Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why(entry))).collect()))
             }
         }
     }
@@ -48,23 +49,62 @@ impl<S: Server> Driver<'_, S> {
             self.store(Phase::Undoing, entries, false).await?;
         }
         self.announce(true).await?;
-        for entry in entries.iter_mut().rev() {
-            // What was never sent is as it was found. An earlier driver may have sent it.
-            let is_untouched = entry.claim == self.claim && !entry.work.is_sent || !entry.differs();
-            entry.state = if is_untouched { State::Undone } else { one(self.put_back(entry, force).await)? };
-            if entry.state == State::Doubtful {
-                // The object that it made is gone; another one would bear the mark.
-                entry.uid.clear();
-            }
-            self.server.report(entry.event());
-        }
+        let failure = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
         for entry in entries.iter().filter(|entry| entry.state == State::Undone && !entry.managers.is_empty() && entry.differs())
         {
             let _ = self.give_back(entry).await;
         }
+        // The next command tries this again before anything else. A leader may go on without.
+        if let Some(failure) = failure.filter(|_| self.journal.kind == Kind::Transaction) {
+            return Err(failure);
+        }
         entries.retain(Entry::is_open);
         self.store(Phase::Undone, entries, false).await
+    }
+
+    /// Puts the objects back, in reverse. One for which the server fails comes after the others, again and again until the limit: a
+    /// webhook may judge it alone. Returns the last failure of one that is left so.
+    async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Option<Outcome>, Outcome> {
+        let (limit, mut failure) = (self.undoing_until, None);
+        let mut rest: Vec<_> = entries.iter_mut().rev().map(|entry| (entry, None)).collect();
+        while !rest.is_empty() {
+            let mut waiting = Vec::new();
+            for (entry, failed) in rest {
+                let is_in_time = self.go_on().is_ok();
+                // What was never sent is as it was found. An earlier driver may have sent it.
+                let is_untouched = entry.claim == self.claim && !entry.work.is_sent || !entry.differs();
+                let state = match failed {
+                    _ if is_untouched => Ok(State::Undone),
+                    Some(failed) if !is_in_time => Err(failed),
+                    Some(_) | None => {
+                        self.undoing_until = limit.map(|limit| limit.min(self.server.now() + PAUSE));
+                        let state = one(self.put_back(entry, force).await);
+                        self.undoing_until = limit;
+                        state
+                    }
+                };
+                entry.state = match state {
+                    Err(failed @ Outcome::Unavailable(_)) if is_in_time => {
+                        waiting.push((entry, Some(failed)));
+                        continue;
+                    }
+                    Err(Outcome::Unavailable(why)) if why.status.is_some() => {
+                        let left = State::Left(why.to_string());
+                        failure = Some(Outcome::Unavailable(why));
+                        left
+                    }
+                    state => state?,
+                };
+                if entry.state == State::Doubtful {
+                    // The object that it made is gone; another one would bear the mark.
+                    entry.uid.clear();
+                }
+                self.server.report(entry.event());
+            }
+            rest = waiting;
+        }
+        Ok(failure)
     }
 
     /// Puts one object back. Returns the state of its entry.
@@ -142,7 +182,11 @@ impl<S: Server> Driver<'_, S> {
             EntryType::Delete if is_same && is_going(object) => Next::Leave("it is still being deleted".into()),
             EntryType::Delete if is_mine => Next::Write(Self::patch(object, &[], Side::Before, None)),
             EntryType::Delete if !is_same && !covers(&body(object), &body(&entry.object)) => {
-                Next::Leave("somebody has made another".into())
+                if force {
+                    Next::Gone("was made anew")
+                } else {
+                    Next::Leave("somebody has made another".into())
+                }
             }
             EntryType::Delete => still,
             EntryType::Patch if !is_same && !force && entry.unknown(object, &[Side::After]).is_none() => {

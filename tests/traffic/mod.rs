@@ -27,6 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_late_write_of_a_frozen_leader_overwrites_no_successor,
         a_leader_that_wakes_after_s_sends_nothing,
         what_somebody_else_wrote_is_read_and_written_again,
+        a_withdrawal_that_fails_is_written_again_before_the_end,
         a_slice_that_is_missing_is_said_once_and_used_once_it_exists,
         without_the_rights_a_term_goes_on_and_it_is_said_once,
         a_server_that_hangs_on_slices_delays_neither_a_renewal_nor_the_release,
@@ -309,6 +310,18 @@ async fn what_somebody_else_wrote_is_read_and_written_again(stage: Stage) {
     a.proxy.log.nth(1, "it is published again", |e| publishes(&e.request) && e.succeeded()).await;
     assert_eq!(addresses(&slice(&stage).await), ["10.0.0.1"]);
     assert_eq!(said(&a, NOT_AS_IT_SHOULD_BE), 0, "{:?}", a.lines());
+}
+
+async fn a_withdrawal_that_fails_is_written_again_before_the_end(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await.unhurried().start();
+    published(&a).await;
+    a.proxy.on(withdraws, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
+
+    assert_eq!(a.stop().await, 0);
+
+    assert_eq!(addresses(&slice(&stage).await), [""; 0]);
 }
 
 async fn a_slice_that_is_missing_is_said_once_and_used_once_it_exists(stage: Stage) {

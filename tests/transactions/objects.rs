@@ -1,11 +1,13 @@
 //! What makes an object special: a finalizer, a map that is one value, a webhook, people and controllers that write to it all the time.
 
 use http::Method;
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Fault, Request, Stage, Times, cases};
 
 use super::{
     EXAMPLE, Shop,
+    deaths::driver,
     input::{asks, webhook},
     is_change, said, wanted,
 };
@@ -25,6 +27,9 @@ pub(super) fn all() -> Vec<Case> {
         a_new_item_in_which_others_have_set_something_stays_until_it_is_forced,
         an_item_is_named_by_all_its_keys,
         a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
+        an_item_that_somebody_has_removed_is_not_made_again,
+        what_cannot_be_written_keeps_nothing_else_from_its_undo,
+        a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once,
     ]
 }
 
@@ -228,9 +233,62 @@ async fn an_item_is_named_by_all_its_keys(stage: Stage) {
     let refused = shop.apply(patch("{port: 53, name: dns-tcp}"), &[]).await;
 
     said(&refused, 1, &["spec.ports: give port and protocol"]);
+    let twice = patch("{port: 53, protocol: TCP, name: a}, {port: 53, protocol: TCP, name: b}");
+    said(&shop.apply(twice, &[]).await, 1, &["spec.ports[port=53,protocol=TCP]: it is there twice"]);
     said(&shop.apply(patch("{port: 53, protocol: TCP, name: dns-tcp}"), &[]).await, 0, &["committed"]);
     let ports = shop.read(&format!("{services}/dns")).await["spec"]["ports"].clone();
     assert_eq!([&ports[0]["name"], &ports[1]["name"]], ["dns", "dns-tcp"]);
+}
+
+async fn an_item_that_somebody_has_removed_is_not_made_again(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let target = "target: {apiVersion: apps/v1, kind: Deployment, name: shop}";
+    let content = "spec: {template: {spec: {containers: [{name: web, env: [{name: A, value: null}]}]}}}";
+    let file = shop.file("x.yaml", &transaction(&format!("  - {{{target}, type: Patch, content: {{{content}}}}}\n")));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1"]);
+    let (_, mut found) = stage.api.call(Method::GET, &shop.objects[1], None).await;
+    let env = "/spec/template/spec/containers/0/env";
+    *found.pointer_mut(env).expect("env") = json!([]);
+    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&found)).await.0, 200);
+
+    said(&shop.recover(&["apply", "x"]).await, 2, &["env[name=A].value is somebody else's"]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1"]);
+
+    assert_eq!(shop.read(&shop.objects[1]).await.pointer(env), None);
+}
+
+async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let is_second = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
+    for (status, reason) in [(500, "InternalError"), (409, "Conflict")] {
+        said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
+        let made = shop.seen().await;
+        shop.desk.proxy.on(is_second, Times::Always, Fault::refused(status, reason));
+
+        let undone = shop.recover(&["apply", "release-2", "--limit", "2s"]).await;
+
+        let why = format!("Deployment {}/shop: the API server answered {status}", stage.namespace);
+        said(&undone, 2, &["undid ConfigMap", "undid Secret", &why]);
+        assert_eq!(shop.seen().await, [&before[0], &made[1], &before[2]].map(Value::clone));
+        shop.desk.proxy.clear();
+        said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone"]);
+        assert_eq!(shop.seen().await, before);
+    }
+}
+
+async fn a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let file = shop.file("x.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
+    shop.desk.proxy.on(is_creation, Times::Only(1), Fault::lost_request());
+    let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
+    shop.desk.proxy.log.first("the creation", |e| is_creation(&e.request)).await;
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1"]);
+    said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
 }
 
 async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {

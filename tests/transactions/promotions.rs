@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Fault, LEASE, Prepared, Request, Stage, Times, Verbs, cases, found, until};
 
-use super::{Shop, deaths::dies, said};
+use super::{Shop, deaths::dies, journal_of, said};
 use crate::{
     TENURE,
     beside::Desk,
@@ -18,6 +18,7 @@ pub(super) fn all() -> Vec<Case> {
         a_hook_that_cannot_promote_hands_over_and_leaves_nothing,
         a_command_on_the_lease_of_a_replica_waits_for_an_earlier_holder,
         a_promotion_acts_as_the_account_that_its_file_names,
+        what_others_change_in_each_term_is_in_the_journal_once,
         a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_them_is_killed,
     ]
 }
@@ -193,4 +194,32 @@ async fn a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_the
             return;
         }
     }
+}
+
+async fn what_others_change_in_each_term_is_in_the_journal_once(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let scale = async |replicas: u32| {
+        let (_, mut found) = stage.api.call(Method::GET, &shop.objects[1], None).await;
+        found["spec"]["replicas"] = json!(replicas);
+        assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&found)).await.0, 200);
+    };
+    let file = stage.directory().join("promotion.yaml");
+    let target = "target: {apiVersion: apps/v1, kind: Deployment, name: shop}";
+    let text = format!(
+        "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {{{target}, type: Patch, content: {{spec: {{replicas: 3}}}}}}\n"
+    );
+    std::fs::write(&file, text).expect("a file");
+    let promote = ["lock", "p", "--", TENURE, "promote", "-f", file.to_str().expect("text")];
+
+    for replicas in 11..15 {
+        said(&shop.desk.ends(&promote).await, 0, &["committed: 1 change"]);
+        scale(replicas).await;
+    }
+
+    said(&shop.desk.ends(&promote).await, 0, &["committed: 1 change"]);
+    let path = format!("/api/v1/namespaces/{}/secrets/lock-p-journal", stage.namespace);
+    let journal: Value = serde_json::from_str(&journal_of(&stage.api.call(Method::GET, &path, None).await.1)).expect("JSON");
+    assert_eq!(journal["entries"].as_array().map(Vec::len), Some(1), "{journal}");
+    said(&shop.desk.ends(&["lock", "p", "--", TENURE, "demote"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(shop.read(&shop.objects[1]).await["spec"]["replicas"], 14);
 }

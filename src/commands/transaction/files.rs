@@ -354,8 +354,11 @@ fn substitute(value: &mut Value, variable: Lookup) -> Result<(), String> {
                     continue;
                 }
                 let (name, after) = after.split_once(')').ok_or_else(|| "a text has a $( without )".to_owned())?;
-                let known = VARIABLES.contains(&name).then(|| variable(name)).flatten();
-                let known = known.ok_or_else(|| format!("$({name}) is not set; the variables are {}", VARIABLES.join(", ")))?;
+                if !VARIABLES.contains(&name) {
+                    // It may be a part of a password.
+                    return Err(format!("a $(...) is none of the variables {}; $$( stands for $(", VARIABLES.join(", ")));
+                }
+                let known = variable(name).ok_or_else(|| format!("$({name}) is not set"))?;
                 put.extend([before, &known]);
                 rest = after;
             }

@@ -232,3 +232,30 @@ fn conflicts_in_a_row_are_answered_more_and_more_slowly() {
     }
     assert_eq!(pauses, [200, 400, 800, 1600, 3000, 3000]);
 }
+
+#[test]
+fn a_withdrawal_that_fails_is_tried_again_within_the_wait_for_it_where_that_may_help() {
+    for (status, pauses) in [(None, [200, 400]), (Some(429), [200, 400]), (Some(500), [200, 400]), (Some(403), [3000, 3000])] {
+        let (mut publisher, serving) = (publisher(), wanted("9", true));
+        publisher.step(&serving, START);
+        publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), START);
+        publisher.step(&serving, START);
+        let (ends, mut now) = (wanted("9", false), START);
+        for pause in pauses {
+            assert!(!matches!(publisher.step(&ends, now), SliceAction::Wait(_)), "{status:?}");
+            publisher.answered(Err((RequestError { status, words: "no".into() }, None)), now);
+            now += Duration::from_millis(pause);
+            assert_eq!(publisher.step(&ends, now.before(Duration::from_millis(1))), SliceAction::Wait(now), "{status:?}");
+        }
+    }
+}
+
+#[test]
+fn whom_a_successor_has_replaced_at_its_end_has_nothing_to_say() {
+    let (mut publisher, ends) = (publisher(), wanted("9", false));
+    publisher.step(&ends, START);
+    publisher.answered(Ok(slice("7", Some("10"), json!([{ "addresses": ["10.0.0.2"] }]))), START);
+
+    assert_eq!(publisher.step(&ends, START), SliceAction::Wait(after(15)));
+    assert_eq!(publisher.take_news(), None);
+}

@@ -236,19 +236,26 @@ fn a_shutdown_during_a_lost_takeover_ends_after_a_read() {
 
 #[test]
 fn conflicts_without_end_are_paced() {
-    let mut bench = Bench::with(mark());
-    bench.answers = false;
-    let object = bench.register.object().unwrap();
-    for _ in 0..200 {
-        match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
-            Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
-            Some(_) => bench.answer(Answer::Conflict),
-            None => bench.run(Duration::from_millis(50)),
+    for lease in [mark(), held("x", 2)] {
+        let mut bench = Bench::with(lease);
+        bench.answers = false;
+        let object = bench.register.object().unwrap();
+        while bench.writes().len() < 20 {
+            match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+                Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
+                Some(_) => bench.answer(Answer::Conflict),
+                None => bench.run(Duration::from_millis(50)),
+            }
         }
-    }
 
-    let span = bench.now.boot.since(START).as_secs_f64();
-    assert!(bench.writes().len() as f64 <= span / 0.2 + 2.0, "{} writes in {span} s", bench.writes().len());
+        let span = bench.now.boot.since(START).as_secs_f64();
+        assert!(span >= 18.0 * 0.2, "20 writes in {span} s");
+        let told = bench
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Failed { message, .. } if message.words.contains("first each time")));
+        assert_eq!(told.count(), 1);
+    }
 }
 
 #[test]
