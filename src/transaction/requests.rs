@@ -93,6 +93,12 @@ impl<S: Server> Driver<'_, S> {
             if is_announced == is_live && !self.forgets && !is_lost {
                 break;
             }
+            // Another one may be of a later driver of this Lease, which has stored its journal since this one read it.
+            let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
+            let is_another = is_live && !id.is_empty() && id != self.journal.id && self.undoing_until.is_none();
+            if is_another && self.stored().await?.is_none_or(|secret| version(&secret) != version(&self.secret)) {
+                return Err(Outcome::Overtaken);
+            }
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { break };
             if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {

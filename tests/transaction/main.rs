@@ -30,6 +30,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use plan::run;
 use schedules::{
     Leg::{Denied, Drive, Later, Meanwhile, Term, Unheard},
@@ -542,6 +543,31 @@ fn a_mark_whose_lease_may_not_be_read_is_live_and_a_settled_one_is_written_over(
     let Some(outcome @ Outcome::Held { .. }) = &outcomes[2] else { panic!("{:?}", outcomes[2]) };
     assert!(outcome.to_string().contains("may not read Lease ns/J9: grant get"), "{outcome}");
     assert_eq!(outcomes[4], Some(Outcome::Committed(5)));
+}
+
+#[test]
+fn a_driver_that_slept_through_a_later_one_leaves_its_announcement_alone() {
+    let later = |world: &mut World| {
+        let journal = json!({ "version": 2, "id": "later", "nonce": "n", "kind": "promotion", "phase": "prepared", "claim": 1,
+            "token": "9", "by": "another", "intent": "", "began": "", "entries": [] });
+        let version = world.cluster.new_version();
+        let secret = world.cluster.journals.get_mut("J1").unwrap();
+        secret["metadata"]["resourceVersion"] = version;
+        secret["data"]["journal"] = BASE64_STANDARD.encode(journal.to_string()).into();
+        let mut lease = world.cluster.lease("J1");
+        lease["metadata"]["resourceVersion"] = world.cluster.new_version();
+        lease["metadata"]["annotations"] = json!({ "tenure.dev/journal": "later 1" });
+        world.cluster.leases.insert("J1".into(), lease);
+    };
+    let promotion = || Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "new": "one" } }))]);
+    for request in 1..10 {
+        let legs = vec![Drive(promotion(), None), Drive(Job::Demote, None), Unheard(promotion(), request, later)];
+
+        let (_, world) = relayed(legs);
+
+        let lease = world.borrow_mut().cluster.lease("J1");
+        assert_eq!(lease["metadata"]["annotations"]["tenure.dev/journal"], "later 1", "after request {request}");
+    }
 }
 
 #[test]
