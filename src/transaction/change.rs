@@ -78,7 +78,8 @@ impl<S: Server> Driver<'_, S> {
                 return Ok(true);
             }
             entry.work.object = object.unwrap_or_default();
-            if find_anew(&mut entry.fields, &entry.work.object) {
+            let is_mine = self.mine(&entry.work.object) == Some(self.claim);
+            if find_anew(&mut entry.fields, &entry.work.object, is_mine) {
                 return Ok(false);
             }
         }

@@ -112,10 +112,11 @@ fn known(path: &[Step], object: &Value) -> usize {
     (1..=path.len()).take_while(is_there).count()
 }
 
-/// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one.
-pub(super) fn find_anew(fields: &mut [Field], object: &Value) -> bool {
+/// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one. In an object with
+/// the mark of this driver its own write has made those of fields that have changed.
+pub(super) fn find_anew(fields: &mut [Field], object: &Value, is_mine: bool) -> bool {
     let mut is_new = false;
-    for field in fields {
+    for field in fields.iter_mut().filter(|field| !is_mine || field.is(Side::Before, object)) {
         let known = known(&field.path, object);
         if known != field.known {
             (field.known, field.derived, is_new) = (known, None, true);

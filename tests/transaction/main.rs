@@ -392,8 +392,7 @@ fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_the
     }
     let content = json!({ "data": { "m": { "x": "1" } } });
     let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]);
-    let is_stored = |world: &World| world.cluster.journals.get("J1").is_some_and(|secret| secret["data"]["journal"].is_string());
-    let request = (1..20).find(|request| is_stored(&relayed(vec![Drive(patch(), Some(*request))]).1.borrow())).unwrap();
+    let request = storing(&patch());
     let made = json!({ "a": "X0", "m": { "d": "default" } });
     let nothing: Happens = |_| ();
     let makes: Happens = |world| edit(world, |data| drop(data.insert("m".into(), json!({}))));
@@ -471,6 +470,26 @@ fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
     assert_eq!(outcomes[3], Some(Outcome::Recovered(1)));
     let expected = json!([{ "name": "web", "image": "1" }, { "name": "log", "image": "3" }]);
     assert_eq!(undone.borrow().cluster.objects["X0"]["spec"]["containers"], expected);
+}
+
+#[test]
+fn an_item_that_somebody_adds_between_the_plan_and_the_write_stays_without_what_was_added_to_it() {
+    let make = |world: &mut World| {
+        world.cluster.edit("X0", "kubectl", |object| object["spec"]["containers"] = json!([{ "name": "web" }]));
+    };
+    let add = |world: &mut World| {
+        world
+            .cluster
+            .edit("X0", "kubectl", |object| object["spec"]["containers"] = json!([{ "name": "web" }, { "name": "new" }]));
+    };
+    let content = json!({ "spec": { "containers": [{ "name": "new", "image": "9" }] } });
+    let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, content.clone())]);
+
+    let legs = vec![Meanwhile(make), Unheard(patch(), storing(&patch()), add), Drive(Job::Recover, None)];
+    let (outcomes, world) = relayed(legs);
+
+    assert_eq!(outcomes[1..], [Some(Outcome::Committed(1)), Some(Outcome::Recovered(1))]);
+    assert_eq!(world.borrow().cluster.objects["X0"]["spec"]["containers"], json!([{ "name": "web" }, { "name": "new" }]));
 }
 
 #[test]
@@ -650,6 +669,12 @@ fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     }
+}
+
+/// The number of the request by which a driver stores its journal before it changes anything.
+fn storing(job: &Job) -> u32 {
+    let is_stored = |world: &World| world.cluster.journals.get("J1").is_some_and(|secret| secret["data"]["journal"].is_string());
+    (1..20).find(|request| is_stored(&relayed(vec![Drive(job.clone(), Some(*request))]).1.borrow())).unwrap()
 }
 
 /// The other transaction is under way.
