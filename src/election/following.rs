@@ -41,9 +41,9 @@ mod lists;
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 /// A standby that ends makes so many requests to find its request to hand over, and to take it back.
 const TAKES_BACK: u8 = 2;
-/// After so many writes of one campaign that were conflicts people are told.
+/// After so many writes of one campaign people are told of a conflict.
 const MANY: u32 = 4;
-const OVERTAKEN: &str = "somebody else has written the Lease first each time";
+const OVERTAKEN: &str = "no write has succeeded: somebody else writes the Lease first, or a webhook refuses each write";
 const CONFLICTING: &str = "a read was answered with a conflict";
 
 #[derive(Clone, Debug, Default, Hash)]

@@ -87,7 +87,7 @@ impl Traffic {
         }
     }
 
-    /// Ends the task: a request that is under way is finished, and a withdrawal that fails is tried once more.
+    /// Ends the task: a request that is under way is finished, and a withdrawal that has failed once is tried once more.
     pub(super) fn finish(self) -> JoinHandle<()> {
         self.task
     }

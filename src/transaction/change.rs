@@ -17,7 +17,7 @@ pub(super) const TRIES: u32 = 9;
 
 impl<S: Server> Driver<'_, S> {
     /// Makes all changes, and stores that. Returns their number.
-    pub(super) async fn commit(&mut self, entries: &mut [Entry]) -> Result<usize, Outcome> {
+    pub(super) async fn commit(&mut self, entries: &mut Vec<Entry>) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
             let planned: Vec<_> = entry.fields.iter().map(|field| field.after.clone()).collect();
@@ -46,6 +46,7 @@ impl<S: Server> Driver<'_, S> {
             }
         }
         self.go_on()?;
+        take_over(entries);
         self.store(Phase::Committed, entries, false).await?;
         Ok(made)
     }
@@ -78,8 +79,8 @@ impl<S: Server> Driver<'_, S> {
                 return Ok(true);
             }
             entry.work.object = object.unwrap_or_default();
-            let is_mine = self.mine(&entry.work.object) == Some(self.claim);
-            if find_anew(&mut entry.fields, &entry.work.object, is_mine) {
+            let may_be_mine = entry.work.is_unanswered || self.mine(&entry.work.object) == Some(self.claim);
+            if find_anew(&mut entry.fields, &entry.work.object, may_be_mine) {
                 return Ok(false);
             }
         }
@@ -129,7 +130,8 @@ impl<S: Server> Driver<'_, S> {
 
     /// Takes the marks of this driver off, and warns of what others have changed meanwhile. A mark that stays is not live.
     pub(super) async fn unmark(&self, entries: &[Entry]) {
-        for entry in entries.iter().filter(|entry| entry.differs() && entry.kind != EntryType::Delete) {
+        let is_made = |entry: &&Entry| entry.differs() && entry.kind != EntryType::Delete && !entry.may_come();
+        for entry in entries.iter().filter(is_made) {
             let known = Some(entry.work.object.clone()).filter(Value::is_object);
             let Ok(object) = self.erase(&entry.target, known, self.claim).await else { continue };
             let what = match &object {
@@ -169,6 +171,22 @@ impl Entry {
         self.work.is_sent = true;
         self.work.object = object.clone();
     }
+}
+
+/// Gives the fields of patches that stay from before to those that have changed them again, the last first.
+fn take_over(entries: &mut Vec<Entry>) {
+    for at in (0..entries.len()).rev() {
+        let Some((earlier, later)) = entries.get_mut(at..).and_then(<[Entry]>::split_first_mut) else { continue };
+        let is_same =
+            |entry: &&mut Entry| entry.conflict().is_none() && (&entry.target, &entry.uid) == (&earlier.target, &earlier.uid);
+        if earlier.kind == EntryType::Patch
+            && earlier.conflict().is_some()
+            && let Some(later) = later.iter_mut().find(is_same)
+        {
+            later.take_over(earlier);
+        }
+    }
+    entries.retain(|entry| entry.conflict().is_none() || entry.differs());
 }
 
 /// Returns the field manager, other than tenure, that wrote last.

@@ -78,6 +78,8 @@ pub(super) struct Driver<'a, S> {
     pub(super) deadline: Instant,
     /// The same for an undo that is under way.
     pub(super) undoing_until: Option<Instant>,
+    /// A request that fails is not sent again at once: another object comes first.
+    pub(super) defers: bool,
     pub(super) random: fastrand::Rng,
 }
 
@@ -98,6 +100,7 @@ impl<'a, S: Server> Driver<'a, S> {
             claim: 1,
             deadline: server.now() + settings.limit,
             undoing_until: None,
+            defers: false,
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         }
@@ -115,8 +118,6 @@ impl<'a, S: Server> Driver<'a, S> {
         let Some(mut entries) = self.predecessor(&intent, false).await? else { return Ok(Outcome::Already) };
         self.journal.acting_as.clone_from(&self.settings.acting_as);
         let planned = self.plan(changes, &[]).await?;
-        entries.iter_mut().for_each(|entry| entry.leave_to(&planned));
-        entries.retain(Entry::differs);
         if !planned.iter().any(Entry::differs) {
             return Ok(Outcome::Nothing);
         }
@@ -182,10 +183,11 @@ impl<'a, S: Server> Driver<'a, S> {
         }
         let mut stands = self.journal.intent == intent;
         // The driver that committed them may have died before it took its marks off. What may still come was undone before.
-        for entry in entries.iter().filter(|entry| entry.kind != EntryType::Delete || self.journal.intent == intent) {
+        let is_made = |entry: &&Entry| !entry.may_come() && (entry.kind != EntryType::Delete || self.journal.intent == intent);
+        for entry in entries.iter().filter(is_made) {
             let target = &entry.target;
             let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
-            stands = stands && (entry.may_come() || object.is_ok_and(|object| entry.stands(object.as_ref())));
+            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
         }
         Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }

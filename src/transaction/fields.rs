@@ -63,7 +63,7 @@ impl Field {
     }
 
     /// Returns true if an item of a list on the way to it was there, and is not any more.
-    fn has_lost_its_item(&self, object: &Value) -> bool {
+    pub(super) fn has_lost_its_item(&self, object: &Value) -> bool {
         let items = (1..self.path.len().min(self.known.saturating_add(1))).filter_map(|steps| self.path.get(..steps));
         items.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
     }
@@ -112,11 +112,11 @@ fn known(path: &[Step], object: &Value) -> usize {
     (1..=path.len()).take_while(is_there).count()
 }
 
-/// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one. In an object with
-/// the mark of this driver its own write has made those of fields that have changed.
-pub(super) fn find_anew(fields: &mut [Field], object: &Value, is_mine: bool) -> bool {
+/// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one. If a write
+/// of this driver may have committed, it has made those of the fields that have changed.
+pub(super) fn find_anew(fields: &mut [Field], object: &Value, may_be_mine: bool) -> bool {
     let mut is_new = false;
-    for field in fields.iter_mut().filter(|field| !is_mine || field.is(Side::Before, object)) {
+    for field in fields.iter_mut().filter(|field| !may_be_mine || field.is(Side::Before, object)) {
         let known = known(&field.path, object);
         if known != field.known {
             (field.known, field.derived, is_new) = (known, None, true);

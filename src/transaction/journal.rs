@@ -243,13 +243,21 @@ impl Entry {
         Some(format!("{} is somebody else's", field.name()))
     }
 
-    /// Drops the fields that somebody else has changed since, and that these entries change again: their undo puts back what is
-    /// there now.
-    pub(super) fn leave_to(&mut self, planned: &[Self]) {
-        let later = |field: &Field, entry: &Self| {
-            entry.target == self.target && entry.fields.iter().any(|new| new.path == field.path && new.before != field.after)
-        };
-        self.fields.retain(|field| !planned.iter().any(|entry| later(field, entry)));
+    /// Takes the fields over that an earlier entry, which could not be undone, has changed too: an undo puts back what was found
+    /// first. What somebody else has set in between is theirs.
+    pub(super) fn take_over(&mut self, earlier: &mut Self) {
+        earlier.fields.retain(|old| {
+            let Some(new) = self.fields.iter_mut().find(|new| new.path == old.path) else { return true };
+            if new.before != old.after {
+                return false;
+            }
+            if new.differs() {
+                (new.before, new.known, new.derived) = (old.before.clone(), old.known, old.derived.clone());
+                self.managers.clone_from(&earlier.managers);
+                return false;
+            }
+            true
+        });
     }
 
     /// Returns true if everything is as the change made it.

@@ -176,10 +176,10 @@ impl<S: Server> Driver<'_, S> {
             }
             Answer::Unknown { message, retry_after } => self.again(message, retry_after).await?,
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}
-            // Others have changed the object. In an undo that may be a webhook, which refuses every version.
-            _ if self.undoing_until.is_some() => {
-                let words = "409 Conflict: it changes all the time, or a webhook refuses each write".into();
-                self.again(RequestError { status: Some(409), words }, None).await?;
+            // In an undo this is no matter of a few tries.
+            Answer::Conflict if self.undoing_until.is_some() => {
+                let words = "it changes all the time, or a webhook refuses each write".into();
+                self.pause(RequestError { status: Some(409), words }, None).await?;
             }
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
         }
@@ -200,22 +200,30 @@ impl<S: Server> Driver<'_, S> {
         if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
     }
 
-    /// Pauses before a retry. No pause outlasts the limit or a signal by more than [`PAUSE`].
+    /// Says that a request is sent again, and pauses before that.
     ///
     /// # Errors
-    /// Nothing is tried again: the limit is over, or the driver was stopped.
+    /// As [`pause`](Self::pause).
     pub(super) async fn again(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
-        let until = self.server.now() + PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
         if self.go_on().is_ok() {
             self.server.report(Event::Retrying(why.clone()));
         }
+        self.pause(why, retry_after).await
+    }
+
+    /// Pauses before a retry. No pause outlasts the limit or a signal by more than [`PAUSE`].
+    ///
+    /// # Errors
+    /// Nothing is tried again: the limit is over, the driver was stopped, or another object comes first.
+    async fn pause(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
+        let until = self.server.now() + PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
         while self.server.now() < until {
             if self.go_on().is_err() {
                 return Err(Outcome::Unavailable(why));
             }
             self.server.wait(until.since(self.server.now()).min(PAUSE)).await;
         }
-        Ok(())
+        if self.defers { Err(Outcome::Unavailable(why)) } else { Ok(()) }
     }
 
     /// Checks that the limit, the signals and the term allow to go on. An undo has a limit of its own, and goes on after a signal.

@@ -9,8 +9,9 @@ use super::{
     fields::{Side, body, foreign},
     holds_others,
     paths::{at, covers, managers},
-    requests::{PAUSE, deletion, is_going, uid, versioned},
+    requests::{deletion, is_going, uid, versioned},
 };
+use crate::request::RequestError;
 
 /// The next step of an undo.
 enum Next {
@@ -36,7 +37,8 @@ impl<S: Server> Driver<'_, S> {
             Ok(()) => Ok(entries),
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
-                let left = entries.iter().filter(|entry| !matches!(entry.state, State::Undone | State::Gone(_)));
+                let is_back = |entry: &&Entry| matches!(entry.state, State::Undone | State::Gone(_) | State::Doubtful);
+                let left = entries.iter().filter(|entry| !is_back(entry));
                 let why = |entry: &Entry| entry.conflict().cloned().unwrap_or_else(|| why.to_string());
                 Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why(entry))).collect()))
             }
@@ -51,13 +53,14 @@ impl<S: Server> Driver<'_, S> {
         self.announce(true).await?;
         let failure = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
-        for entry in entries.iter().filter(|entry| entry.state == State::Undone && !entry.managers.is_empty() && entry.differs())
-        {
-            let _ = self.give_back(entry).await;
+        for entry in entries.iter().filter(|entry| entry.state == State::Undone && !entry.managers.is_empty()) {
+            if !self.is_untouched(entry) {
+                let _ = self.give_back(entry).await;
+            }
         }
         // The next command tries this again before anything else. A leader may go on without.
         if let Some(failure) = failure.filter(|_| self.journal.kind == Kind::Transaction) {
-            return Err(failure);
+            return Err(Outcome::Unavailable(failure));
         }
         entries.retain(Entry::is_open);
         self.store(Phase::Undone, entries, false).await
@@ -65,33 +68,34 @@ impl<S: Server> Driver<'_, S> {
 
     /// Puts the objects back, in reverse. One for which the server fails comes after the others, again and again until the limit: a
     /// webhook may judge it alone. Returns the last failure of one that is left so.
-    async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Option<Outcome>, Outcome> {
-        let (limit, mut failure) = (self.undoing_until, None);
+    async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Option<RequestError>, Outcome> {
+        let mut failure: Option<RequestError> = None;
         let mut rest: Vec<_> = entries.iter_mut().rev().map(|entry| (entry, None)).collect();
         while !rest.is_empty() {
-            let mut waiting = Vec::new();
-            for (entry, failed) in rest {
+            let mut waiting: Vec<(&mut Entry, Option<RequestError>)> = Vec::new();
+            for (entry, last) in rest {
                 let is_in_time = self.go_on().is_ok();
-                // What was never sent is as it was found. An earlier driver may have sent it.
-                let is_untouched = entry.claim == self.claim && !entry.work.is_sent || !entry.differs();
-                let state = match failed {
-                    _ if is_untouched => Ok(State::Undone),
-                    Some(failed) if !is_in_time => Err(failed),
-                    Some(_) | None => {
-                        self.undoing_until = limit.map(|limit| limit.min(self.server.now() + PAUSE));
+                // Once the limit is over each has one try, until one fails.
+                let failed = last.or_else(|| failure.clone()).filter(|_| !is_in_time);
+                let before = waiting.iter().find(|(other, _)| other.target == entry.target).and_then(|(_, last)| last.clone());
+                let state = match before.or(failed) {
+                    _ if self.is_untouched(entry) => Ok(State::Undone),
+                    Some(failed) => Err(Outcome::Unavailable(failed)),
+                    None => {
+                        self.defers = true;
                         let state = one(self.put_back(entry, force).await);
-                        self.undoing_until = limit;
+                        self.defers = false;
                         state
                     }
                 };
                 entry.state = match state {
-                    Err(failed @ Outcome::Unavailable(_)) if is_in_time => {
+                    Err(Outcome::Unavailable(failed)) if is_in_time => {
                         waiting.push((entry, Some(failed)));
                         continue;
                     }
-                    Err(Outcome::Unavailable(why)) if why.status.is_some() => {
-                        let left = State::Left(why.to_string());
-                        failure = Some(Outcome::Unavailable(why));
+                    Err(Outcome::Unavailable(failed)) => {
+                        let left = State::Left(failed.to_string());
+                        failure = Some(failed);
                         left
                     }
                     state => state?,
@@ -105,6 +109,11 @@ impl<S: Server> Driver<'_, S> {
             rest = waiting;
         }
         Ok(failure)
+    }
+
+    /// Returns true if an object is as it was found: nothing was sent, and no earlier driver may have sent it.
+    fn is_untouched(&self, entry: &Entry) -> bool {
+        entry.claim == self.claim && !entry.work.is_sent || !entry.differs()
     }
 
     /// Puts one object back. Returns the state of its entry.
@@ -156,7 +165,7 @@ impl<S: Server> Driver<'_, S> {
         };
         for field in &mut entry.fields {
             field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
-            if matches!(state, State::Undone | State::Gone(_)) {
+            if matches!(state, State::Undone | State::Gone(_)) || object.as_ref().is_some_and(|it| field.has_lost_its_item(it)) {
                 field.before.clone_from(&field.after);
             }
         }

@@ -414,6 +414,26 @@ fn a_map_that_somebody_makes_or_removes_between_the_plan_and_the_write_is_as_the
 }
 
 #[test]
+fn a_map_that_its_own_write_has_made_goes_with_an_undo_whichever_answer_was_lost_with_the_mark() {
+    let patch = || Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": "1" } } }))]);
+    let unmark = |world: &mut World| {
+        world.cluster.edit("X0", "kubectl", |object| {
+            drop(object["metadata"]["annotations"].as_object_mut().unwrap().remove("tenure.dev/change"))
+        });
+    };
+    for request in 1..16 {
+        let (outcomes, objects, _) = relay(vec![Unheard(patch(), request, unmark), Drive(Job::Recover, None)]);
+
+        assert_eq!(objects["X0"], json!({ "a": "X0" }), "after request {request}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_creation_that_arrives_after_another_file_was_committed_is_undone() {
+    assert!(!schedules::arrived());
+}
+
+#[test]
 fn an_object_that_no_journal_can_give_back_is_not_changed() {
     fn nested() -> Value {
         (0..124).fold(json!("x"), |value, _| json!([value]))

@@ -85,6 +85,20 @@ pub fn unmarked() -> (Option<Outcome>, Answer, Option<Value>, Vec<String>) {
     (outcome, answer, field, violations)
 }
 
+/// A creation arrives after its driver has died, and after another file was committed. That file comes again, and then an undo. Returns
+/// true if the object is there in the end.
+pub fn arrived() -> bool {
+    let world = planted(&["X", "D0"]);
+    let creation = Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:t1" } }))]);
+    let other = || Job::Apply(vec![change("X", ChangeType::Patch, json!({ "data": { "a": "X:t2" } }))]);
+    let dead = lead(&world, creation, 1, true, &[]);
+    lead(&world, other(), 2, false, &[]);
+    deliver(&world, dead);
+    lead(&world, other(), 3, false, &[]);
+    lead(&world, Job::Recover, 4, false, &[]);
+    world.borrow().cluster.objects.contains_key("C0")
+}
+
 /// Two transactions over the same objects in opposite order, at about the same time, many times. Returns the values that stand after
 /// each.
 pub fn opposed(seed: u64, rounds: u64) -> Vec<Vec<Option<Value>>> {

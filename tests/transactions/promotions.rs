@@ -204,22 +204,28 @@ async fn what_others_change_in_each_term_is_in_the_journal_once(stage: Stage) {
         assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&found)).await.0, 200);
     };
     let file = stage.directory().join("promotion.yaml");
-    let target = "target: {apiVersion: apps/v1, kind: Deployment, name: shop}";
-    let text = format!(
-        "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {{{target}, type: Patch, content: {{spec: {{replicas: 3}}}}}}\n"
-    );
-    std::fs::write(&file, text).expect("a file");
-    let promote = ["lock", "p", "--", TENURE, "promote", "-f", file.to_str().expect("text")];
+    let promote = async |leader: u32| {
+        let content = format!("metadata: {{labels: {{leader: 'number-{leader}'}}}}, spec: {{replicas: 3}}");
+        let change =
+            format!("target: {{apiVersion: apps/v1, kind: Deployment, name: shop}}, type: Patch, content: {{{content}}}");
+        std::fs::write(&file, format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec: {{changes: [{{{change}}}]}}\n"))
+            .expect("a file");
+        let line = ["lock", "p", "--", TENURE, "promote", "-f", file.to_str().expect("text")];
+        said(&shop.desk.ends(&line).await, 0, &["committed: 1 change"]);
+    };
+    let before = shop.read(&shop.objects[1]).await;
 
     for replicas in 11..15 {
-        said(&shop.desk.ends(&promote).await, 0, &["committed: 1 change"]);
+        promote(replicas).await;
         scale(replicas).await;
     }
 
-    said(&shop.desk.ends(&promote).await, 0, &["committed: 1 change"]);
+    promote(15).await;
     let path = format!("/api/v1/namespaces/{}/secrets/lock-p-journal", stage.namespace);
     let journal: Value = serde_json::from_str(&journal_of(&stage.api.call(Method::GET, &path, None).await.1)).expect("JSON");
     assert_eq!(journal["entries"].as_array().map(Vec::len), Some(1), "{journal}");
     said(&shop.desk.ends(&["lock", "p", "--", TENURE, "demote"]).await, 0, &["undone: 1 change"]);
-    assert_eq!(shop.read(&shop.objects[1]).await["spec"]["replicas"], 14);
+    let mut after = shop.read(&shop.objects[1]).await;
+    assert_eq!(after["spec"]["replicas"].take(), 14);
+    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"], "as before all promotions");
 }

@@ -253,7 +253,7 @@ fn conflicts_without_end_are_paced() {
         let told = bench
             .events
             .iter()
-            .filter(|event| matches!(event, Event::Failed { message, .. } if message.words.contains("first each time")));
+            .filter(|event| matches!(event, Event::Failed { message, .. } if message.words.contains("no write has succeeded")));
         assert_eq!(told.count(), 1);
     }
 }
