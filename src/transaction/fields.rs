@@ -3,8 +3,6 @@
 //! Named are the leaves of the content; in a list with keys, the leaves of the named items. A field that the server derives is none
 //! of them: it is not written, not stored and not compared.
 
-use std::slice::from_ref;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -262,7 +260,7 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
             let children = children.map_err(|why| format!("{}: {why}", shown(path)))?;
             let is_twice = |(n, (step, ..)): &(usize, &Child<'_>)| children.iter().take(*n).any(|(before, ..)| before == step);
             if let Some((_, (step, ..))) = children.iter().enumerate().find(is_twice) {
-                return Err(format!("{}: it is there twice", shown(&[path, from_ref(step)].concat())));
+                return Err(format!("{}: it is there twice", shown(&[path.to_vec(), vec![step.clone()]].concat())));
             }
             children
         }

@@ -32,7 +32,7 @@
 //!    with what is in conflict or doubt. A map or an item that was made for a field goes with what the server derived in it: a map keeps
 //!    what others have added, and an item that has more is a conflict. An object of another uid is never written. Without its Lease an
 //!    undo goes on: no mark is live then. An object for which the server fails comes after the others, until the limit. If it fails
-//!    still, the journal stays as undoing; a promotion keeps it as in conflict.
+//!    still, the journal stays as undoing; a promotion keeps it as in conflict, where the server has answered.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!

@@ -58,8 +58,8 @@ impl<S: Server> Driver<'_, S> {
                 let _ = self.give_back(entry).await;
             }
         }
-        // The next command tries this again before anything else. A leader may go on without.
-        if let Some(failure) = failure.filter(|_| self.journal.kind == Kind::Transaction) {
+        // The next command tries this again before anything else. A leader may go on without, once the server has answered.
+        if let Some(failure) = failure.filter(|why| self.journal.kind == Kind::Transaction || why.status.is_none()) {
             return Err(Outcome::Unavailable(failure));
         }
         entries.retain(Entry::is_open);
@@ -67,7 +67,7 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Puts the objects back, in reverse. One for which the server fails comes after the others, again and again until the limit: a
-    /// webhook may judge it alone. Returns the last failure of one that is left so.
+    /// webhook may judge it alone. Returns a failure of one that is left so, first one without an answer.
     async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Option<RequestError>, Outcome> {
         let mut failure: Option<RequestError> = None;
         let mut rest: Vec<_> = entries.iter_mut().rev().map(|entry| (entry, None)).collect();
@@ -95,7 +95,7 @@ impl<S: Server> Driver<'_, S> {
                     }
                     Err(Outcome::Unavailable(failed)) => {
                         let left = State::Left(failed.to_string());
-                        failure = Some(failed);
+                        failure = failure.filter(|failure| failure.status.is_none()).or(Some(failed));
                         left
                     }
                     state => state?,
