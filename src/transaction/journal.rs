@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
+    Change, Event, MANAGER, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body},
-    paths::covers,
+    paths::{covers, is_same_manager},
     requests::{is_going, uid},
 };
 use crate::words::worded;
@@ -244,20 +244,32 @@ impl Entry {
     }
 
     /// Takes the fields over that an earlier entry, which could not be undone, has changed too: an undo puts back what was found
-    /// first. What somebody else has set in between is theirs.
+    /// first. What somebody else has set in between is theirs. The fields of a map or an item that was made stay together.
     pub(super) fn take_over(&mut self, earlier: &mut Self) {
+        let mut is_taken = false;
         earlier.fields.retain(|old| {
-            let Some(new) = self.fields.iter_mut().find(|new| new.path == old.path) else { return true };
-            if new.before != old.after {
+            let later = self.fields.iter_mut().find(|new| new.path == old.path);
+            let Some(new) = later.filter(|_| old.known.saturating_add(1) >= old.path.len()) else { return true };
+            let is_own = new.before == old.after;
+            if is_own && new.differs() {
+                (new.before, new.known) = (old.before.clone(), old.known);
+                is_taken = true;
                 return false;
             }
-            if new.differs() {
-                (new.before, new.known, new.derived) = (old.before.clone(), old.known, old.derived.clone());
-                self.managers.clone_from(&earlier.managers);
-                return false;
-            }
-            true
+            is_own
         });
+        if !is_taken {
+            return;
+        }
+        let mut managers = earlier.managers.clone();
+        for new in self.managers.iter().filter(|new| new["manager"] != MANAGER) {
+            match managers.iter_mut().find(|old| is_same_manager(old, new)) {
+                Some(old) if covers(&new["fieldsV1"], &old["fieldsV1"]) => old.clone_from(new),
+                Some(_) => {}
+                None => managers.push(new.clone()),
+            }
+        }
+        self.managers = managers;
     }
 
     /// Returns true if everything is as the change made it.

@@ -163,6 +163,11 @@ pub(super) fn managers(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns true if two entries of `managedFields` are of one manager.
+pub(super) fn is_same_manager(a: &Value, b: &Value) -> bool {
+    ["manager", "operation", "subresource", "apiVersion"].iter().all(|key| a[*key] == b[*key])
+}
+
 /// Returns true if somebody else wrote something of an object but metadata and status.
 pub(super) fn is_shared(object: &Value) -> bool {
     let is_other = |entry: &Value| entry["manager"] != super::MANAGER && entry.get("subresource").is_none();

@@ -8,7 +8,7 @@ use super::{
     driver::Driver,
     fields::{Side, body, foreign},
     holds_others,
-    paths::{at, covers, managers},
+    paths::{at, covers, is_same_manager, managers},
     requests::{deletion, is_going, uid, versioned},
 };
 use crate::request::RequestError;
@@ -54,12 +54,18 @@ impl<S: Server> Driver<'_, S> {
         let failure = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
         for entry in entries.iter().filter(|entry| entry.state == State::Undone && !entry.managers.is_empty()) {
-            if !self.is_untouched(entry) {
-                let _ = self.give_back(entry).await;
+            if self.is_untouched(entry) {
+                continue;
+            }
+            let given = self.give_back(entry).await;
+            if self.go_on().is_err() || matches!(given, Err(Outcome::Unavailable(_))) {
+                break;
             }
         }
         // The next command tries this again before anything else. A leader may go on without, once the server has answered.
         if let Some(failure) = failure.filter(|why| self.journal.kind == Kind::Transaction || why.status.is_none()) {
+            entries.retain(Entry::is_open);
+            let _ = self.store(Phase::Undoing, entries, false).await;
             return Err(Outcome::Unavailable(failure));
         }
         entries.retain(Entry::is_open);
@@ -235,19 +241,17 @@ impl<S: Server> Driver<'_, S> {
         loop {
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
             let is_own = |manager: &Value| manager["manager"] == MANAGER;
-            let is_same =
-                |a: &Value, b: &Value| ["manager", "operation", "subresource", "apiVersion"].iter().all(|key| a[*key] == b[*key]);
             let (now, old) = (managers(&object), &entry.managers);
             let is_new = |new: &&Value| {
                 !is_own(new)
                     && old.iter().all(|old| {
                         // Times are whole seconds.
-                        !is_same(old, new) || old["time"] != new["time"] || !covers(&old["fieldsV1"], &new["fieldsV1"])
+                        !is_same_manager(old, new) || old["time"] != new["time"] || !covers(&old["fieldsV1"], &new["fieldsV1"])
                     })
             };
             let new: Vec<&Value> = now.iter().filter(is_new).collect();
             let next: Vec<&Value> =
-                old.iter().filter(|old| !new.iter().any(|new| is_same(old, new))).chain(new.iter().copied()).collect();
+                old.iter().filter(|old| !new.iter().any(|new| is_same_manager(old, new))).chain(new.iter().copied()).collect();
             if uid(&object) != entry.uid || !now.iter().any(is_own) {
                 return Ok(());
             }

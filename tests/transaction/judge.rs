@@ -253,7 +253,9 @@ impl Judge {
         let announced = announced.and_then(|text| text.split_once(' '));
         let is_announced =
             announced.is_some_and(|(of, since)| of == id && since.parse::<u64>().is_ok_and(|since| claim >= since));
-        let live = is_announced && cluster.journals.get(of).and_then(journal).is_some_and(|journal| is_unsettled(&journal));
+        // A driver that was overtaken may have announced the claim of one that is settled.
+        let is_open = |journal: &Journal| is_unsettled(journal) && claim >= journal.claim;
+        let live = is_announced && cluster.journals.get(of).and_then(journal).is_some_and(|journal| is_open(&journal));
         if changes && live && of != party.journal && !self.lost.contains(of) {
             self.bad("T8 two transactions on one object", party, name);
         }
