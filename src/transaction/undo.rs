@@ -62,13 +62,12 @@ impl<S: Server> Driver<'_, S> {
                 break;
             }
         }
+        entries.retain(Entry::is_open);
         // The next command tries this again before anything else. A leader may go on without, once the server has answered.
         if let Some(failure) = failure.filter(|why| self.journal.kind == Kind::Transaction || why.status.is_none()) {
-            entries.retain(Entry::is_open);
             let _ = self.store(Phase::Undoing, entries, false).await;
             return Err(Outcome::Unavailable(failure));
         }
-        entries.retain(Entry::is_open);
         self.store(Phase::Undone, entries, false).await
     }
 
