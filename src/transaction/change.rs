@@ -20,7 +20,10 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn commit(&mut self, entries: &mut Vec<Entry>) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
-            let planned: Vec<_> = entry.fields.iter().map(|field| field.after.clone()).collect();
+            let noted = |entry: &Entry| -> Vec<_> {
+                entry.fields.iter().map(|field| (field.after.clone(), field.derived.clone())).collect()
+            };
+            let planned = noted(entry);
             let changed = self.change(entry).await;
             if let Ok(false) = changed {
                 self.store(Phase::Prepared, entries, false).await?;
@@ -32,7 +35,7 @@ impl<S: Server> Driver<'_, S> {
             if entry.kind == EntryType::Create && entry.work.is_unanswered {
                 entry.state = State::Doubtful;
             }
-            let is_as_planned = entry.fields.iter().map(|field| &field.after).eq(&planned);
+            let is_as_planned = noted(entry) == planned;
             made += 1;
             if !is_as_planned {
                 // The answer tells what the server has allocated: an undo must know.

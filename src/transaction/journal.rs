@@ -251,12 +251,12 @@ impl Entry {
             let later = self.fields.iter_mut().find(|new| new.path == old.path);
             let Some(new) = later.filter(|_| old.known.saturating_add(1) >= old.path.len()) else { return true };
             let is_own = new.before == old.after;
-            if is_own && new.differs() {
+            if is_own && new.differs() && new.after != old.before {
                 (new.before, new.known) = (old.before.clone(), old.known);
                 is_taken = true;
                 return false;
             }
-            is_own
+            is_own || new.before == old.before
         });
         if !is_taken {
             return;

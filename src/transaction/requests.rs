@@ -176,11 +176,6 @@ impl<S: Server> Driver<'_, S> {
             }
             Answer::Unknown { message, retry_after } => self.again(message, retry_after).await?,
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } if request.is_read() => {}
-            // In an undo this is no matter of a few tries.
-            Answer::Conflict if self.undoing_until.is_some() => {
-                let words = "it changes all the time, or a webhook refuses each write".into();
-                self.pause(RequestError { status: Some(409), words }, None).await?;
-            }
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Listed { .. } => self.go_on()?,
         }
         Ok(None)
@@ -215,7 +210,7 @@ impl<S: Server> Driver<'_, S> {
     ///
     /// # Errors
     /// Nothing is tried again: the limit is over, the driver was stopped, or another object comes first.
-    async fn pause(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
+    pub(super) async fn pause(&self, why: RequestError, retry_after: Option<Duration>) -> Result<(), Outcome> {
         let until = self.server.now() + PAUSE.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
         while self.server.now() < until {
             if self.go_on().is_err() {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Entry, EntryType, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
+    Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
     fields::{Side, body, foreign},
     holds_others,
@@ -12,6 +12,9 @@ use super::{
     requests::{deletion, is_going, uid, versioned},
 };
 use crate::request::RequestError;
+
+/// After so many conflicts of one object the others come first.
+const MISSES: u32 = 3;
 
 /// The next step of an undo.
 enum Next {
@@ -39,8 +42,12 @@ impl<S: Server> Driver<'_, S> {
             Err(why) => {
                 let is_back = |entry: &&Entry| matches!(entry.state, State::Undone | State::Gone(_) | State::Doubtful);
                 let left = entries.iter().filter(|entry| !is_back(entry));
-                let why = |entry: &Entry| entry.conflict().cloned().unwrap_or_else(|| why.to_string());
-                Err(Outcome::Stuck(left.map(|entry| (entry.target.clone(), why(entry))).collect()))
+                let reason = |entry: &Entry| entry.conflict().cloned().unwrap_or_else(|| why.to_string());
+                let left: Vec<_> = left.map(|entry| (entry.target.clone(), reason(entry))).collect();
+                if left.is_empty() {
+                    self.server.report(Event::Said(why.to_string()));
+                }
+                Err(Outcome::Stuck(left))
             }
         }
     }
@@ -53,20 +60,27 @@ impl<S: Server> Driver<'_, S> {
         self.announce(true).await?;
         let failure = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
-        for entry in entries.iter().filter(|entry| entry.state == State::Undone && !entry.managers.is_empty()) {
-            if self.is_untouched(entry) {
-                continue;
+        let is_back = |entry: &&Entry| entry.state == State::Undone && !entry.managers.is_empty() && !self.is_untouched(entry);
+        let mut rest: Vec<&Entry> = entries.iter().filter(is_back).collect();
+        for defers in [true, false] {
+            let mut failed = Vec::new();
+            for entry in rest {
+                self.defers = defers;
+                let is_given = self.go_on().is_ok() && self.give_back(entry).await.is_ok();
+                self.defers = false;
+                if !is_given {
+                    failed.push(entry);
+                }
             }
-            let given = self.give_back(entry).await;
-            if self.go_on().is_err() || matches!(given, Err(Outcome::Unavailable(_))) {
-                break;
-            }
+            rest = failed;
         }
         entries.retain(Entry::is_open);
         // The next command tries this again before anything else. A leader may go on without, once the server has answered.
         if let Some(failure) = failure.filter(|why| self.journal.kind == Kind::Transaction || why.status.is_none()) {
-            let _ = self.store(Phase::Undoing, entries, false).await;
-            return Err(Outcome::Unavailable(failure));
+            return match self.store(Phase::Undoing, entries, false).await {
+                Err(why) if why.is_final() => Err(why),
+                Ok(()) | Err(_) => Err(Outcome::Unavailable(failure)),
+            };
         }
         self.store(Phase::Undone, entries, false).await
     }
@@ -94,6 +108,10 @@ impl<S: Server> Driver<'_, S> {
                     }
                 };
                 entry.state = match state {
+                    Err(Outcome::Stopped) => {
+                        failure = failure.or_else(|| Some(conflicting()));
+                        State::Left(conflicting().to_string())
+                    }
                     Err(Outcome::Unavailable(failed)) if is_in_time => {
                         waiting.push((entry, Some(failed)));
                         continue;
@@ -129,7 +147,11 @@ impl<S: Server> Driver<'_, S> {
             && (entry.work.is_unanswered || entry.state == State::Doubtful || !is_own && entry.uid.is_empty());
         let done = if is_doubtful && (is_own || !self.is_late()) { State::Doubtful } else { State::Undone };
         let mut is_fenced = is_own && !entry.work.is_unanswered;
+        let mut misses = 0;
         loop {
+            if misses == MISSES {
+                self.pause(conflicting(), None).await?;
+            }
             let object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
             let write = match self.step(entry, object.as_ref(), live, is_fenced, force) {
@@ -138,6 +160,7 @@ impl<S: Server> Driver<'_, S> {
                     let object = object.unwrap_or_default();
                     let fence = Self::patch(&object, &[], Side::Before, Some(self.mark()));
                     is_fenced = self.write(&entry.target, fence).await?.is_some();
+                    misses += u32::from(!is_fenced);
                     continue;
                 }
                 Next::Gone(why) if done == State::Undone => return Ok(State::Gone(why.into())),
@@ -145,7 +168,10 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
-            let Some(object) = self.write(&entry.target, write).await? else { continue };
+            let Some(object) = self.write(&entry.target, write).await? else {
+                misses += 1;
+                continue;
+            };
             if entry.kind == EntryType::Delete {
                 // This driver or an earlier one has made it again.
                 uid(&object).clone_into(&mut entry.uid);
@@ -267,6 +293,11 @@ impl<S: Server> Driver<'_, S> {
         let [Ok(now), Ok(begun)] = times else { return false };
         now.duration_since(begun) >= jiff::SignedDuration::from_mins(5)
     }
+}
+
+/// Returns what is said of an object of which each version is refused.
+fn conflicting() -> RequestError {
+    RequestError { status: Some(409), words: "it changes all the time, or a webhook refuses each write".into() }
 }
 
 /// What the server refuses concerns this object only.
