@@ -126,6 +126,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Returns true if the same request may succeed a moment later.
+    pub(crate) const fn may_pass(&self) -> bool {
+        match self {
+            Self::Unknown { .. } => true,
+            Self::Refused { refusal, .. } => refusal.may_pass(),
+            Self::Object(_) | Self::Listed { .. } | Self::Deleted | Self::NotFound | Self::Conflict => false,
+        }
+    }
+
     /// Returns the pause that the server asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

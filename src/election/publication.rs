@@ -61,6 +61,17 @@ pub enum SliceAction {
     Wait(Instant),
 }
 
+/// Why a request has failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The words of the server.
+    pub error: RequestError,
+    /// The pause that it asks for.
+    pub retry_after: Option<Duration>,
+    /// The same request may succeed a moment later.
+    pub may_pass: bool,
+}
+
 /// The state of the slice for the log, which tells each state once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SliceState {
@@ -148,8 +159,8 @@ impl Publisher {
         SliceAction::Wait(self.due)
     }
 
-    /// Takes in the outcome of the last request, if it failed with its Retry-After. That holds up no other wish.
-    pub fn answered(&mut self, answer: Result<Value, (RequestError, Option<Duration>)>, now: Instant) {
+    /// Takes in the outcome of the last request. A Retry-After holds up no other wish.
+    pub fn answered(&mut self, answer: Result<Value, Failure>, now: Instant) {
         let written = mem::take(&mut self.is_made);
         self.seen = None;
         match answer {
@@ -161,11 +172,11 @@ impl Publisher {
                     self.due = now + self.timing.duration;
                 }
             }
-            Err((error, _)) if error.status == Some(409) => self.due = now + self.pause(),
-            Err((error, retry_after)) => {
+            Err(Failure { error, .. }) if error.status == Some(409) => self.due = now + self.pause(),
+            Err(Failure { error, retry_after, may_pass }) => {
                 self.due = now + self.timing.renew_period.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
                 // A planned stop waits only a moment, and a later leader may be long in coming.
-                if self.wanted.as_ref().is_some_and(|wanted| wanted.ends) && may_pass(&error) {
+                if self.wanted.as_ref().is_some_and(|wanted| wanted.ends) && may_pass {
                     self.due = now + self.pause();
                 }
                 // The server refuses this replica's endpoint. The slice is emptied at least: the predecessor's endpoint must not
@@ -206,11 +217,6 @@ impl Publisher {
         self.is_new |= self.state.as_ref() != Some(&state);
         self.state = Some(state);
     }
-}
-
-/// Returns true if a write that failed so may succeed a moment later.
-fn may_pass(error: &RequestError) -> bool {
-    error.status.is_none_or(|status| status == 408 || status == 429 || status >= 500)
 }
 
 impl Wanted {

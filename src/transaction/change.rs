@@ -182,8 +182,7 @@ fn take_over(entries: &mut Vec<Entry>) {
         let Some((earlier, later)) = entries.get_mut(at..).and_then(<[Entry]>::split_first_mut) else { continue };
         let is_same =
             |entry: &&mut Entry| entry.conflict().is_none() && (&entry.target, &entry.uid) == (&earlier.target, &earlier.uid);
-        if earlier.kind == EntryType::Patch
-            && earlier.conflict().is_some()
+        if earlier.conflict().is_some()
             && let Some(later) = later.iter_mut().find(is_same)
         {
             later.take_over(earlier);

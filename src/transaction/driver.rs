@@ -169,10 +169,10 @@ impl<'a, S: Server> Driver<'a, S> {
                 entries = self.undo(entries, false).await?;
                 self.deadline = self.server.now() + self.settings.limit;
             }
-            return match all_back(&entries) {
-                Err(why) if self.journal.kind == Kind::Transaction => Err(why),
-                Ok(()) | Err(_) => Ok(Some(entries)),
-            };
+            if self.journal.kind == Kind::Transaction {
+                all_back(&entries)?;
+            }
+            return Ok(Some(entries));
         }
         if !looks {
             self.settled().await;

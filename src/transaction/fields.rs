@@ -62,8 +62,8 @@ impl Field {
 
     /// Returns true if an item of a list on the way to it was there, and is not any more.
     pub(super) fn has_lost_its_item(&self, object: &Value) -> bool {
-        let items = (1..self.path.len().min(self.known.saturating_add(1))).filter_map(|steps| self.path.get(..steps));
-        items.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
+        let on_the_way = (1..self.path.len()).take(self.known).filter_map(|steps| self.path.get(..steps));
+        on_the_way.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
     }
 
     /// Returns true if the change makes another value than was found.

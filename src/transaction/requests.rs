@@ -88,16 +88,18 @@ impl<S: Server> Driver<'_, S> {
             let (id, since) = announced(&lease).unwrap_or_default();
             let is_announced = id == self.journal.id && since <= last;
             // The journal beside the Lease has another id.
-            let is_lost = !id.is_empty() && id != self.journal.id && lease.is_held_by(&self.settings.by);
+            let is_another = !id.is_empty() && id != self.journal.id;
+            let is_lost = is_another && lease.is_held_by(&self.settings.by);
             was_lost |= is_lost && !self.forgets;
             if is_announced == is_live && !self.forgets && !is_lost {
                 break;
             }
-            // Another one may be of a later driver of this Lease, which has stored its journal since this one read it.
-            let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
-            let is_another = is_live && !id.is_empty() && id != self.journal.id && self.undoing_until.is_none();
-            if is_another && self.stored().await?.is_none_or(|secret| version(&secret) != version(&self.secret)) {
-                return Err(Outcome::Overtaken);
+            // It may be of a later driver, which has stored its journal since this one read it.
+            if is_another && is_live && self.undoing_until.is_none() {
+                let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
+                if self.stored().await?.is_none_or(|secret| version(&secret) != version(&self.secret)) {
+                    return Err(Outcome::Overtaken);
+                }
             }
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { break };

@@ -1,6 +1,8 @@
 //! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7). Owns for how long a POST may still
 //! come, and what `recover plan` shows of an undo.
 
+use std::mem;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -58,25 +60,13 @@ impl<S: Server> Driver<'_, S> {
             self.store(Phase::Undoing, entries, false).await?;
         }
         self.announce(true).await?;
-        let failure = self.put_all_back(entries, force).await?;
+        let failures = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
-        let is_back = |entry: &&Entry| entry.state == State::Undone && !entry.managers.is_empty() && !self.is_untouched(entry);
-        let mut rest: Vec<&Entry> = entries.iter().filter(is_back).collect();
-        for defers in [true, false] {
-            let mut failed = Vec::new();
-            for entry in rest {
-                self.defers = defers;
-                let is_given = self.go_on().is_ok() && self.give_back(entry).await.is_ok();
-                self.defers = false;
-                if !is_given {
-                    failed.push(entry);
-                }
-            }
-            rest = failed;
-        }
+        self.give_all_back(entries).await;
         entries.retain(Entry::is_open);
-        // The next command tries this again before anything else. A leader may go on without, once the server has answered.
-        if let Some(failure) = failure.filter(|why| self.journal.kind == Kind::Transaction || why.status.is_none()) {
+        // The next command tries this again before anything else. A leader may go on without, where the server has answered.
+        let is_unsettled = |why: &RequestError| self.journal.kind == Kind::Transaction || why.status.is_none();
+        if let Some(failure) = failures.into_iter().find(is_unsettled) {
             return match self.store(Phase::Undoing, entries, false).await {
                 Err(why) if why.is_final() => Err(why),
                 Ok(()) | Err(_) => Err(Outcome::Unavailable(failure)),
@@ -86,20 +76,18 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Puts the objects back, in reverse. One for which the server fails comes after the others, again and again until the limit: a
-    /// webhook may judge it alone. Returns a failure of one that is left so, first one without an answer.
-    async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Option<RequestError>, Outcome> {
-        let mut failure: Option<RequestError> = None;
-        let mut rest: Vec<_> = entries.iter_mut().rev().map(|entry| (entry, None)).collect();
-        while !rest.is_empty() {
-            let mut waiting: Vec<(&mut Entry, Option<RequestError>)> = Vec::new();
-            for (entry, last) in rest {
-                let is_in_time = self.go_on().is_ok();
-                // Once the limit is over each has one try, until one fails.
-                let failed = last.or_else(|| failure.clone()).filter(|_| !is_in_time);
-                let before = waiting.iter().find(|(other, _)| other.target == entry.target).and_then(|(_, last)| last.clone());
-                let state = match before.or(failed) {
+    /// webhook may judge it alone. Returns the failures of those that are left so.
+    async fn put_all_back(&mut self, entries: &mut [Entry], force: bool) -> Result<Vec<RequestError>, Outcome> {
+        let mut rest: Vec<&mut Entry> = entries.iter_mut().rev().collect();
+        loop {
+            let mut failed: Vec<(&mut Entry, RequestError, bool)> = Vec::new();
+            for entry in rest {
+                let is_late = self.go_on().is_err();
+                // Changes of one object keep their order. Once the limit is over each has one try, until one fails.
+                let before = failed.iter().find(|(other, _, was_late)| other.target == entry.target || is_late && *was_late);
+                let state = match before {
                     _ if self.is_untouched(entry) => Ok(State::Undone),
-                    Some(failed) => Err(Outcome::Unavailable(failed)),
+                    Some((_, why, _)) => Err(Outcome::Unavailable(why.clone())),
                     None => {
                         self.defers = true;
                         let state = one(self.put_back(entry, force).await);
@@ -107,31 +95,50 @@ impl<S: Server> Driver<'_, S> {
                         state
                     }
                 };
-                entry.state = match state {
-                    Err(Outcome::Stopped) => {
-                        failure = failure.or_else(|| Some(conflicting()));
-                        State::Left(conflicting().to_string())
-                    }
-                    Err(Outcome::Unavailable(failed)) if is_in_time => {
-                        waiting.push((entry, Some(failed)));
-                        continue;
-                    }
-                    Err(Outcome::Unavailable(failed)) => {
-                        let left = State::Left(failed.to_string());
-                        failure = failure.filter(|failure| failure.status.is_none()).or(Some(failed));
-                        left
-                    }
-                    state => state?,
-                };
-                if entry.state == State::Doubtful {
-                    // The object that it made is gone; another one would bear the mark.
-                    entry.uid.clear();
+                match state {
+                    Err(Outcome::Unavailable(why)) => failed.push((entry, why, is_late)),
+                    Err(Outcome::Stopped) => failed.push((entry, conflicting(), is_late)),
+                    state => self.ended(entry, state?),
                 }
-                self.server.report(entry.event());
             }
-            rest = waiting;
+            if failed.is_empty() || self.go_on().is_err() {
+                let left = failed.into_iter().map(|(entry, why, _)| {
+                    self.ended(entry, State::Left(why.to_string()));
+                    why
+                });
+                return Ok(left.collect());
+            }
+            rest = failed.into_iter().map(|(entry, ..)| entry).collect();
         }
-        Ok(failure)
+    }
+
+    /// Notes and reports the state in which an undo leaves an entry.
+    fn ended(&self, entry: &mut Entry, state: State) {
+        entry.state = state;
+        if entry.state == State::Doubtful {
+            // The object that it made is gone; another one would bear the mark.
+            entry.uid.clear();
+        }
+        self.server.report(entry.event());
+    }
+
+    /// Gives what is back to its managers: at first each once, then again what the server failed for, until the limit.
+    async fn give_all_back(&mut self, entries: &[Entry]) {
+        let is_due = |entry: &&Entry| entry.state == State::Undone && !entry.managers.is_empty() && !self.is_untouched(entry);
+        let mut rest: Vec<&Entry> = entries.iter().filter(is_due).collect();
+        for defers in [true, false] {
+            for entry in mem::take(&mut rest) {
+                self.defers = defers;
+                let given = self.give_back(entry).await;
+                self.defers = false;
+                if matches!(given, Err(Outcome::Unavailable(_) | Outcome::Stopped)) {
+                    rest.push(entry);
+                    if self.go_on().is_err() {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Returns true if an object is as it was found: nothing was sent, and no earlier driver may have sent it.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure::{
     election::{
-        publication::{Endpoints, PAUSE, Publisher, SliceAction, TOKEN},
+        publication::{Endpoints, Failure, PAUSE, Publisher, SliceAction, TOKEN},
         turn::Arrived,
     },
     link::{InitialState, Term, ToElector, ToInit},
@@ -186,7 +186,7 @@ impl Container {
         let Some(elector) = self.runner(pid) else { return };
         let Some(traffic) = &mut elector.traffic else { return };
         traffic.asks = false;
-        traffic.publisher.answered(answer.map_err(|error| (error, None)), now);
+        traffic.publisher.answered(answer.map_err(|error| Failure { error, retry_after: None, may_pass: true }), now);
         e.after(0, Event::Publishes(elector.child));
     }
 }

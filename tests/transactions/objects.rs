@@ -29,6 +29,7 @@ pub(super) fn all() -> Vec<Case> {
         a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
         an_item_that_somebody_has_removed_is_not_made_again,
         what_cannot_be_written_keeps_nothing_else_from_its_undo,
+        an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit,
         a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once,
     ]
 }
@@ -259,7 +260,7 @@ async fn an_item_that_somebody_has_removed_is_not_made_again(stage: Stage) {
 
 async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let before = shop.seen().await;
+    let (before, owners) = (shop.seen().await, shop.managers(&shop.objects[0]).await);
     let is_second = |request: &Request| is_change(request) && request.uri.contains("/deployments/");
     for (status, reason) in [(500, "InternalError"), (409, "Conflict")] {
         said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
@@ -271,10 +272,34 @@ async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
         let why = format!("Deployment {}/shop: the API server answered {status}", stage.namespace);
         said(&undone, 2, &["undid ConfigMap", "undid Secret", &why]);
         assert_eq!(shop.seen().await, [&before[0], &made[1], &before[2]].map(Value::clone));
+        assert_eq!(shop.managers(&shop.objects[0]).await, owners);
         shop.desk.proxy.clear();
         said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone"]);
         assert_eq!(shop.seen().await, before);
     }
+}
+
+async fn an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let labels = "type: Patch, content: {metadata: {labels: {by: x}}}";
+    let maps = ["a", "b", "c"].map(|name| change("ConfigMap", name, labels)).concat();
+    let path = |name: &str| format!("/api/v1/namespaces/{}/configmaps{name}", stage.namespace);
+    for name in ["a", "b", "c"] {
+        stage.api.create(&path(""), &json!({ "metadata": { "name": name } })).await;
+    }
+    let file = shop.file("x.yaml", &transaction(&maps));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 3"]);
+    let sent = |name: &str| shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.uri.contains(&path(name)));
+    let before = ["/a", "/b", "/c"].map(sent);
+    shop.desk.proxy.on(is_change, Times::Always, Fault::lost_request());
+
+    let undone = shop.recover(&["apply", "x", "--limit", "1s"]).await;
+
+    said(&undone, 2, &["not undone in full"]);
+    let asked: Vec<_> = ["/a", "/b", "/c"].map(sent).iter().zip(before).map(|(now, before)| now - before).collect();
+    assert_eq!(asked, [0, 1, 1], "{undone:?}");
+    shop.desk.proxy.clear();
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone"]);
 }
 
 async fn a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once(stage: Stage) {

@@ -47,8 +47,12 @@ fn written(seen: &Value, wanted: &Wanted) -> SliceAction {
     publisher.step(wanted, START)
 }
 
-fn error(status: u16) -> (RequestError, Option<Duration>) {
-    (RequestError { status: Some(status), words: "no".into() }, None)
+fn failure(status: Option<u16>, may_pass: bool) -> Failure {
+    Failure { error: RequestError { status, words: "no".into() }, retry_after: None, may_pass }
+}
+
+fn error(status: u16) -> Failure {
+    failure(Some(status), false)
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn a_retry_after_is_heeded_for_a_minute_at_most_and_holds_up_no_withdrawal() {
     for (said, waited) in [(Some(1), 3), (Some(20), 20), (Some(3600), 60), (None, 3)] {
         let mut publisher = publisher();
         publisher.step(&wanted("9", true), START);
-        publisher.answered(Err((error(429).0, said.map(Duration::from_secs))), START);
+        publisher.answered(Err(Failure { retry_after: said.map(Duration::from_secs), ..error(429) }), START);
         assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(waited)), "{said:?}");
         assert_eq!(publisher.step(&wanted("9", false), START), SliceAction::Get);
     }
@@ -235,7 +239,9 @@ fn conflicts_in_a_row_are_answered_more_and_more_slowly() {
 
 #[test]
 fn a_withdrawal_that_fails_is_tried_again_within_the_wait_for_it_where_that_may_help() {
-    for (status, pauses) in [(None, [200, 400]), (Some(429), [200, 400]), (Some(500), [200, 400]), (Some(403), [3000, 3000])] {
+    for (status, may_pass, pauses) in
+        [(None, true, [200, 400]), (Some(429), true, [200, 400]), (Some(500), true, [200, 400]), (Some(403), false, [3000, 3000])]
+    {
         let (mut publisher, serving) = (publisher(), wanted("9", true));
         publisher.step(&serving, START);
         publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), START);
@@ -243,7 +249,7 @@ fn a_withdrawal_that_fails_is_tried_again_within_the_wait_for_it_where_that_may_
         let (ends, mut now) = (wanted("9", false), START);
         for pause in pauses {
             assert!(!matches!(publisher.step(&ends, now), SliceAction::Wait(_)), "{status:?}");
-            publisher.answered(Err((RequestError { status, words: "no".into() }, None)), now);
+            publisher.answered(Err(failure(status, may_pass)), now);
             now += Duration::from_millis(pause);
             assert_eq!(publisher.step(&ends, now.before(Duration::from_millis(1))), SliceAction::Wait(now), "{status:?}");
         }
