@@ -128,7 +128,9 @@ fn command(all: &mut Contract, face: &Command) {
     // Those of signals are 128 + N.
     let codes = codes.filter(|code| *code < 128).map(|code| format!("exits with {code}"));
     all.insert(format!("command {name}"), arguments.chain(codes).collect());
-    for (long, flag) in face.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
+    // What is hidden is refused.
+    let flags = face.get_arguments().filter(|flag| !flag.is_hide_set());
+    for (long, flag) in flags.filter_map(|flag| Some((flag.get_long()?, flag))) {
         let facts = all.entry(format!("flag --{long}")).or_default();
         facts.insert(name.strip_prefix("tenure ").unwrap_or(name).to_owned());
         facts.extend(flag.get_short().map(|short| format!("-{short}")));
