@@ -1,8 +1,9 @@
 # An image with one static file, /tenure. Run it as it is, or copy the file into the image of your program:
 #
 #   COPY --from=tenure /tenure /tenure
-#   ENTRYPOINT ["/tenure", "--", "/my-program"]
 #   STOPSIGNAL SIGTERM
+#   ENTRYPOINT ["/tenure"]
+#   CMD ["--", "/my-program"]
 #
 # BUILDER is any image with a shell, a C compiler and rustup. It builds for its own architecture, amd64 or arm64.
 ARG BUILDER=rust:1.95.0-slim

@@ -123,6 +123,8 @@ enum Named {
     /// Run a command at most once per interval over all replicas, and never two at once
     ///
     /// It reads the same keys of a configuration file and the environment as a lock, and task.
+    ///
+    /// Exit codes: as those of `lock`; 75 with --once: the run is not due, or another replica runs it.
     #[command(verbatim_doc_comment, mut_args(without(&["leader_election", "slots"])), mut_args(without(OF_A_LOOK)))]
     Task(NamedRun<Task>),
     #[command(flatten)]

@@ -118,8 +118,12 @@ fn helm_has_nothing_to_find_fault_with(cluster: &Namespace) {
     for values in [&[&LEAST[..]][..], &[&LEAST, &MOST, &["--set", "podMonitor=true"]]] {
         helm(cluster, &["lint", "--strict", "--kube-version=1.36.3", CHART], values).success();
     }
-    let rendered = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", "podMonitor=true"]]).success();
-    assert!(String::from_utf8_lossy(&rendered.stdout).contains("kind: PodMonitor\n"));
+    let monitor = ["--set", "podMonitor=true", "--set", "podMonitorLabels.release=prometheus"];
+    let rendered = helm(cluster, &TEMPLATE, &[&LEAST, &monitor]).success();
+    let rendered = String::from_utf8_lossy(&rendered.stdout);
+    let (_, monitor) = rendered.split_once("kind: PodMonitor\n").expect("a PodMonitor");
+    let (metadata, _) = monitor.split_once("\nspec:").expect("a spec");
+    assert!(metadata.contains("app.kubernetes.io/name: ") && metadata.contains("release: prometheus"), "{metadata}");
 }
 
 /// The file of defaults, and sections in which nothing is said, are a `config` too.

@@ -60,54 +60,40 @@ fn values() -> String {
     let digest = json!({ "type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$" });
     let ports = json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65535 }, "minItems": 1 });
     let object = |properties: Value| json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let mut properties = json!({
+        "image": object(json!({
+            "repository": { "type": "string", "minLength": 1 },
+            "tag": of("string"),
+            "digest": digest,
+            "pullPolicy": { "enum": ["Always", "IfNotPresent", "Never"] },
+        })),
+        "inject": object(json!({ "repository": of("string"), "tag": of("string"), "digest": digest })),
+        "args": { "type": "array", "items": of("string") },
+        "replicas": { "type": "integer", "minimum": 0 },
+        "config": config,
+        "kind": { "enum": ["Deployment", "StatefulSet"] },
+        "tenureResources": object(json!({ "install": of("object"), "witness": of("object") })),
+        "terminationGracePeriodSeconds": { "type": ["integer", "null"], "minimum": 1 },
+        "livenessFailureThreshold": { "type": ["integer", "null"], "minimum": 1 },
+        "serviceAccount": object(json!({ "create": of("boolean"), "name": of("string"), "annotations": of("object") })),
+        "apiServerPorts": ports,
+    });
+    let plain = [
+        ("array", "volumeClaimTemplates env envFrom ports initContainers volumes volumeMounts tolerations imagePullSecrets"),
+        ("boolean", "witness disruptionBudget networkPolicy podMonitor priority"),
+        ("object", "lifecycle resources podSecurityContext securityContext podLabels podAnnotations nodeSelector affinity"),
+        ("object", "podMonitorLabels global"),
+        ("string", "nameOverride priorityClassName"),
+    ];
+    for (kind, names) in plain {
+        names.split(' ').for_each(|name| properties[name] = of(kind));
+    }
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": definitions,
         "type": "object",
         "additionalProperties": false,
-        "properties": {
-            "image": object(json!({
-                "repository": { "type": "string", "minLength": 1 },
-                "tag": of("string"),
-                "digest": digest,
-                "pullPolicy": { "enum": ["Always", "IfNotPresent", "Never"] },
-            })),
-            "inject": object(json!({ "repository": of("string"), "tag": of("string"), "digest": digest })),
-            "args": { "type": "array", "items": of("string") },
-            "replicas": { "type": "integer", "minimum": 0 },
-            "config": config,
-            "kind": { "enum": ["Deployment", "StatefulSet"] },
-            "volumeClaimTemplates": of("array"),
-            "nameOverride": of("string"),
-            "env": of("array"),
-            "envFrom": of("array"),
-            "ports": of("array"),
-            "lifecycle": of("object"),
-            "resources": of("object"),
-            "tenureResources": object(json!({ "install": of("object"), "witness": of("object") })),
-            "initContainers": of("array"),
-            "volumes": of("array"),
-            "volumeMounts": of("array"),
-            "terminationGracePeriodSeconds": { "type": ["integer", "null"], "minimum": 1 },
-            "livenessFailureThreshold": { "type": ["integer", "null"], "minimum": 1 },
-            "podSecurityContext": of("object"),
-            "securityContext": of("object"),
-            "podLabels": of("object"),
-            "podAnnotations": of("object"),
-            "nodeSelector": of("object"),
-            "tolerations": of("array"),
-            "affinity": of("object"),
-            "imagePullSecrets": of("array"),
-            "priorityClassName": of("string"),
-            "serviceAccount": object(json!({ "create": of("boolean"), "name": of("string"), "annotations": of("object") })),
-            "witness": of("boolean"),
-            "disruptionBudget": of("boolean"),
-            "networkPolicy": of("boolean"),
-            "apiServerPorts": ports,
-            "podMonitor": of("boolean"),
-            "priority": of("boolean"),
-            "global": of("object"),
-        },
+        "properties": properties,
     });
     format!("{schema:#}\n")
 }

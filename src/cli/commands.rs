@@ -15,6 +15,9 @@ use crate::config::{duration, is_socket};
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Check configuration, timing, rights, the API server, and whether tenure can kill every process here
+    ///
+    /// Exit codes: 0 a replica can run here; 69 the API server is unavailable; 70 no end of a workload could be proved; 77 a
+    /// right is missing; 78 the configuration is refused. If several are the case: 78, else 69.
     Check(Check),
     /// Say who holds a Lease, since when, and how old the last renewal is
     ///
@@ -50,7 +53,8 @@ pub enum Command {
     /// Undo what a transaction changed: one whose process died, or the last one that ended
     ///
     /// Exit codes: 0 done, or nothing was left to do; 1 with `plan`: there is something to undo; 2 not undone in full, the objects are
-    /// named; 75 another holds the lock; 76 the term ended; 69 the API server is unavailable; 77 not permitted.
+    /// named; 75 another holds the lock; 76 the term ended; 69 the API server is unavailable; 77 not permitted; 78 the journal is
+    /// of another kind, or cannot be read.
     #[command(verbatim_doc_comment)]
     Recover(Recover),
     /// In a hook: change objects for as long as this replica leads, such as a label on its own pod
@@ -95,8 +99,12 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     Witness(Witness),
     /// Let no replica acquire a Lease: its holder keeps it, but a replica that restarts is another holder
+    ///
+    /// Needs the rights to get and update the Lease. Exit codes: 0 done; 2 no such Lease; 78 no slot of a pool is named.
     Pause(Steered),
     /// Let replicas acquire a paused Lease again
+    ///
+    /// Needs the rights to get and update the Lease. Exit codes: as those of `pause`.
     Resume(Steered),
     /// In a workload: say whether it may act; reads memory, and asks no network
     ///
@@ -154,6 +162,7 @@ pub enum Command {
 
 /// Says whether a replica could do its work here, and why not.
 #[derive(Args, Clone, Debug, Default)]
+#[command(mut_arg("request_timeout", |limit| limit.help("Give a request up after this long [default: lease.attemptTimeout]")))]
 pub struct Check {
     /// Configuration.
     #[command(flatten)]

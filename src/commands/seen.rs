@@ -1,7 +1,7 @@
 //! A Lease as it looked at one moment, as a row of a table and as fields.
 //!
-//! Calls a Lease expired by the wall clock. That is for people: no decision rests on it. `status::watch` and
-//! `prune` rely on the order of the columns.
+//! Shows what stands on the Lease, and nothing else. Calls a Lease expired by the wall clock. That is for people: no decision rests
+//! on it. `status::watch` and `prune` rely on the order of the columns.
 
 use std::time::Duration;
 

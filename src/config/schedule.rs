@@ -1,7 +1,7 @@
 //! The schedule of a task: five fields of cron, in a time zone.
 //!
 //! Owns when a task fires: the crate cronexpr finds the days, but for those of December. Reads no clock and no file: the zones are
-//! those of the binary, so all replicas of a version agree. Times are microseconds of the wall clock.
+//! those that jiff bundles, so all replicas of a version agree. Times are microseconds of the wall clock.
 
 use std::{
     fmt::{self, Debug, Formatter},

@@ -6,8 +6,8 @@
 //! 17).
 //!
 //! The way of an event of the watch: the core has the observation take it in, and `watched` only ends a campaign that is lost. The
-//! tick that follows asks [`due`], which asks the observation what the law allows, and writes. The answer comes to `answered`, and
-//! `acquired` begins the next phase.
+//! tick that follows asks [`due`], which names the Lease that the law allows (`Lease::eligibility`), and `write` sends it. The
+//! answer comes to `answered`, and `acquired` begins the next phase.
 
 use std::time::Duration;
 

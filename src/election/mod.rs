@@ -13,7 +13,7 @@
 //! | `elector` | the machine: it takes an [`Input`], and gives it to the phase |
 //! | `following`, `leading`, `releasing` | the three phases |
 //! | `core`, `common`, `lease` | what the phases share: all of it, what is known of this replica, and of one Lease |
-//! | `reader`, `asked`, `pace` | the one request in flight, also of a write, the reads and the watch; what an answer says; pauses |
+//! | `reader`, `asked`, `pace` | the one request in flight, also of a write, the reads and the watch; what an answer says; how pauses double |
 //! | `observation` | what a follower has seen of a Lease, and from when on it may be taken |
 //! | `task`, `wait_limit` | when a task's next run is due; when a wait for the Lease is given up |
 //! | `record`, `names`, `writes` | reading a Lease, its annotations, and the only room that writes one |

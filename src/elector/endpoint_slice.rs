@@ -1,7 +1,7 @@
 //! Publishes the leader's address: carries out what [`Publisher`] decides, on a task of its own.
 //!
-//! Owns the requests for the EndpointSlice, and the endpoint of this pod. The loop shows it each change of the status, and never
-//! waits for it.
+//! Owns the requests for the EndpointSlice, and how the endpoint of this pod is written. The loop shows it each change of the
+//! status, and never waits for it.
 
 use std::{future::pending, mem, net::IpAddr, time::Duration};
 

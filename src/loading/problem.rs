@@ -1,4 +1,5 @@
-//! Why a configuration is refused, and where each value came from, in words.
+//! Why a configuration is refused, and where each value came from, as people read it. The room that refuses a value
+//! words the reason.
 
 use std::fmt;
 

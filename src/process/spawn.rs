@@ -4,9 +4,9 @@
 //! execve, and init must keep its deadlines even then. Hence fork and not vfork, which would suspend init until then, and a pipe
 //! for the child's report, which init polls ([`Spawning`]). Forking a process as small as init takes 0.1 ms.
 //!
-//! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; close-on-exec; own group or
-//! session; terminal; standard streams; descriptors; oom_score_adj; the limit on descriptors, the signal dispositions and the mask
-//! that tenure was started with; the deadline (law 15); execve.
+//! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; close-on-exec; own
+//! group, in the foreground of the terminal, or own session; fuse; standard streams; descriptors; oom_score_adj; the limit on
+//! descriptors, the signal dispositions and the mask that tenure was started with; the deadline (law 15); execve.
 
 use std::{
     ffi::{CString, NulError, OsStr, c_char},

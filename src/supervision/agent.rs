@@ -3,13 +3,13 @@
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
 //!
-//! The way of a SIGTERM leads from file to file. `turn` has read it; `init` keeps the signals of a terminal for itself.
-//! [`requests`] takes it and asks the workload's machine, which asks, kills and proves. [`term_end`] ends the term and tells the
-//! elector, which answers with a StepDown (in `election::leading`). [`told`] hands that to [`requests`], which asks the workload's
-//! machine for a proof made from then on, or leaves it to the stop that is under way, and [`events`] sends the proof; one that
-//! nobody has asked for is told to nobody. After it [`told`] takes what the elector says of the release, and [`shutdown`] ends
-//! init. Where an address is published, [`requests`] first puts the stop off, until [`told`] takes that the address is withdrawn.
-//! A loss comes as a StepDown too, and is never put off.
+//! The way of a SIGTERM leads from file to file. `turn` has read it. (`init::foreground` withholds only those stops of a terminal
+//! that concern init's own use of it.) [`requests`] takes it and asks the workload's machine, which asks, kills and proves.
+//! [`term_end`] ends the term and tells the elector, which answers with a StepDown (in `election::leading::ending`). [`told`] hands
+//! that to [`requests`], which asks the workload's machine for a proof made from then on, or leaves it to the stop that is under
+//! way, and [`events`] sends the proof; one that nobody has asked for is told to nobody. After it [`told`] takes what the elector
+//! says of the release, and [`shutdown`] ends init. Where an address is published, [`requests`] first puts the stop off, until
+//! [`told`] takes that the address is withdrawn. A loss comes as a StepDown too, and is never put off.
 //!
 //! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's machine what is wanted
 //! of it. That orders a spawn, which `turn` carries out.

@@ -1,4 +1,5 @@
-//! The electors, one after the other: when one is started, and when one is given up (law 10).
+//! The electors, one after the other: when one is started, and when one is given up (law 10). The agent says how long one may be
+//! silent.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The parts of the course of terms, as the recorder completes them.
 //!
-//! Owns the phases and reasons that a trace may carry: a closed set, documented here. Names of attributes are in [`super::names`].
+//! Owns the phases and reasons that a trace may carry: a closed set, documented here. The recorder completes a phase, and `spans`
+//! gives it its attributes. Names of attributes are in [`super::names`].
 //! `tenure.reason` of a transition to leader is the [`AcquireReason`]; it is `resumed` if the elector that knew the reason has
 //! ended. `tenure.reason` of a transition to standby is the [`Reason`] why the term ended.
 

@@ -1,4 +1,4 @@
-//! The watch: when one starts, its events, and how it ends (law 16).
+//! The watch: when one starts, its events, how it ends, and what follows a 410 (law 16).
 
 use std::time::Duration;
 
