@@ -363,7 +363,8 @@ fn a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken
         rendered(cluster, "Deployment", &["--set", good]);
         assert!(check(bad).failure().contains(key), "tenure takes {bad}");
         let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", bad]]).failure();
-        assert!(refused.contains(&format!("config.{key}: ")), "{bad}: {refused}");
+        let by_schema = format!("'/config/{}': ", key.replace('.', "/"));
+        assert!(refused.contains(&format!("config.{key}: ")) || refused.contains(&by_schema), "{bad}: {refused}");
     }
     let remedy = "config.lease.renewPeriod=7s,config.workload.stop.lossGrace=9s,config.lease.clockDrift=3%";
     let said = check(remedy).failure();

@@ -4,7 +4,7 @@
 //! ([`Place`]), single requests ([`Client`]), what a reply means ([`classify`]), and the watch ([`Watch`]). Never retries a request
 //! or adds one of its own, and never waits without a deadline.
 //!
-//! kube reads the configuration and speaks TLS. Ours are the connector, because kube's does not set TCP_NODELAY; the stack of layers,
+//! kube reads the configuration. Ours are TLS ([`tls`]); the connector, because kube's does not set TCP_NODELAY; the stack of layers,
 //! because kube's retries what a deciding room has long given up; and the credentials, because kube sends whatever it finds in a file,
 //! has a request wait for a plugin, and panics where a token or a URL cannot be sent.
 
@@ -22,6 +22,7 @@ pub(crate) use self::{
     exchange::few_heads,
     place::{LeasePlace, Place},
     request::{Request, Verb},
+    tls::unverified,
     watch::{Watch, Watching},
 };
 

@@ -1,12 +1,17 @@
-//! TLS to the API server, as kubectl speaks it: rustls by itself is stricter.
+//! TLS to the API server, as kubectl speaks it: rustls by itself is stricter. And TLS to a probed workload, which verifies nothing.
 //!
 //! Owns the client certificate, which may be of X.509 v1, and the server's, which may itself be what the kubeconfig names as the
-//! certificate authority. Names the keys that rustls' provider cannot use.
+//! certificate authority. Names the keys that rustls' provider cannot use. (kube's own TLS would link its credential plugins, which
+//! tenure never runs: half a megabyte of regular expressions.)
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use kube::{client::ConfigExt as _, config::AuthInfo};
+use kube::config::AuthInfo;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
     client::{
@@ -38,21 +43,33 @@ const REMEDY: &str = "which tenure does not support: use P-256, P-384, Ed25519, 
 
 /// What the kubeconfig, or the pod, says about TLS. Reads files.
 pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConfig, AccessError> {
-    let caused = |source: BoxError| AccessError::caused(format!("cannot set up TLS for {place}"), source);
     let identity = identity(std::mem::take(&mut config.auth_info), place)?;
-    // Without roots kube asks the system's; those of a pod it reads again.
-    let roots = config.root_cert.clone().filter(|roots| !roots.is_empty() && config.root_cert_file.is_none());
-    let mut tls = config.rustls_client_config().map_err(|error| caused(error.into()))?;
+    let set_up = || -> Result<ClientConfig, BoxError> {
+        // Images made from scratch lack the system's certificates.
+        if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
+            return Ok(unverified()?);
+        }
+        let roots = match config.root_cert {
+            Some(roots) => roots.into_iter().map(CertificateDer::from).collect(),
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        Ok(verified_by(Arc::new(Verifier::new(roots, config.root_cert_file)?))?)
+    };
+    let mut tls = set_up().map_err(|error| AccessError::caused(format!("cannot set up TLS for {place}"), error))?;
     if let Some(identity) = identity {
         tls.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
     }
-    if !config.accept_invalid_certs
-        && let Some(roots) = roots
-    {
-        let verifier = Verifier::new(roots.into_iter().map(CertificateDer::from).collect()).map_err(caused)?;
-        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
-    }
     Ok(tls)
+}
+
+/// Believes every server.
+pub(crate) fn unverified() -> Result<ClientConfig, Error> {
+    verified_by(Arc::new(Unverified))
+}
+
+fn verified_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, Error> {
+    let tls = ClientConfig::builder_with_provider(ring::default_provider().into()).with_safe_default_protocol_versions()?;
+    Ok(tls.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 /// The client certificate and its key. No error has a reason that could quote them.
@@ -112,21 +129,23 @@ struct Verifier {
     roots: Vec<CertificateDer<'static>>,
     keys: Vec<Vec<u8>>,
     inner: Arc<WebPkiServerVerifier>,
+    /// Read again for each connection: the roots of a pod rotate.
+    file: Option<PathBuf>,
 }
 
 impl Verifier {
-    fn new(roots: Vec<CertificateDer<'static>>) -> Result<Self, BoxError> {
+    fn new(roots: Vec<CertificateDer<'static>>, file: Option<PathBuf>) -> Result<Self, BoxError> {
         let mut store = RootCertStore::empty();
-        for root in &roots {
-            store.add(root.clone())?;
-        }
+        store.add_parsable_certificates(roots.iter().cloned());
         let keys = store.roots.iter().map(|root| root.subject_public_key_info.to_vec()).collect();
-        Ok(Self { roots, keys, inner: WebPkiServerVerifier::builder(Arc::new(store)).build()? })
+        Ok(Self { roots, keys, inner: WebPkiServerVerifier::builder(Arc::new(store)).build()?, file })
     }
-}
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
+    fn of_file(file: &Path) -> Result<Self, BoxError> {
+        Self::new(CertificateDer::pem_file_iter(file)?.collect::<Result<_, _>>()?, None)
+    }
+
+    fn judge(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -158,6 +177,21 @@ impl ServerCertVerifier for Verifier {
             verified => verified,
         }
     }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // While the file cannot be read, what it held at first counts.
+        let fresh = self.file.as_deref().and_then(|file| Self::of_file(file).ok());
+        fresh.as_ref().unwrap_or(self).judge(end_entity, intermediates, name, ocsp, now)
+    }
 
     fn verify_tls12_signature(
         &self,
@@ -177,12 +211,54 @@ impl ServerCertVerifier for Verifier {
         self.inner.verify_tls13_signature(message, certificate, signed)
     }
 
-    /// With the one of P-521, so that a server shows such a certificate, and an error can name it.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let mut schemes = self.inner.supported_verify_schemes();
-        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
-        schemes
+        schemes()
     }
+}
+
+#[derive(Debug)]
+struct Unverified;
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        schemes()
+    }
+}
+
+/// With the one of P-521, so that a server shows such a certificate, and an error can name it.
+fn schemes() -> Vec<SignatureScheme> {
+    let mut schemes = ring::default_provider().signature_verification_algorithms.supported_schemes();
+    schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+    schemes
 }
 
 fn is_of_a_signature(error: &Error) -> bool {

@@ -33,8 +33,6 @@ where
 {
     let level = level(config.level);
     let filter = Targets::new().with_target("tenure", level).with_default(level.min(LevelFilter::WARN));
-    // The library warns at each handshake that the certificate is not verified. Our line about the server says it once.
-    let filter = filter.with_target("kube_client::client::tls", LevelFilter::ERROR);
     let lines = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
     let lines = match config.format {
         LogFormat::Text => lines.boxed(),
@@ -131,7 +129,6 @@ mod tests {
         let lines = logged(LogLevel::Trace, LogFormat::Text, || {
             tracing::info!(target: "hyper::proto", "authorization: Bearer secret");
             tracing::warn!(target: "kube_client", "a warning");
-            tracing::warn!(target: "kube_client::client::tls", "a secret of each handshake");
             tracing::trace!("ours");
         });
         assert!(lines.contains("a warning") && lines.contains("ours") && !lines.contains("secret"), "{lines}");

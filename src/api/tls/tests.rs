@@ -150,6 +150,39 @@ async fn a_server_certificate_that_is_itself_the_authority_is_trusted_for_its_na
     }
 }
 
+#[test]
+fn the_authority_of_a_pod_is_read_again_for_each_connection_and_counts_while_its_file_is_gone() {
+    let files = Files::new("rotated", P256);
+    let at = |name: &str| files.0.join(format!("{name}.crt"));
+    let roots = |name: &str| CertificateDer::pem_file_iter(at(name)).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+    files.signs("next-ca", P256, "basicConstraints=critical,CA:TRUE", "next-ca", "30");
+    files.signs("old", P256, &format!("{SERVER}FALSE"), "ca", "30");
+    files.signs("new", P256, &format!("{SERVER}FALSE"), "next-ca", "30");
+    let file = at("mounted");
+    fs::copy(at("ca"), &file).unwrap();
+    let verifier = Verifier::new(roots("ca"), Some(file.clone())).unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let believes = |server: &str| verifier.verify_server_cert(&roots(server)[0], &[], &name, &[], UnixTime::now()).is_ok();
+
+    assert_eq!([believes("old"), believes("new")], [true, false]);
+    fs::copy(at("next-ca"), &file).unwrap();
+    assert_eq!([believes("old"), believes("new")], [false, true]);
+    for torn in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        fs::write(&file, torn).unwrap();
+        assert_eq!([believes("old"), believes("new")], [true, false], "{torn:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_believed_unseen_only_where_that_is_asked_for() {
+    let files = Files::new("unseen", P256);
+    files.signs("stranger", "ec:secp521r1", "", "stranger", "30");
+
+    assert_eq!(files.asks("stranger", json!({ "insecure-skip-tls-verify": true }), json!({})).await, Ok(200));
+    let said = files.asks("stranger", json!({}), json!({})).await.unwrap_err();
+    assert!(said.contains("certificate") || said.contains("TLS"), "{said}");
+}
+
 #[tokio::test]
 async fn a_key_that_cannot_be_used_is_named_with_its_remedy() {
     for (kind, named) in [("ec:secp521r1", "is P-521, which"), ("rsa:1024", "is RSA with fewer than 2048 bits, which")] {
