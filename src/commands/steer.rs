@@ -118,8 +118,8 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
         let successor = asked.to.as_ref().map(find).transpose()?;
         // The operator wants the leader of the first read to go, not one whose term has begun since.
         let is_done = |record: &LeaseRecord| {
-            let has_begun = record.state() == LeaseState::Held && record.acquire_time() != first.acquire_time();
-            has_begun && successor.as_deref().is_none_or(|wanted| record.is_held_by(wanted))
+            let leads = record.state() == LeaseState::Held && has_begun(record, &first);
+            leads && successor.as_deref().is_none_or(|wanted| record.is_held_by(wanted))
         };
         let change = |record: &LeaseRecord| {
             if is_done(record) {
@@ -142,8 +142,9 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
         loop {
             // It was asked for already: what cannot be read now may be read the next time.
             match lease.read().await {
-                Ok(record) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
-                    return Ok(format!("{} leads", bounded(record.holder().unwrap_or_default())));
+                Ok(record) if has_begun(&record, &before) => {
+                    let leader = record.holder().filter(|_| record.state() == LeaseState::Held);
+                    return Ok(leader.map_or("another term has begun, and is over".into(), |it| format!("{} leads", bounded(it))));
                 }
                 Ok(record) => still_holds = record.state() == LeaseState::Held,
                 Err(End::Failed(_)) if clock::boot() < until => {}
@@ -157,6 +158,12 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
             sleep(PERIOD).await;
         }
     })
+}
+
+/// Returns true if a term has begun since another look, even if it is over: that of a lock may be shorter than the time between two looks.
+fn has_begun(record: &LeaseRecord, since: &LeaseRecord) -> bool {
+    let is_held = record.state() == LeaseState::Held;
+    record.transitions() > since.transitions() || is_held && record.acquire_time() != since.acquire_time()
 }
 
 /// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by a base that one of them has.

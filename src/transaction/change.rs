@@ -60,7 +60,7 @@ impl<S: Server> Driver<'_, S> {
             self.go_on()?;
             let write = match entry.kind {
                 EntryType::Patch => Self::patch(&entry.work.object, &entry.fields, Side::After, Some(self.mark())),
-                EntryType::Create => self.creation(&entry.object),
+                EntryType::Create => self.creation(&entry.work.wanted),
                 EntryType::Delete => deletion(&entry.work.object, false),
             };
             let request = Request::Write(entry.target.clone(), write);

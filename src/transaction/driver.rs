@@ -7,7 +7,7 @@ use std::mem;
 use serde_json::Value;
 
 use super::{
-    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
+    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings, State,
     journal::{fingerprint, owned, parse},
     undo::one,
 };
@@ -262,11 +262,17 @@ impl<'a, S: Server> Driver<'a, S> {
         Ok(entries)
     }
 
-    async fn foresee(&self, entries: &mut Vec<Entry>, force: bool) -> Result<(), Outcome> {
+    async fn foresee(&mut self, entries: &mut Vec<Entry>, force: bool) -> Result<(), Outcome> {
         entries.retain(Entry::differs);
         for entry in entries {
             entry.fields.retain(Field::differs);
-            entry.state = one(self.outlook(entry, force).await)?;
+            self.defers = true;
+            let state = one(self.outlook(entry, force).await);
+            self.defers = false;
+            entry.state = match state {
+                Err(Outcome::Unavailable(why)) => State::Left(why.to_string()),
+                state => state?,
+            };
         }
         Ok(())
     }

@@ -172,6 +172,8 @@ pub(super) struct Work {
     pub(super) object: Value,
     /// A part of the object as it must be.
     pub(super) require: Option<Value>,
+    /// What is sent to create it. The entry has that as the API server stores it.
+    pub(super) wanted: Value,
     /// A write of this driver was sent, and not refused.
     pub(super) is_sent: bool,
     /// How often a change was refused by its version, or made.

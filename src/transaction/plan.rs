@@ -52,14 +52,15 @@ impl<S: Server> Driver<'_, S> {
         };
         judge(change, object.as_ref())?;
         let (before, mut read) = (object.as_ref().unwrap_or(&Value::Null), found.clone().unwrap_or_default());
+        let mut wanted = Value::Null;
         let (kind, fields, kept) = match (change.verb, &object) {
             (ChangeType::Create, _) => {
-                let wanted = whole(change, &without_nulls(&change.content));
+                wanted = whole(change, &without_nulls(&change.content));
                 read = self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
                 self.review(target, ["delete", "patch"]).await?;
-                (EntryType::Create, Vec::new(), wanted)
+                (EntryType::Create, Vec::new(), as_stored(&wanted, &read))
             }
-            (ChangeType::Delete, Some(object)) => {
+            (ChangeType::Delete, Some(object)) if !is_going(object) => {
                 if let Some(found) = &found {
                     self.rehearse(target, deletion(found, true), false).await?;
                 }
@@ -69,7 +70,10 @@ impl<S: Server> Driver<'_, S> {
             (ChangeType::Patch | ChangeType::Update, Some(object)) => {
                 (EntryType::Patch, self.plan_patch(change, found.as_ref(), object).await?, Value::Null)
             }
-            (ChangeType::Delete | ChangeType::Patch | ChangeType::Update, None) => (EntryType::Delete, Vec::new(), Value::Null),
+            // An object that somebody else deletes is as good as absent.
+            (ChangeType::Delete, _) | (ChangeType::Patch | ChangeType::Update, None) => {
+                (EntryType::Delete, Vec::new(), Value::Null)
+            }
         };
         Ok(Entry {
             target: target.clone(),
@@ -80,7 +84,7 @@ impl<S: Server> Driver<'_, S> {
             managers: managers(before).to_vec(),
             object: kept,
             state: State::Planned,
-            work: Work { object: read, require: change.require.clone(), ..Work::default() },
+            work: Work { object: read, require: change.require.clone(), wanted, ..Work::default() },
         })
     }
 
@@ -88,6 +92,9 @@ impl<S: Server> Driver<'_, S> {
         let (target, present, is_unseen) = (&change.target, found.unwrap_or(object), found.is_none());
         let (mut content, mut applied) = (change.content.clone(), Value::Null);
         name_annotations(&mut content, object);
+        if ["", "apps", "batch"].contains(&target.group()) {
+            name_alias(&mut content);
+        }
         if change.verb == ChangeType::Update {
             // It replaces lists: nobody has to tell their keys.
             content = updated(object, &content);
@@ -193,6 +200,16 @@ fn name_annotations(content: &mut Value, object: &Value) {
     metadata.retain(|key, value| key != "annotations" || value != &json!({}));
 }
 
+/// Names the old name of a pod's account beside the new one: the API server writes what is missing of both.
+fn name_alias(content: &mut Value) {
+    for pod in ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"] {
+        let Some(Value::Object(pod)) = content.pointer_mut(pod) else { continue };
+        if let Some(account) = pod.get("serviceAccountName").cloned() {
+            pod.entry("serviceAccount").or_insert(account);
+        }
+    }
+}
+
 /// Refuses to delete the only owner of an object that an undo or a change makes: it would be collected as garbage.
 fn judge_together(entries: &[Entry]) -> Result<(), Outcome> {
     let deleted = |owner: &Value| entries.iter().find(|entry| entry.kind == EntryType::Delete && owner["uid"] == entry.uid);
@@ -225,6 +242,21 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
         (EntryType::Delete, None) => Some(entry.object.clone()).filter(|object| !object.is_null()),
         (EntryType::Delete, Some(object)) => Some(object.clone()),
         (EntryType::Patch, object) => object.map(|object| with(object, &entry.fields, Side::Before)),
+    }
+}
+
+/// Returns what is sent as the API server stores it, which a dry run has shown: `1` of a processor as `"1"`, and no empty value.
+fn as_stored(sent: &Value, stored: &Value) -> Value {
+    match (sent, stored) {
+        (sent, Value::Null) => sent.clone(),
+        (Value::Object(sent), Value::Object(stored)) => {
+            let kept = sent.iter().filter_map(|(key, sent)| Some((key.clone(), as_stored(sent, stored.get(key)?))));
+            Value::Object(kept.collect())
+        }
+        (Value::Array(sent), Value::Array(stored)) if sent.len() == stored.len() => {
+            sent.iter().zip(stored).map(|(sent, stored)| as_stored(sent, stored)).collect()
+        }
+        (_, stored) => stored.clone(),
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, foreign},
+    fields::{Side, body, foreign, with},
     holds_others,
     paths::{at, covers, is_same_manager, managers},
     requests::{deletion, is_going, uid, versioned},
@@ -179,6 +179,12 @@ impl<S: Server> Driver<'_, S> {
                 misses += 1;
                 continue;
             };
+            let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object));
+            if with(&object, &entry.fields, Side::Before) != object
+                && let Some(field) = named.next()
+            {
+                return Ok(State::Left(format!("the API server makes something else of {}", field.name())));
+            }
             if entry.kind == EntryType::Delete {
                 // This driver or an earlier one has made it again.
                 uid(&object).clone_into(&mut entry.uid);

@@ -17,6 +17,7 @@ const TWO: &str = "two_0123456789abcdef0123456789abcdef";
 pub(super) fn all() -> Vec<Case> {
     cases![
         a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term,
+        a_term_that_is_over_before_it_is_seen_ends_the_wait_too,
         the_candidate_is_named_with_the_request,
         a_candidate_that_no_replica_can_be_is_refused_and_nobody_is_asked,
         what_nobody_holds_is_1_and_what_is_not_there_2,
@@ -49,6 +50,21 @@ async fn a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term(
     for me in [one, two] {
         me.stop().await;
     }
+}
+
+async fn a_term_that_is_over_before_it_is_seen_ends_the_wait_too(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    let log = desk.proxy.log.clone();
+
+    let (ended, ()) = tokio::join!(desk.ends(&["step-down", LEASE, "--wait"]), async {
+        log.first("the request", |e| e.request.verb == Verb::Update && e.succeeded()).await;
+        let mut over = released();
+        over["leaseTransitions"] = json!(7);
+        stage.lease.set_spec(over).await;
+    });
+
+    assert_eq!((ended.code, ended.out.as_str()), (0, "another term has begun, and is over\n"), "{}", ended.err);
 }
 
 async fn the_candidate_is_named_with_the_request(stage: Stage) {

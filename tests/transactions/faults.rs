@@ -26,8 +26,11 @@ pub(super) fn all() -> Vec<Case> {
         a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace,
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
+        a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
+        what_somebody_else_deletes_already_is_not_made_again,
     ];
     let mutating = cases![
+        an_undo_that_the_server_does_not_take_is_none,
         a_policy_that_stamps_each_write_is_nobodys_conflict,
         what_breaks_a_newer_policy_can_be_repaired_by_an_update_and_no_warning_shows_a_value,
     ];
@@ -84,6 +87,14 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
             "spec: {template: {spec: {containers: [{name: web, livenessProbe: {httpGet: null, exec: {command: [x]}}}]}}}",
             &format!("{container}/livenessProbe/exec"),
             json!({ "command": ["x"] }),
+        ),
+        (
+            shop.objects[1].clone(),
+            "apps/v1 Deployment",
+            "shop",
+            "spec: {template: {spec: {serviceAccountName: web}}}",
+            "/spec/template/spec/serviceAccount",
+            json!("web"),
         ),
         (
             shop.objects[1].clone(),
@@ -437,21 +448,96 @@ async fn the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo(stage:
     assert_eq!(owns("3").await, 200);
 }
 
-async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
-    let shop = Shop::open(&stage).await;
+/// Has the API server apply this to each ConfigMap and Secret that is written in the namespace.
+async fn mutate(stage: &Stage, expression: &str, condition: &str) {
     let (policies, name) = ("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolic", &stage.namespace);
-    let stamp = "Object{metadata: Object.metadata{annotations: {'example.com/stamp': string(object.metadata.?resourceVersion.orValue('new'))}}}";
     let matched = json!({
         "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } },
         "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps", "secrets"] }],
     });
     let spec = json!({
         "matchConstraints": matched, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
-        "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": stamp } }],
+        "matchConditions": [{ "name": "asked", "expression": condition }],
+        "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": expression } }],
     });
     stage.api.create(&format!("{policies}ies"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
     let binding = json!({ "metadata": { "name": name }, "spec": { "policyName": name } });
     stage.api.create(&format!("{policies}ybindings"), &binding).await;
+}
+
+async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let file = shop
+        .file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}")]));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    mutate(&stage, "Object{data: {'version': '9'}}", "object.?data.version.orValue('') == '1.0'").await;
+    let (_, mut settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
+    settings["data"]["version"] = json!("1.0");
+    let dry = format!("{}?dryRun=All", shop.objects[0]);
+    until("the policy acts", async || stage.api.call(Method::PUT, &dry, Some(&settings)).await.1["data"]["version"] == "9").await;
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 2, &["the API server makes something else of data.version"]);
+    assert_eq!(shop.journal("x").await.expect("a journal")["entries"][0]["fields"][0]["before"], "1.0");
+}
+
+async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let container = "{name: c, image: i, resources: {requests: {cpu: 0.5, memory: 1024Mi}}, env: [{name: A, value: ''}]}";
+    let pod = format!("hostNetwork: false, volumes: [], containers: [{container}]");
+    let template = format!("{{metadata: {{labels: {{a: b}}}}, spec: {{{pod}}}}}");
+    let create = format!("type: Create, content: {{spec: {{selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}");
+    let changes = [
+        change("apps/v1", "Deployment", "new", &create),
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+    let is_second = |request: &Request| is_change(request) && request.uri.contains("/configmaps/settings");
+    shop.desk.proxy.on(is_second, Times::Only(1), Fault::late_request(&Valve::closed()));
+    let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
+    shop.desk.proxy.log.first("the second change", |e| is_second(&e.request)).await;
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
+    shop.desk.proxy.clear();
+    let made = format!("/apis/apps/v1/namespaces/{}/deployments/new", stage.namespace);
+    let stored = shop.read(&made).await;
+    assert_eq!(
+        stored["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"],
+        json!({ "cpu": "500m", "memory": "1Gi" })
+    );
+
+    let undone = shop.recover(&["apply", "x"]).await;
+
+    said(&undone, 0, &["undid Deployment"]);
+    assert_eq!(shop.read(&made).await, Value::Null);
+}
+
+async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let key = &shop.objects[2];
+    let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
+    assert_eq!(patched(&shop, key, "application/merge-patch+json", &held).await, 200);
+    assert_eq!(stage.api.call(Method::DELETE, key, None).await.0, 200);
+    let changes = [
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+        change("v1", "Secret", "old-key", "type: Delete"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    let free = json!({ "metadata": { "finalizers": null } });
+    assert_eq!(patched(&shop, key, "application/merge-patch+json", &free).await, 200);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
+
+    assert_eq!(shop.read(key).await, Value::Null);
+}
+
+async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let name = &stage.namespace;
+    let stamp = "Object{metadata: Object.metadata{annotations: {'example.com/stamp': string(object.metadata.?resourceVersion.orValue('new'))}}}";
+    mutate(&stage, stamp, "true").await;
     let stamped = |object: &Value| object["metadata"]["annotations"]["example.com/stamp"].clone();
     let stamps = async || {
         let path = format!("{}?dryRun=All", shop.objects[0]);

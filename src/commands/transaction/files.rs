@@ -267,7 +267,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let Change { target, verb, content, require } = change;
     let Target { api_version, kind, namespace, name, .. } = target;
     let is_segment = |text: &str| {
-        !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._:@+=*".contains(&c))
     };
     let is_kind = is_segment(kind) && api_version.split('/').all(is_segment) && api_version.split('/').count() <= 2;
     let is_name = |text: &str| is_segment(text) && text != "." && text != "..";
@@ -276,7 +276,9 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let is_nothing = |content: &Map<String, Value>| content.is_empty() && *verb != ChangeType::Create;
     let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
     let is_secret = api_version == "v1" && kind == "Secret";
-    let is_base64 = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text).is_ok());
+    let is_base64 = |value: &Value| {
+        value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")).is_ok())
+    };
     let data = content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
     // The API server calls it an internal error of its own.
     let bad = data.filter(|(_, value)| !is_base64(value)).map(|(key, _)| key.as_str()).next().unwrap_or_default();

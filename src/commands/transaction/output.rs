@@ -2,6 +2,8 @@
 //!
 //! Owns these words, but for the reasons of a conflict, which the journal and the undo give. Never shows a value of a Secret.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -64,7 +66,12 @@ pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: 
 pub(super) fn remedy(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
     let prefix = if flags.lease.as_deref() == Some(lease) { "" } else { " --set lease.prefix=" };
     let place = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
-    format!("`tenure recover apply --lease {lease}{prefix}{place}`")
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let cluster = &flags.cluster;
+    let others =
+        [("context", cluster.context.clone()), ("kubeconfig", path(&cluster.kubeconfig)), ("config", path(&flags.config))];
+    let others: String = others.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", value?))).collect();
+    format!("`tenure recover apply --lease {lease}{prefix}{place}{others}`")
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
