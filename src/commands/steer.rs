@@ -144,7 +144,8 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
             match lease.read().await {
                 Ok(record) if has_begun(&record, &before) => {
                     let leader = record.holder().filter(|_| record.state() == LeaseState::Held);
-                    return Ok(leader.map_or("another term has begun, and is over".into(), |it| format!("{} leads", bounded(it))));
+                    let over = || "another term has begun, and is over".to_owned();
+                    return Ok(leader.map_or_else(over, |leader| format!("{} leads", bounded(leader))));
                 }
                 Ok(record) => still_holds = record.state() == LeaseState::Held,
                 Err(End::Failed(_)) if clock::boot() < until => {}
