@@ -77,12 +77,13 @@ fn values() -> String {
         "livenessFailureThreshold": { "type": ["integer", "null"], "minimum": 1 },
         "serviceAccount": object(json!({ "create": of("boolean"), "name": of("string"), "annotations": of("object") })),
         "apiServerPorts": ports,
+        "podMonitorLabels": { "type": ["object", "null"], "additionalProperties": of("string") },
     });
     let plain = [
         ("array", "volumeClaimTemplates env envFrom ports initContainers volumes volumeMounts tolerations imagePullSecrets"),
         ("boolean", "witness disruptionBudget networkPolicy podMonitor priority"),
         ("object", "lifecycle resources podSecurityContext securityContext podLabels podAnnotations nodeSelector affinity"),
-        ("object", "podMonitorLabels global"),
+        ("object", "global"),
         ("string", "nameOverride priorityClassName"),
     ];
     for (kind, names) in plain {

@@ -53,6 +53,9 @@ pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConf
             Some(roots) => roots.into_iter().map(CertificateDer::from).collect(),
             None => rustls_native_certs::load_native_certs().certs,
         };
+        if roots.is_empty() {
+            return Err("no certificate authority is known here: name one in the kubeconfig, or install the system's".into());
+        }
         Ok(verified_by(Arc::new(Verifier::new(roots, config.root_cert_file)?))?)
     };
     let mut tls = set_up().map_err(|error| AccessError::caused(format!("cannot set up TLS for {place}"), error))?;

@@ -163,8 +163,8 @@ pub(super) fn step_down(asked: &cli::StepDown) -> Ended {
 
 /// Returns true if a term has begun since another look, even if it is over: that of a lock may be shorter than the time between two looks.
 fn has_begun(record: &LeaseRecord, since: &LeaseRecord) -> bool {
-    let is_held = record.state() == LeaseState::Held;
-    record.transitions() > since.transitions() || is_held && record.acquire_time() != since.acquire_time()
+    let has_changed = record.state() == LeaseState::Held || record.transitions() > since.transitions();
+    has_changed && record.acquire_time() != since.acquire_time()
 }
 
 /// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by a base that one of them has.

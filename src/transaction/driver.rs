@@ -262,19 +262,36 @@ impl<'a, S: Server> Driver<'a, S> {
         Ok(entries)
     }
 
+    /// Gives entries the state that an undo would give them now. One that cannot be read comes after the others, until the limit.
+    ///
+    /// # Errors
+    /// None can be read, or what follows depends on all of them.
     async fn foresee(&mut self, entries: &mut Vec<Entry>, force: bool) -> Result<(), Outcome> {
         entries.retain(Entry::differs);
-        for entry in entries {
-            entry.fields.retain(Field::differs);
-            self.defers = true;
-            let state = one(self.outlook(entry, force).await);
-            self.defers = false;
-            entry.state = match state {
-                Err(Outcome::Unavailable(why)) => State::Left(why.to_string()),
-                state => state?,
-            };
+        let count = entries.len();
+        let mut rest: Vec<&mut Entry> = entries.iter_mut().collect();
+        loop {
+            let mut failed = Vec::new();
+            for entry in rest {
+                entry.fields.retain(Field::differs);
+                self.defers = true;
+                let state = one(self.outlook(entry, force).await);
+                self.defers = false;
+                match state {
+                    Err(Outcome::Unavailable(why)) => failed.push((entry, why)),
+                    state => entry.state = state?,
+                }
+            }
+            let has_ended = self.go_on().is_err();
+            if let Some((_, why)) = failed.first().filter(|_| has_ended && (self.kind.is_some() || failed.len() == count)) {
+                return Err(Outcome::Unavailable(why.clone()));
+            }
+            if failed.is_empty() || has_ended {
+                failed.into_iter().for_each(|(entry, why)| entry.state = State::Left(why.to_string()));
+                return Ok(());
+            }
+            rest = failed.into_iter().map(|(entry, _)| entry).collect();
         }
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, foreign, with},
+    fields::{Side, body, foreign, with, without_nulls},
     holds_others,
     paths::{at, covers, is_same_manager, managers},
     requests::{deletion, is_going, uid, versioned},
@@ -180,10 +180,15 @@ impl<S: Server> Driver<'_, S> {
                 continue;
             };
             let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object));
-            if with(&object, &entry.fields, Side::Before) != object
+            // A merge patch cannot carry the nulls in a value.
+            if without_nulls(&with(&object, &entry.fields, Side::Before)) != without_nulls(&object)
                 && let Some(field) = named.next()
             {
-                return Ok(State::Left(format!("the API server makes something else of {}", field.name())));
+                let why = format!("the API server makes something else of {}", field.name());
+                if !force {
+                    return Ok(State::Left(why));
+                }
+                self.server.report(Event::Said(format!("{}: {why}", entry.target)));
             }
             if entry.kind == EntryType::Delete {
                 // This driver or an earlier one has made it again.

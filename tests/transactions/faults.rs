@@ -28,6 +28,7 @@ pub(super) fn all() -> Vec<Case> {
         signals_and_a_lost_api_server_leave_an_undo_its_time,
         a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
         what_somebody_else_deletes_already_is_not_made_again,
+        a_look_shows_the_others_where_one_object_cannot_be_read,
     ];
     let mutating = cases![
         an_undo_that_the_server_does_not_take_is_none,
@@ -480,6 +481,7 @@ async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
 
     said(&undone, 2, &["the API server makes something else of data.version"]);
     assert_eq!(shop.journal("x").await.expect("a journal")["entries"][0]["fields"][0]["before"], "1.0");
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["the API server makes something else of data.version"]);
 }
 
 async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(stage: Stage) {
@@ -531,6 +533,26 @@ async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
 
     assert_eq!(shop.read(key).await, Value::Null);
+}
+
+async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let changes = [
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+        change("v1", "Secret", "old-key", "type: Patch, content: {data: {key: bmV3}}"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    let is_one = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/settings");
+    shop.desk.proxy.on(is_one, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
+
+    let once = shop.recover(&["plan", "x"]).await;
+    shop.desk.proxy.on(is_one, Times::Always, Fault::refused(500, "InternalError"));
+    let always = shop.recover(&["plan", "x", "--limit", "1s"]).await;
+
+    said(&once, 1, &["Secret/old-key", "ConfigMap/settings"]);
+    assert!(!once.out.contains("conflict"), "{once:?}");
+    said(&always, 1, &["Secret/old-key", "conflict: the API server answered 500"]);
 }
 
 async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {

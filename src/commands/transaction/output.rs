@@ -70,8 +70,14 @@ pub(super) fn remedy(flags: &ConfigFlags, lease: &str, namespace: &str) -> Strin
     let cluster = &flags.cluster;
     let others =
         [("context", cluster.context.clone()), ("kubeconfig", path(&cluster.kubeconfig)), ("config", path(&flags.config))];
-    let others: String = others.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", value?))).collect();
+    let others: String = others.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", quoted(value?)))).collect();
     format!("`tenure recover apply --lease {lease}{prefix}{place}{others}`")
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: String) -> String {
+    let is_plain = word.bytes().all(|c| c.is_ascii_alphanumeric() || b"@%+=:,./_-".contains(&c));
+    if is_plain && !word.is_empty() { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
