@@ -79,7 +79,7 @@
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
 //! | [`elector`] | acts: the elector's loop, the requests for the Lease, the EndpointSlice, Events, the question for rights, the second guard; hands init's pidfd to the witness |
-//! | [`api`] | finds the cluster, knows where objects are, sends single requests, reads their replies, watches |
+//! | [`api`] | finds the cluster and speaks TLS to it, knows where objects are, sends single requests, reads their replies, watches |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: the one status of a replica, with what the EndpointSlice should show, the record of each term, traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
 //! | `inject` | puts tenure into a manifest that knows nothing of it, as the policy in `deploy/inject` does on the API server |

@@ -56,7 +56,7 @@ pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConf
         if roots.is_empty() {
             return Err("no certificate authority is known here: name one in the kubeconfig, or install the system's".into());
         }
-        Ok(verified_by(Arc::new(Verifier::new(roots, config.root_cert_file)?))?)
+        Ok(verified_by(Verifier { authority: Some(Authority::new(roots)?), file: config.root_cert_file })?)
     };
     let mut tls = set_up().map_err(|error| AccessError::caused(format!("cannot set up TLS for {place}"), error))?;
     if let Some(identity) = identity {
@@ -67,12 +67,12 @@ pub(super) fn config(mut config: kube::Config, place: &str) -> Result<ClientConf
 
 /// Believes every server.
 pub(crate) fn unverified() -> Result<ClientConfig, Error> {
-    verified_by(Arc::new(Unverified))
+    verified_by(Verifier { authority: None, file: None })
 }
 
-fn verified_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, Error> {
+fn verified_by(verifier: Verifier) -> Result<ClientConfig, Error> {
     let tls = ClientConfig::builder_with_provider(ring::default_provider().into()).with_safe_default_protocol_versions()?;
-    Ok(tls.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    Ok(tls.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// The client certificate and its key. No error has a reason that could quote them.
@@ -126,26 +126,33 @@ fn unsupported(der: &[u8], rsa_2048: usize) -> Option<&'static str> {
     }
 }
 
-/// Accepts what rustls does, and a certificate that is itself a root, whoever has signed it, as Go does.
+/// Whom a connection believes.
 #[derive(Debug)]
 struct Verifier {
-    roots: Vec<CertificateDer<'static>>,
-    keys: Vec<Vec<u8>>,
-    inner: Arc<WebPkiServerVerifier>,
+    /// None: every server.
+    authority: Option<Authority>,
     /// Read again for each connection: the roots of a pod rotate.
     file: Option<PathBuf>,
 }
 
-impl Verifier {
-    fn new(roots: Vec<CertificateDer<'static>>, file: Option<PathBuf>) -> Result<Self, BoxError> {
+/// Accepts what rustls does, and a certificate that is itself a root, whoever has signed it, as Go does.
+#[derive(Debug)]
+struct Authority {
+    roots: Vec<CertificateDer<'static>>,
+    keys: Vec<Vec<u8>>,
+    inner: Arc<WebPkiServerVerifier>,
+}
+
+impl Authority {
+    fn new(roots: Vec<CertificateDer<'static>>) -> Result<Self, BoxError> {
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(roots.iter().cloned());
         let keys = store.roots.iter().map(|root| root.subject_public_key_info.to_vec()).collect();
-        Ok(Self { roots, keys, inner: WebPkiServerVerifier::builder(Arc::new(store)).build()?, file })
+        Ok(Self { roots, keys, inner: WebPkiServerVerifier::builder(Arc::new(store)).build()? })
     }
 
     fn of_file(file: &Path) -> Result<Self, BoxError> {
-        Self::new(CertificateDer::pem_file_iter(file)?.collect::<Result<_, _>>()?, None)
+        Self::new(CertificateDer::pem_file_iter(file)?.collect::<Result<_, _>>()?)
     }
 
     fn judge(
@@ -191,9 +198,10 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(first) = &self.authority else { return Ok(ServerCertVerified::assertion()) };
         // While the file cannot be read, what it held at first counts.
-        let fresh = self.file.as_deref().and_then(|file| Self::of_file(file).ok());
-        fresh.as_ref().unwrap_or(self).judge(end_entity, intermediates, name, ocsp, now)
+        let fresh = self.file.as_deref().and_then(|file| Authority::of_file(file).ok());
+        fresh.as_ref().unwrap_or(first).judge(end_entity, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -202,7 +210,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
+        let Some(authority) = &self.authority else { return Ok(HandshakeSignatureValid::assertion()) };
+        authority.inner.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -211,57 +220,16 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
+        let Some(authority) = &self.authority else { return Ok(HandshakeSignatureValid::assertion()) };
+        authority.inner.verify_tls13_signature(message, certificate, signed)
     }
 
+    /// With the one of P-521, so that a server shows such a certificate, and an error can name it.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
+        let mut schemes = ring::default_provider().signature_verification_algorithms.supported_schemes();
+        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        schemes
     }
-}
-
-#[derive(Debug)]
-struct Unverified;
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
-}
-
-/// With the one of P-521, so that a server shows such a certificate, and an error can name it.
-fn schemes() -> Vec<SignatureScheme> {
-    let mut schemes = ring::default_provider().signature_verification_algorithms.supported_schemes();
-    schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
-    schemes
 }
 
 fn is_of_a_signature(error: &Error) -> bool {

@@ -283,10 +283,11 @@ impl<'a, S: Server> Driver<'a, S> {
                 }
             }
             let has_ended = self.go_on().is_err();
-            if let Some((_, why)) = failed.first().filter(|_| has_ended && (self.kind.is_some() || failed.len() == count)) {
+            let is_vain = has_ended && (self.kind.is_some() || failed.len() == count);
+            if let Some((_, why)) = failed.first().filter(|_| is_vain) {
                 return Err(Outcome::Unavailable(why.clone()));
             }
-            if failed.is_empty() || has_ended {
+            if has_ended || failed.is_empty() {
                 failed.into_iter().for_each(|(entry, why)| entry.state = State::Left(why.to_string()));
                 return Ok(());
             }

@@ -108,6 +108,15 @@ async fn what_nobody_holds_is_1_and_what_is_not_there_2(stage: Stage) {
     let vain = desk.ends(&["step-down", LEASE, "--wait=1s"]).await;
     assert_eq!((vain.code, vain.err.contains("still holds it after 1s")), (1, true), "{vain:?}");
     assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 1, "nothing was written but the request");
+    let mut edited = stage.lease.read().await.expect("a Lease")["spec"].clone();
+    edited["leaseTransitions"] = json!(9);
+    let log = desk.proxy.log.clone();
+    let looks = log.count(|e| e.request.verb == Verb::Get);
+    let (vain, ()) = tokio::join!(desk.ends(&["step-down", LEASE, "--wait=2s"]), async {
+        log.nth(looks + 2, "a look after the request", |e| e.request.verb == Verb::Get && e.succeeded()).await;
+        stage.lease.set_spec(edited).await;
+    });
+    assert_eq!((vain.code, vain.err.contains("still holds it after 2s")), (1, true), "an edit begins no term: {vain:?}");
 }
 
 async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{Method, Request as Http};
 use kube::client::Body;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, Verbs, cases, server::MUTATING, until};
 
-use super::{Shop, deaths::driver, is_change, said};
+use super::{Shop, deaths::driver, is_change, journal_of, said};
 use crate::beside::Desk;
 
 pub(super) fn all() -> Vec<Case> {
@@ -29,6 +30,7 @@ pub(super) fn all() -> Vec<Case> {
         a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
         what_somebody_else_deletes_already_is_not_made_again,
         a_look_shows_the_others_where_one_object_cannot_be_read,
+        nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo,
     ];
     let mutating = cases![
         an_undo_that_the_server_does_not_take_is_none,
@@ -72,6 +74,7 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
     let container = "/spec/template/spec/containers/0";
     for (path, kind, name, content, pointer, value) in [
         (shop.objects[2].clone(), "v1 Secret", "old-key", "stringData: {key: new}", "/data/key", json!("bmV3")),
+        (shop.objects[2].clone(), "v1 Secret", "old-key", "data: {lines: \"YW\\nJj\\n\"}", "/data/lines", json!("YWJj")),
         (shop.objects[1].clone(), "apps/v1 Deployment", "shop", "spec: {replicas: null}", "/spec/replicas", json!(1)),
         (
             shop.objects[1].clone(),
@@ -339,31 +342,45 @@ async fn a_sidecars_image_is_nobodys_business(stage: Stage) {
     assert_eq!(shop.seen().await, left);
 }
 
-async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let before = shop.seen().await;
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Defines a kind Gate that holds anything, and makes one named g. Returns the group, and the path of its Gates.
+async fn gate(stage: &Stage, spec: &Value) -> (String, String) {
     let group = format!("{}.example.com", stage.namespace);
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     let definition = json!({ "metadata": { "name": format!("gates.{group}") }, "spec": {
         "group": group, "scope": "Namespaced", "names": { "plural": "gates", "singular": "gate", "kind": "Gate" },
         "versions": [{ "name": "v1", "served": true, "storage": true, "schema": any }],
     }});
-    stage.api.create(definitions, &definition).await;
+    stage.api.create(DEFINITIONS, &definition).await;
     let gates = format!("/apis/{group}/v1/namespaces/{}/gates", stage.namespace);
     until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
-    stage
-        .api
-        .create(
-            &gates,
-            &json!({ "apiVersion": format!("{group}/v1"), "kind": "Gate", "metadata": { "name": "g" }, "spec": { "a": 1 } }),
-        )
-        .await;
+    let gate = json!({ "apiVersion": format!("{group}/v1"), "kind": "Gate", "metadata": { "name": "g" }, "spec": spec });
+    stage.api.create(&gates, &gate).await;
+    (group, gates)
+}
+
+async fn nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (group, gates) = gate(&stage, &json!({ "tasks": [{ "name": "a", "spec": null }] })).await;
+    let change = change(&format!("{group}/v1"), "Gate", "g", "type: Patch, content: {spec: {tasks: [{name: b}]}}");
+    let file = shop.file("x.yaml", &transaction(&[change]));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+
+    assert_eq!(shop.read(&format!("{gates}/g")).await["spec"]["tasks"][0]["name"], "a");
+}
+
+async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let before = shop.seen().await;
+    let (group, gates) = gate(&stage, &json!({ "a": 1 })).await;
     let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
     let gate = change(&format!("{group}/v1"), "Gate", "g", "type: Patch, content: {spec: {a: 2}}");
     let file = shop.file("x.yaml", &transaction(&[settings.clone(), gate]));
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
-    let path = format!("{definitions}/gates.{group}");
+    let path = format!("{DEFINITIONS}/gates.{group}");
     stage.api.call(Method::DELETE, &path, None).await;
     until("gates are not served", async || stage.api.call(Method::GET, &gates, None).await.0 == 404).await;
     until("the definition is gone", async || shop.read(&path).await.is_null()).await;
@@ -415,7 +432,7 @@ async fn a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace(st
         change(
             &format!("{rbac}/v1"),
             "RoleBinding",
-            "reader",
+            "ann@example.com",
             &format!(
                 "type: Create, content: {{roleRef: {{apiGroup: {rbac}, kind: Role, name: reader}}, subjects: [{{kind: ServiceAccount, name: x}}]}}"
             ),
@@ -553,6 +570,12 @@ async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
     said(&once, 1, &["Secret/old-key", "ConfigMap/settings"]);
     assert!(!once.out.contains("conflict"), "{once:?}");
     said(&always, 1, &["Secret/old-key", "conflict: the API server answered 500"]);
+    let path = format!("/api/v1/namespaces/{}/secrets/txn-x-journal", stage.namespace);
+    let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
+    let unfinished = journal_of(&secret).replace(r#""phase":"committed""#, r#""phase":"prepared""#);
+    secret["data"]["journal"] = json!(BASE64_STANDARD.encode(unfinished));
+    assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+    said(&shop.apply(&file, &["--dry-run", "--limit", "1s"]).await, 69, &["the API server answered 500"]);
 }
 
 async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {

@@ -160,7 +160,7 @@ fn the_authority_of_a_pod_is_read_again_for_each_connection_and_counts_while_its
     files.signs("new", P256, &format!("{SERVER}FALSE"), "next-ca", "30");
     let file = at("mounted");
     fs::copy(at("ca"), &file).unwrap();
-    let verifier = Verifier::new(roots("ca"), Some(file.clone())).unwrap();
+    let verifier = Verifier { authority: Some(Authority::new(roots("ca")).unwrap()), file: Some(file.clone()) };
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let believes = |server: &str| verifier.verify_server_cert(&roots(server)[0], &[], &name, &[], UnixTime::now()).is_ok();
 

@@ -247,8 +247,13 @@ impl Files {
     }
 }
 
-/// Turns the stringData of a Secret into data, which is what the API server keeps.
+/// Turns the stringData of a Secret into data, which is what the API server keeps, without the line breaks of base64.
 fn encode(content: &mut Map<String, Value>) {
+    for value in content.get_mut("data").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Value::String(text) = value {
+            text.retain(|c| !['\r', '\n'].contains(&c));
+        }
+    }
     let texts = content.get("stringData").filter(|texts| is_map_of_texts(texts)).cloned();
     let Some(Value::Object(texts)) = texts else { return };
     if let Value::Object(data) = content.entry("data").or_insert_with(|| Map::new().into()) {
@@ -276,9 +281,7 @@ fn judge(change: &Change, is_promotion: bool) -> Option<String> {
     let is_nothing = |content: &Map<String, Value>| content.is_empty() && *verb != ChangeType::Create;
     let is_other = |key, expected: &str| content.get(key).is_some_and(|value| value != expected);
     let is_secret = api_version == "v1" && kind == "Secret";
-    let is_base64 = |value: &Value| {
-        value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")).is_ok())
-    };
+    let is_base64 = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| BASE64_STANDARD.decode(text).is_ok());
     let data = content.get("data").filter(|_| is_secret).and_then(Value::as_object).into_iter().flatten();
     // The API server calls it an internal error of its own.
     let bad = data.filter(|(_, value)| !is_base64(value)).map(|(key, _)| key.as_str()).next().unwrap_or_default();

@@ -159,3 +159,21 @@ fn line(target: &Target, change: &str, state: String, field: Option<(String, Val
     let cells = [format!("{kind}/{name}"), namespace.clone().unwrap_or_default(), change.into(), field, from, to, state];
     (cells, Document(document))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ClusterFlags;
+
+    #[test]
+    fn the_command_that_undoes_the_rest_asks_the_same_cluster_and_can_be_pasted() {
+        let cluster =
+            ClusterFlags { context: Some("prod".into()), kubeconfig: Some("/home/a b/it's".into()), ..ClusterFlags::default() };
+        let flags = ConfigFlags { config: Some("x.yaml".into()), cluster, ..ConfigFlags::default() };
+
+        let said = remedy(&flags, "txn-x", "shop");
+
+        let others = r"--context prod --kubeconfig '/home/a b/it'\''s' --config x.yaml";
+        assert_eq!(said, format!("`tenure recover apply --lease txn-x --set lease.prefix= -n shop {others}`"));
+    }
+}
