@@ -18,8 +18,8 @@ pub struct Apply {
     #[arg(value_name = "NAME", conflicts_with = "lease")]
     pub name: Option<String>,
     /// A Transaction; - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub file: PathBuf,
     /// Undo what takes longer than this once the lock is taken, such as 90s; --timeout bounds the wait for the lock [default:
     /// spec.timeout, else 5m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -72,8 +72,8 @@ pub struct TransactionFlags {
 #[command(mut_args(without(OF_A_REPLICA)), mut_args(without(OF_A_LOOK)))]
 pub struct Promote {
     /// A Transaction with changes of type Patch
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub file: PathBuf,
     /// Undo what takes longer than this [default: spec.timeout, else 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub limit: Option<Duration>,

@@ -101,7 +101,7 @@ impl Observer {
             let (name, attributes) = match event {
                 Event::Prepared => ("plan", Vec::new()),
                 Event::Object { target, change, state } => {
-                    let is_change = matches!(state, State::Planned | State::Changed | State::Failed);
+                    let is_change = matches!(state, State::Planned | State::Changed);
                     let name = if is_change { "change" } else { "undo" };
                     let facts = [
                         (names::OBJECT, target.to_string()),

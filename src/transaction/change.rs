@@ -29,7 +29,9 @@ impl<S: Server> Driver<'_, S> {
                 self.store(Phase::Prepared, entries, false).await?;
                 continue;
             }
-            entry.state = if changed.is_ok() { State::Changed } else { State::Failed };
+            if changed.is_ok() {
+                entry.state = State::Changed;
+            }
             self.server.report(entry.event());
             changed?;
             if entry.kind == EntryType::Create && entry.work.is_unanswered {
@@ -44,8 +46,10 @@ impl<S: Server> Driver<'_, S> {
         }
         // What needed no change must still need none.
         for entry in entries.iter().filter(|entry| entry.state == State::Planned) {
-            if !entry.stands(self.get(&entry.target).await?.as_ref()) {
-                return Err(Outcome::Refused(format!("{} was changed meanwhile", entry.target)));
+            let object = self.get(&entry.target).await?;
+            let changed = (!entry.stands(object.as_ref())).then(|| "was changed meanwhile".to_owned());
+            if let Some(why) = changed.or_else(|| entry.unmet(object.as_ref())) {
+                return Err(Outcome::Refused(format!("{} {why}", entry.target)));
             }
         }
         self.go_on()?;
@@ -107,17 +111,20 @@ impl<S: Server> Driver<'_, S> {
             (EntryType::Patch | EntryType::Delete, Some(_)) if live.is_some() => {
                 return Err(Outcome::Held { target: entry.target.clone().into(), why: live.unwrap_or_default() });
             }
-            (EntryType::Delete, Some(object)) if comparable(&entry.work.object) == comparable(object) => {
-                return Ok(is_going(object));
+            (EntryType::Delete, Some(object)) => {
+                let is_same = comparable(&entry.work.object) == comparable(object);
+                if is_same && is_going(object) {
+                    return Ok(true);
+                }
+                let changed = (!is_same).then(|| "was changed by somebody else".to_owned());
+                let Some(why) = entry.unmet(Some(object)).or(changed) else { return Ok(false) };
+                why
             }
-            (EntryType::Delete, Some(_)) => "was changed by somebody else".to_owned(),
             (EntryType::Patch, Some(object)) if is_mine && entry.unknown(object, &[Side::After]).is_none() => return Ok(true),
             (EntryType::Patch, Some(object)) => {
                 let unknown = entry.unknown(object, &[Side::Before, Side::After]);
                 let unknown = unknown.map(|field| format!("was changed by somebody else: {field}"));
-                let Some(why) = unmet(&entry.target, entry.work.require.as_ref(), Some(object)).or(unknown) else {
-                    return Ok(false);
-                };
+                let Some(why) = entry.unmet(Some(object)).or(unknown) else { return Ok(false) };
                 why
             }
         };
@@ -152,6 +159,11 @@ impl<S: Server> Driver<'_, S> {
 }
 
 impl Entry {
+    /// Returns why an object does not meet what the change requires of it.
+    fn unmet(&self, object: Option<&Value>) -> Option<String> {
+        unmet(&self.target, self.work.require.as_ref(), object)
+    }
+
     /// Returns true if a created object has what was sent, and nothing of others.
     pub(super) fn is_as_sent(&self, object: &Value) -> bool {
         covers(&body(object), &body(&self.object)) && !is_shared(object)

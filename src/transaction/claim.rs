@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Verb,
     driver::Driver,
-    journal::{MOST_BYTES, VERSION, hex, parse},
+    journal::{MOST_BYTES, VERSION, hex, parse, recovery},
     paths::{as_map, entry_of},
     requests::uid,
 };
@@ -22,11 +22,12 @@ impl<S: Server> Driver<'_, S> {
         let kind = self.kind.unwrap_or(journal.kind);
         if journal.kind != kind && (journal.is_unsettled() || !journal.entries.is_empty()) {
             let why = "the journal is of the other kind: apply and promote need a Lease each";
-            return Err(Outcome::Invalid(why.into()));
+            return Err(Outcome::Invalid(format!("{why}; {} undoes it", recovery("apply", &secret))));
         }
         // A look has no term.
         if !self.settings.token.is_empty() && later(&journal.token, &self.settings.token) {
-            let by = format!("{}, of a later term; if etcd was restored, `tenure recover forget` drops the journal", journal.by);
+            let forget = recovery("forget", &secret);
+            let by = format!("{}, of a later term; if etcd was restored, {forget} drops the journal", journal.by);
             return Err(Outcome::Superseded { by });
         }
         journal.kind = kind;

@@ -134,7 +134,11 @@ impl<'a, S: Server> Driver<'a, S> {
             }
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
-                all_back(&self.undo(entries, false).await?)?;
+                let undone = self.undo(entries, false).await.and_then(|entries| all_back(&entries));
+                if matches!(undone, Err(Outcome::Stuck(_))) {
+                    self.server.report(Event::Said(format!("the changes cannot all be made: {why}")));
+                }
+                undone?;
                 Ok(Outcome::Undone(Box::new(why)))
             }
         }
@@ -184,11 +188,14 @@ impl<'a, S: Server> Driver<'a, S> {
         let mut stands = self.journal.intent == intent;
         // The driver that committed them may have died before it took its marks off. What may still come was undone before.
         let is_made = |entry: &&Entry| !entry.may_come() && (entry.kind != EntryType::Delete || self.journal.intent == intent);
+        // Of another transaction, an object that cannot be read keeps a mark that is not live.
+        self.defers = !stands;
         for entry in entries.iter().filter(is_made) {
             let target = &entry.target;
             let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
             stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
         }
+        self.defers = false;
         Ok(if stands { None } else { Some(self.doubtful(entries)) })
     }
 
@@ -214,7 +221,12 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn is_open(&self, entries: &[Entry]) -> Result<bool, Outcome> {
         let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
         for entry in entries {
-            is_open = is_open || self.get(&entry.target).await?.is_some_and(|object| self.mine(&object).is_some());
+            is_open = is_open
+                || match self.get(&entry.target).await {
+                    // Its kind is no longer served, or it may not be read.
+                    Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => false,
+                    object => object?.is_some_and(|object| self.mine(&object).is_some()),
+                };
         }
         Ok(is_open)
     }
@@ -234,8 +246,9 @@ impl<'a, S: Server> Driver<'a, S> {
         self.claim = self.journal.claim + 1;
         let entries = mem::take(&mut self.journal.entries);
         self.store(Phase::Undone, &[], true).await?;
+        self.defers = true;
         for entry in &entries {
-            // An object that may not be read keeps a mark that is not live.
+            // An object that cannot be read keeps a mark that is not live.
             let _ = self.erase(&entry.target, None, u64::MAX).await;
         }
         Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })

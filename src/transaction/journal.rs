@@ -113,13 +113,11 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum State {
-    /// Not made yet.
+    /// Not made yet, or not to be made.
     #[default]
     Planned,
     /// The change was made.
     Changed,
-    /// The change could not be made.
-    Failed,
     /// The change was undone.
     Undone,
     /// The creation was undone, but a request of it that is late may still come.
@@ -133,7 +131,7 @@ pub enum State {
 impl From<State> for String {
     fn from(state: State) -> Self {
         match state {
-            State::Planned | State::Failed | State::Undone | State::Gone(_) => Self::new(),
+            State::Planned | State::Undone | State::Gone(_) => Self::new(),
             State::Changed => "done".into(),
             State::Doubtful => "doubt".into(),
             State::Left(why) => format!("{CONFLICT}{why}"),
@@ -157,7 +155,7 @@ impl State {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Changed => "changed",
-            Self::Failed | Self::Planned => "failed",
+            Self::Planned => "failed",
             Self::Undone | Self::Gone(_) => "undone",
             Self::Doubtful => "doubtful",
             Self::Left(_) => "left",
@@ -315,6 +313,12 @@ pub(super) fn fingerprint(changes: &[Change]) -> String {
     format!("{hash:016x}")
 }
 
+/// Returns the command that does this with the journal of a Secret.
+pub(super) fn recovery(action: &str, secret: &Value) -> String {
+    let [namespace, name] = ["namespace", "name"].map(|key| secret["metadata"][key].as_str().unwrap_or_default());
+    format!("`tenure recover {action} --lease {} -n {namespace}`", name.strip_suffix("-journal").unwrap_or(name))
+}
+
 /// Refuses a Secret that is somebody else's: no command writes it.
 pub(super) fn owned(secret: &Value) -> Result<(), Outcome> {
     if secret.is_null() || secret["type"] == SECRET_TYPE {
@@ -326,7 +330,8 @@ pub(super) fn owned(secret: &Value) -> Result<(), Outcome> {
 
 /// Reads the journal of a Secret. An absent or an empty one holds a journal without id, of which nothing was stored yet.
 pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
-    let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; `tenure recover forget` drops it"));
+    let invalid =
+        |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; {} drops it", recovery("forget", secret)));
     owned(secret)?;
     let text = secret["data"]["journal"].as_str().unwrap_or_default();
     if text.is_empty() {
@@ -346,7 +351,9 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
 
 /// Returns true if nothing is left to do of a journal that can be read.
 pub(crate) fn is_settled(secret: &Value) -> bool {
-    let is_settled = |journal: &Journal| !journal.is_unsettled() && !journal.entries.iter().any(Entry::is_open);
+    // A request is late for minutes, and nobody drops a journal that soon.
+    let is_settled =
+        |journal: &Journal| !journal.is_unsettled() && journal.entries.iter().all(|entry| entry.conflict().is_none());
     parse(secret).is_ok_and(|journal| !journal.id.is_empty() && is_settled(&journal))
 }
 

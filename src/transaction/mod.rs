@@ -17,14 +17,15 @@
 //! 3. Nobody resumes. An unsettled journal (prepared or undoing) is claimed, and undone. So is what the last promotion left. Then the
 //!    driver begins anew. An apply ends if something stays in conflict. A promotion keeps that in its journal, until one changes the
 //!    same field again. What the same changes have committed, and stands, is not changed again. Marks that a committed one has left
-//!    are taken off.
+//!    are taken off, where the objects can be read.
 //! 4. The changes are planned by dry runs, each on a version. No object with a live mark of another is changed. The fields are those
 //!    that the content names. A change whose undo is not allowed refuses all.
 //! 5. The Lease announces the id and the claim. Then all entries are stored as prepared, before anything is changed; a creation as
 //!    the dry run has stored it.
 //! 6. Each change is made on the version that it was planned on. After a write that did not succeed, a look decides: the change is
 //!    made, is tried again on the new version, or cannot be made: another uid, a live mark of another, or a field that is neither as
-//!    found nor as wanted. What needed no change is read again, and must still need none. Then the journal is stored as committed.
+//!    found nor as wanted, or not as required. What needed no change is read again, and must still need none. Then the journal is
+//!    stored as committed.
 //! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. An
 //!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before,
 //!    but may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object
@@ -32,9 +33,9 @@
 //!    minutes, by the wall clocks of both drivers. What is back is given back to its managers. Then the journal is stored as
 //!    undone, with what is in conflict or doubt. A map or an item that was made for a field goes with what the server derived in
 //!    it: a map keeps what others have added, and an item that has more is a conflict. An object of another uid is never written.
-//!    An object is left if the answer shows another value than was put back. Without its Lease an undo goes on: no mark is live
-//!    then. An object for which the server fails comes after the others, until the limit. If it fails still, the journal stays as
-//!    undoing; a promotion keeps it as in conflict, where the server has answered.
+//!    An object is left if the server makes something else of what is put back or made again. Without its Lease an undo goes on: no
+//!    mark is live then. An object for which the server fails comes after the others, until the limit. If it fails still, the
+//!    journal stays as undoing; a promotion keeps it as in conflict, where the server has answered.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come is not written.
 //!

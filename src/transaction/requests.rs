@@ -108,7 +108,7 @@ impl<S: Server> Driver<'_, S> {
             }
         }
         if was_lost {
-            self.server.report(Event::Said("an unfinished journal was deleted: what it has changed stays".into()));
+            self.server.report(Event::Said("the journal that was announced is not there: what it may have changed stays".into()));
         }
         Ok(())
     }

@@ -165,7 +165,8 @@ fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
     let script = r#"odd=$2$(printf '\377') && cp "$2" "$odd" && exec "$1" apply x -f "$odd""#;
 
     tenure_after(script, &[&file], &[]).says(64, &["x.yaml\\xFF\" is no UTF-8: rename the file"]);
-    tenure(&["apply", "x", "-f", "-", "-f", "-"], &[]).says(78, &["standard input can be read only once"]);
+    let pipe = r#"mkfifo "$2.pipe" && { cat "$2" >"$2.pipe" & } && exec "$1" apply x --dry-run -f "$2.pipe""#;
+    tenure_after(pipe, &[&file], &[]).says(78, &["x.yaml.pipe: a pipe can be read only once: write -f -"]);
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn a_journal_of_a_later_term_is_left_alone_and_the_remedy_is_named() {
     let (outcomes, ..) = relay(vec![Term(2), first(), Term(1), first()]);
 
     let Some(outcome @ Outcome::Superseded { .. }) = &outcomes[3] else { panic!("{:?}", outcomes[3]) };
-    assert!(outcome.to_string().contains("of a later term; if etcd was restored, `tenure recover forget`"), "{outcome}");
+    assert!(outcome.to_string().contains("of a later term; if etcd was restored, `tenure recover forget --lease "), "{outcome}");
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub(super) fn all() -> Vec<Case> {
         what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write,
         all_annotations_but_the_mark_can_be_removed_and_come_back,
         what_was_created_and_is_used_by_others_stays_until_it_is_forced,
+        why_the_changes_failed_is_said_where_their_undo_fails_too,
+        what_is_required_is_judged_until_the_change_is_made,
+        an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one,
         a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
         the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
         a_deleted_job_leaves_no_pods_behind_and_comes_back,
@@ -204,25 +207,22 @@ async fn patched(shop: &Shop<'_>, path: &str, form: &str, body: &Value) -> u16 {
     shop.stage.api.client().send(request).await.expect("an answer").status().as_u16()
 }
 
-async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let (map, group) =
-        (format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace), format!("{}.example.com", stage.namespace));
-    let definition = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}");
+/// A change that defines a kind Door, and the path of the definition.
+fn definition(stage: &Stage) -> (String, String) {
+    let group = format!("{}.example.com", stage.namespace);
     let spec = json!({ "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [{
         "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }] });
-    let file = shop.file(
-        "new.yaml",
-        &transaction(&[
-            change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}"),
-            change(
-                "apiextensions.k8s.io/v1",
-                "CustomResourceDefinition",
-                &format!("doors.{group}"),
-                &format!("type: Create, content: {{spec: {spec}}}"),
-            ),
-        ]),
-    );
+    let (name, content) = (format!("doors.{group}"), format!("type: Create, content: {{spec: {spec}}}"));
+    let change = change("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name, &content);
+    (change, format!("{DEFINITIONS}/{name}"))
+}
+
+async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let map = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
+    let (define, definition) = definition(&stage);
+    let new = change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}");
+    let file = shop.file("new.yaml", &transaction(&[new, define]));
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
     let (_, mut found) = stage.api.call(Method::GET, &map, None).await;
     found["data"]["others"] = json!("kept");
@@ -242,6 +242,52 @@ async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: 
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 2 changes"]);
     assert_eq!(shop.read(&map).await, Value::Null);
     until("the definition is gone", async || shop.read(&definition).await.is_null()).await;
+}
+
+async fn why_the_changes_failed_is_said_where_their_undo_fails_too(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (define, definition) = definition(&stage);
+    let refused = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
+    let file = shop.file("x.yaml", &transaction(&[define, refused]));
+    let is_second = |request: &Request| is_change(request) && request.uri.contains("/configmaps/settings");
+    shop.desk.proxy.on(is_second, Times::Always, Fault::refused(422, "Invalid"));
+
+    let ended = shop.apply(&file, &[]).await;
+
+    let why = format!("the changes cannot all be made: ConfigMap {}/settings: the API server answered 422", stage.namespace);
+    said(&ended, 2, &[&why, "it stays, as others may have put something into it"]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: "]);
+    until("the definition is gone", async || shop.read(&definition).await.is_null()).await;
+}
+
+async fn what_is_required_is_judged_until_the_change_is_made(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (before, status) = (shop.seen().await, format!("{}/status", shop.objects[1]));
+    let ready = async |ready: u32| {
+        let status_of = json!({ "status": { "replicas": 1, "readyReplicas": ready } });
+        assert_eq!(patched(&shop, &status, "application/merge-patch+json", &status_of).await, 200);
+    };
+    let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
+    let deployment =
+        |how: &str| change("apps/v1", "Deployment", "shop", &format!("{how}, require: {{status: {{readyReplicas: 1}}}}"));
+    let (same, gone) = (deployment("type: Patch, content: {spec: {replicas: 1}}"), deployment("type: Delete"));
+    for (object, changes) in [("/configmaps/settings", [same, settings.clone()]), ("/deployments/shop", [settings, gone])] {
+        ready(1).await;
+        let file = shop.file("x.yaml", &transaction(&changes));
+        let valve = Valve::closed();
+        let is_it = move |request: &Request| is_change(request) && request.uri.contains(object);
+        shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
+        let sent = shop.desk.proxy.log.count(|e| is_it(&e.request));
+        let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
+        shop.desk.proxy.log.nth(sent, "the change", |e| is_it(&e.request)).await;
+        ready(0).await;
+        valve.open();
+
+        let (code, err) = lock.exit().await;
+
+        assert!(code == 1 && err.contains("is not as required: status.readyReplicas"), "{code} {err}");
+        assert_eq!(shop.seen().await, before);
+    }
 }
 
 async fn a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named(stage: Stage) {
@@ -394,6 +440,22 @@ async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
     said(&shop.apply(&other, &[]).await, 0, &["committed: 1 change"]);
 }
 
+async fn an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let settings = |version: u32| {
+        change("v1", "ConfigMap", "settings", &format!("type: Patch, content: {{data: {{version: '{version}'}}}}"))
+    };
+    let key = change("v1", "Secret", "old-key", "type: Patch, content: {data: {key: bmV3}}");
+    let both = shop.file("both.yaml", &transaction(&[settings(2), key]));
+    said(&shop.apply(&both, &[]).await, 0, &["committed: 2 changes"]);
+    let is_key = |request: &Request| request.uri.contains("/secrets/old-key");
+    shop.desk.proxy.on(is_key, Times::Always, Fault::refused(500, "InternalError"));
+    let other = shop.file("other.yaml", &transaction(&[settings(3)]));
+
+    said(&shop.apply(&other, &["--dry-run", "--limit", "10s"]).await, 0, &["settings"]);
+    said(&shop.apply(&other, &["--limit", "10s"]).await, 0, &["committed: 1 change"]);
+}
+
 async fn a_value_that_cannot_be_decoded_is_refused_at_once(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
@@ -485,9 +547,14 @@ async fn mutate(stage: &Stage, expression: &str, condition: &str) {
 
 async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let file = shop
-        .file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}")]));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
+    stage.api.create(&maps, &json!({ "metadata": { "name": "old" }, "data": { "version": "1.0" } })).await;
+    let changes = [
+        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
+        change("v1", "ConfigMap", "old", "type: Delete"),
+    ];
+    let file = shop.file("x.yaml", &transaction(&changes));
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
     mutate(&stage, "Object{data: {'version': '9'}}", "object.?data.version.orValue('') == '1.0'").await;
     let (_, mut settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
     settings["data"]["version"] = json!("1.0");
@@ -496,9 +563,13 @@ async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 2, &["the API server makes something else of data.version"]);
-    assert_eq!(shop.journal("x").await.expect("a journal")["entries"][0]["fields"][0]["before"], "1.0");
-    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["the API server makes something else of data.version"]);
+    let words = ["the API server makes something else of data.version", "/old as it is: it was made again, but not as it was"];
+    said(&undone, 2, &words);
+    let entries = shop.journal("x").await.expect("a journal")["entries"].clone();
+    assert_eq!([&entries[0]["fields"][0]["before"], &entries[1]["object"]["data"]["version"]], ["1.0", "1.0"]);
+    said(&shop.recover(&["apply", "x"]).await, 2, &words[1..]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &words[..1]);
+    assert_eq!(shop.read(&format!("{maps}/old")).await["metadata"]["annotations"].get("tenure.dev/change"), None);
 }
 
 async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(stage: Stage) {

@@ -264,7 +264,7 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
 
     let recovered = shop.recover(&["apply", "release-2"]).await;
 
-    said(&recovered, 0, &["an unfinished journal was deleted: what it has changed stays", "nothing to do"]);
+    said(&recovered, 0, &["the journal that was announced is not there: what it may have changed stays", "nothing to do"]);
     said(&shop.apply(&other, &["--limit", "10s"]).await, 0, &["committed: 2 changes"]);
     lost().await;
     said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "10s"]).await, 0, &[]);
@@ -276,7 +276,11 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
             && request.body["metadata"]["annotations"]["tenure.dev/journal"] != last
     };
     shop.desk.proxy.on(is_end, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
-    said(&shop.apply(EXAMPLE, &["--limit", "10s"]).await, 0, &["an unfinished journal was deleted", "committed: 2 changes"]);
+    said(
+        &shop.apply(EXAMPLE, &["--limit", "10s"]).await,
+        0,
+        &["the journal that was announced is not there", "committed: 2 changes"],
+    );
 }
 
 async fn an_undo_needs_no_lease(stage: Stage) {
@@ -291,7 +295,7 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     let (code, err) = lock.exit().await;
 
     assert!(code == 76 && err.contains("undone: "), "{code} {err}");
-    let remedy = format!("`tenure recover apply --lease txn-release-2 -n {}` undoes what may be left", stage.namespace);
+    let remedy = format!("`tenure recover plan --lease txn-release-2 -n {}` tells what is left or committed", stage.namespace);
     assert!(err.contains(&remedy), "{err}");
     assert_eq!(shop.seen().await[0], before[0], "{err}");
 }

@@ -13,7 +13,7 @@ use nix::{
     unistd::dup2_stdin,
 };
 
-use super::files;
+use super::file;
 use crate::{
     cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
@@ -60,7 +60,7 @@ pub(super) fn term() -> Result<Term, String> {
 /// # Errors
 /// Standard input cannot be read, or is too long.
 pub(super) fn standard_input() -> io::Result<String> {
-    let text = files::limited(io::stdin().lock())?;
+    let text = file::limited(io::stdin().lock())?;
     let mut again = File::from(memfd_create(c"tenure-stdin", MFdFlags::MFD_CLOEXEC)?);
     again.write_all(text.as_bytes())?;
     again.rewind()?;
@@ -85,7 +85,7 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, remed
     let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
-        complain(&format!("{remedy} undoes what may be left"));
+        complain(&format!("{remedy} tells what is left or committed, and `recover apply` undoes it"));
     }
     Ok(code)
 }

@@ -1,11 +1,11 @@
 //! `tenure apply`, `recover`, `promote` and `demote`: changes to several objects, all made or all undone (docs/transactions.md).
 //!
-//! Owns files, discovery, requests, output and exit codes. The room [`crate::transaction`] decides what is sent, and when. A command
+//! Owns the file, discovery, requests, output and exit codes. The room [`crate::transaction`] decides what is sent, and when. A command
 //! that changes something becomes the init of `tenure lock` first, which runs it again: there is no second way to hold a Lease.
 
 use std::{env, time::Duration};
 
-use self::{discovery::Kinds, files::Files, lock::Term, server::ApiServer};
+use self::{discovery::Kinds, file::Wanted, lock::Term, server::ApiServer};
 use super::{Ended, access};
 use crate::{
     cli::{self, ClusterFlags, ConfigFlags, Lock, Output, Recovery, TransactionFlags},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 mod discovery;
-mod files;
+mod file;
 mod lock;
 mod output;
 mod server;
@@ -40,10 +40,10 @@ struct Desk<'a> {
 }
 
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
-    let files = Files::read(&asked.files, None).map_err(|why| refuse(exit::INVALID, &why))?;
-    let (name, limit) = (asked.name.as_ref().or(files.name.as_ref()), asked.limit.or(files.limit).unwrap_or(LIMIT));
-    under_lease(name, &asked.common, asked.dry_run, &files.notes, limit, async |mut desk| {
-        let changes = desk.changes(&files).await?;
+    let wanted = Wanted::read(&asked.file, None).map_err(|why| refuse(exit::INVALID, &why))?;
+    let (name, limit) = (asked.name.as_ref().or(wanted.name.as_ref()), asked.limit.or(wanted.limit).unwrap_or(LIMIT));
+    under_lease(name, &asked.common, asked.dry_run, &wanted.notes, limit, async |mut desk| {
+        let changes = desk.changes(&wanted).await?;
         Ok(desk.carry_out(Job::Make(Kind::Transaction, &changes), Some(asked.common.output), asked.dry_run).await)
     })
 }
@@ -57,10 +57,10 @@ pub(super) fn recover(asked: &cli::Recover) -> Ended {
 }
 
 pub(super) fn promote(asked: &cli::Promote) -> Ended {
-    let files = Files::read(&asked.files, Some(|name| env::var(name).ok())).map_err(|why| refuse(exit::INVALID, &why))?;
-    in_hook(&asked.flags, asked.limit.or(files.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
-        super::warn(&files.notes);
-        let changes = desk.changes(&files).await?;
+    let wanted = Wanted::read(&asked.file, Some(|name| env::var(name).ok())).map_err(|why| refuse(exit::INVALID, &why))?;
+    in_hook(&asked.flags, asked.limit.or(wanted.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
+        super::warn(&wanted.notes);
+        let changes = desk.changes(&wanted).await?;
         let table = asked.dry_run.then_some(Output::Table);
         Ok(desk.carry_out(Job::Make(Kind::Promotion, &changes), table, asked.dry_run).await)
     })
@@ -76,22 +76,22 @@ impl Desk<'_> {
     ///
     /// # Errors
     /// The exit code for the first of them that cannot be one, which is said.
-    async fn changes(&mut self, files: &Files) -> Result<Vec<Change>, u8> {
+    async fn changes(&mut self, wanted: &Wanted) -> Result<Vec<Change>, u8> {
         let lease = &self.settings.lease;
-        let namespace = files.namespace.as_deref().unwrap_or(&lease.namespace);
+        let namespace = wanted.namespace.as_deref().unwrap_or(&lease.namespace);
         let mut kinds = Kinds::default();
         let mut changes: Vec<Change> = Vec::new();
-        for (place, change) in &files.changes {
+        for (place, change) in &wanted.changes {
             let mut change = change.clone();
             let refused = |code, why: &str| refuse(code, &format!("{place}: {why}"));
             let resource = kinds.of(self.server.access, &change.target).await.map_err(|(code, why)| refused(code, &why))?;
             let own = change.target.namespace.take();
-            if !resource.namespaced && own != files.namespace {
+            if !resource.namespaced && own != wanted.namespace {
                 return Err(refused(exit::INVALID, "this kind has no namespaces: remove the target's"));
             }
             change.target.namespace = resource.namespaced.then(|| own.unwrap_or_else(|| namespace.to_owned()));
             change.target.resource = resource.name;
-            if changes.iter().any(|other| files::is_same(&other.target, &change.target)) {
+            if changes.iter().any(|other| file::is_same(&other.target, &change.target)) {
                 return Err(refused(exit::INVALID, "this object is a target twice"));
             }
             let target = &change.target;
@@ -101,7 +101,7 @@ impl Desk<'_> {
             }
             changes.push(change);
         }
-        let account = files.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
+        let account = wanted.account.as_ref().map(|name| format!("system:serviceaccount:{namespace}:{name}"));
         self.settings.acting_as = self.settings.acting_as.take().or(account);
         Ok(changes)
     }
@@ -152,7 +152,7 @@ fn under_lease(
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.
             let how = Lock { of_transaction: common.flags.lease.is_none(), ..common.how.clone() };
-            let remedy = output::remedy(&flags, &config.lease.name, &config.lease.namespace);
+            let remedy = output::remedy("plan", &flags, &config.lease.name, &config.lease.namespace);
             return lock::under_lock(&flags, &how, limit, &remedy).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
@@ -185,6 +185,6 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
         };
         let server = ApiServer::new(access, term, config.lease.attempt_timeout)
             .map_err(|error| refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")))?;
-        act(Desk { server, settings, remedy: output::remedy(flags, &config.lease.name, namespace) }).await
+        act(Desk { server, settings, remedy: output::remedy("apply", flags, &config.lease.name, namespace) }).await
     })
 }

@@ -32,7 +32,7 @@ pub(super) fn tell(event: &Event) {
         Event::Object { target, state: State::Gone(why), .. } => format!("{target} {why}: nothing to put back"),
         Event::Object { target, state: State::Left(why), .. } => format!("left {target} as it is: {why}"),
         // The outcome says why.
-        Event::Object { state: State::Failed | State::Planned, .. } | Event::Prepared => return,
+        Event::Object { state: State::Planned, .. } | Event::Prepared => return,
     };
     complain(&bounded(&line));
 }
@@ -45,7 +45,7 @@ pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: 
     for (_, event) in events {
         let Event::Object { target, state, .. } = event else { continue };
         let state = match state {
-            State::Planned | State::Failed => "not changed".to_owned(),
+            State::Planned => "not changed".to_owned(),
             State::Changed => "changed".to_owned(),
             State::Undone => "as before".to_owned(),
             State::Doubtful => "as before, but may still be created".to_owned(),
@@ -62,8 +62,8 @@ pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: 
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
-/// Returns the command that undoes a transaction. It names the Lease as the API server does.
-pub(super) fn remedy(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
+/// Returns the command that does this with a transaction. It names the Lease as the API server does.
+pub(super) fn remedy(action: &str, flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
     let prefix = if flags.lease.as_deref() == Some(lease) { "" } else { " --set lease.prefix=" };
     let place = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -71,7 +71,7 @@ pub(super) fn remedy(flags: &ConfigFlags, lease: &str, namespace: &str) -> Strin
     let others =
         [("context", cluster.context.clone()), ("kubeconfig", path(&cluster.kubeconfig)), ("config", path(&flags.config))];
     let others: String = others.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", quoted(value?)))).collect();
-    format!("`tenure recover apply --lease {lease}{prefix}{place}{others}`")
+    format!("`tenure recover {action} --lease {lease}{prefix}{place}{others}`")
 }
 
 /// Returns a word as a shell reads it.
@@ -116,7 +116,7 @@ pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entrie
             State::Doubtful => "doubt".into(),
             State::Undone => "undone".into(),
             State::Gone(why) => why.clone(),
-            State::Planned | State::Changed | State::Failed => String::new(),
+            State::Planned | State::Changed => String::new(),
         };
         let value = |value: &Option<Value>| match value {
             Some(_) if entry.target.is_secret() => "(not shown)".into(),
@@ -171,7 +171,7 @@ mod tests {
             ClusterFlags { context: Some("prod".into()), kubeconfig: Some("/home/a b/it's".into()), ..ClusterFlags::default() };
         let flags = ConfigFlags { config: Some("x.yaml".into()), cluster, ..ConfigFlags::default() };
 
-        let said = remedy(&flags, "txn-x", "shop");
+        let said = remedy("apply", &flags, "txn-x", "shop");
 
         let others = r"--context prod --kubeconfig '/home/a b/it'\''s' --config x.yaml";
         assert_eq!(said, format!("`tenure recover apply --lease txn-x --set lease.prefix= -n shop {others}`"));

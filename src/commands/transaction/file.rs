@@ -1,4 +1,4 @@
-//! The files of a transaction: what they ask for, and why they are refused before anything is asked of the API server.
+//! The file of a transaction: what it asks for, and why it is refused before anything is asked of the API server.
 //!
 //! Owns the format: Transactions of tenure and of janus, and nothing else. Any kind that the API server serves may be a target, but for
 //! those that `judge` names. A refusal names the file, the document and the change.
@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
     time::Duration,
 };
@@ -33,9 +34,9 @@ const JANUS: &str = "tx.janus.io/v1alpha1";
 /// What the metadata of a Transaction that is in no cluster may have.
 const METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-/// The contents of all files.
+/// What a file asks for.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct Wanted {
     /// `metadata.name` of the Transaction.
     pub(super) name: Option<String>,
     /// The namespace of targets that name none.
@@ -86,36 +87,33 @@ struct Item {
     require: Option<Map<String, Value>>,
 }
 
-impl Files {
-    /// Reads and judges the files in their order; `-` is standard input. With `variable` they are those of a promotion, which has changes of
-    /// type Patch, and $(VAR) in them.
+impl Wanted {
+    /// Reads and judges a file; `-` is standard input. With `variable` it is that of a promotion, which has changes of type Patch, and
+    /// $(VAR) in them.
     ///
     /// # Errors
-    /// All reasons to refuse them, one line each.
-    pub(super) fn read<P: AsRef<Path>>(paths: &[P], variable: Option<Lookup>) -> Result<Self, String> {
-        if paths.iter().filter(|path| path.as_ref().as_os_str() == "-").count() > 1 {
-            return Err("standard input can be read only once: write -f - only once".to_owned());
-        }
-        let mut files = Self { variable, ..Self::default() };
-        for path in paths {
-            let path = path.as_ref();
-            let (shown, text) = match path.to_str() {
-                Some("-") => ("standard input".into(), lock::standard_input()),
-                _ => (path.display().to_string(), File::open(path).and_then(limited)),
-            };
-            match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
-                Ok(documents) => {
-                    for (at, document) in documents.into_iter().enumerate() {
-                        let place = format!("{shown}, document {}", at + 1);
-                        let read = files.document(&place, document);
-                        files.refused.extend(read.err().map(|why| format!("{place}: {why}")));
-                    }
-                }
-                Err(why) => files.refused.push(format!("{shown}: {why}")),
+    /// All reasons to refuse it, one line each.
+    pub(super) fn read(path: &Path, variable: Option<Lookup>) -> Result<Self, String> {
+        let mut wanted = Self { variable, ..Self::default() };
+        let (shown, text) = match path.to_str() {
+            Some("-") => ("standard input".into(), lock::standard_input()),
+            _ => {
+                let text = File::open(path).and_then(|file| if variable.is_some() { limited(file) } else { twice(file) });
+                (path.display().to_string(), text)
             }
+        };
+        match text.map_err(|error| error.to_string()).and_then(|text| documents(&text)) {
+            Ok(documents) => {
+                for (at, document) in documents.into_iter().enumerate() {
+                    let place = format!("{shown}, document {}", at + 1);
+                    let read = wanted.document(&place, document);
+                    wanted.refused.extend(read.err().map(|why| format!("{place}: {why}")));
+                }
+            }
+            Err(why) => wanted.refused.push(format!("{shown}: {why}")),
         }
-        files.judge_whole();
-        if files.refused.is_empty() { Ok(files) } else { Err(files.refused.join("\ntenure: ")) }
+        wanted.judge_whole();
+        if wanted.refused.is_empty() { Ok(wanted) } else { Err(wanted.refused.join("\ntenure: ")) }
     }
 
     fn document(&mut self, place: &str, document: Value) -> Result<(), String> {
@@ -216,7 +214,7 @@ impl Files {
         let changes = &self.changes;
         let size: usize = changes.iter().map(|(_, change)| change.content.to_string().len()).sum();
         let refusals = [
-            (changes.is_empty() && self.refused.is_empty(), "the files hold no change".to_owned()),
+            (changes.is_empty() && self.refused.is_empty(), "the file holds no change".to_owned()),
             (
                 changes.len() > MOST_CHANGES,
                 format!("{} changes are more than {MOST_CHANGES}: split the transaction", changes.len()),
@@ -331,6 +329,14 @@ pub(super) fn is_same(a: &Target, b: &Target) -> bool {
     a.group() == b.group() && (&a.kind, &a.namespace, &a.name) == (&b.kind, &b.namespace, &b.name)
 }
 
+/// Reads a file that the same command, run again inside the term, reads again.
+fn twice(file: File) -> io::Result<String> {
+    if file.metadata()?.file_type().is_fifo() {
+        return Err(io::Error::other("a pipe can be read only once: write -f -, with the pipe as standard input"));
+    }
+    limited(file)
+}
+
 /// Reads all that fits.
 ///
 /// # Errors
@@ -395,13 +401,13 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &str, line: &str, change: &str) -> Files {
+    fn read(name: &str, line: &str, change: &str) -> Wanted {
         let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
         let path = env::temp_dir().join(format!("tenure-{name}-{}", process::id()));
         fs::write(&path, text).unwrap();
-        let files = Files::read(&[&path], None);
+        let wanted = Wanted::read(&path, None);
         fs::remove_file(&path).unwrap();
-        files.unwrap()
+        wanted.unwrap()
     }
 
     #[test]
@@ -418,9 +424,9 @@ mod tests {
     fn a_change_does_not_repeat_the_names_of_its_target() {
         let target = "target: {apiVersion: v1, kind: ConfigMap, namespace: ns, name: a}, type: Create";
         let content = "apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: a, labels: {x: y}}, data: {k: v}";
-        let files = read("names", "timeout: 5s", &format!("{{{target}, content: {{{content}}}}}"));
+        let wanted = read("names", "timeout: 5s", &format!("{{{target}, content: {{{content}}}}}"));
 
         let expected = serde_json::json!({ "metadata": { "labels": { "x": "y" } }, "data": { "k": "v" } });
-        assert_eq!(files.changes.first().map(|(_, change)| &change.content), Some(&expected));
+        assert_eq!(wanted.changes.first().map(|(_, change)| &change.content), Some(&expected));
     }
 }
