@@ -68,7 +68,7 @@
 //! | room | what it owns |
 //! |---|---|
 //! | [`time`], [`clock`], [`alarm`] | instants of the hardware's clock; the calls that read clocks; a timer for who waits for an instant |
-//! | [`timers`], [`once`] | the deadlines of a machine by key; a remark that is made once |
+//! | [`once`] | a remark that is made once |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | the keys that users set; the command line |
 //! | [`loading`] | makes the configuration of a file, the environment and flags |
@@ -125,7 +125,6 @@ pub mod svg;
 pub mod telemetry;
 pub mod term_page;
 pub mod time;
-pub mod timers;
 pub mod transaction;
 mod wire;
 pub mod words;

@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 /// Modules of the crate.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 14] = [
     "config",
     "election",
     "environment",
@@ -19,7 +19,6 @@ const ROOMS: [&str; 15] = [
     "slot",
     "supervision",
     "time",
-    "timers",
     "words",
 ];
 /// Parts of the standard library.

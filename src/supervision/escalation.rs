@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::{config::KillMode, time::Instant, timers::Timers};
+use crate::{config::KillMode, time::Instant};
 
 use super::interface::Scan;
 
@@ -37,7 +37,14 @@ pub(crate) struct StopEscalation {
     mode: KillMode,
     margin: Duration,
     phase: Phase,
-    timers: Timers<Timer>,
+    /// The grace is over.
+    kill: Option<Instant>,
+    /// The next scan or kill. Unset while the answer to one is awaited, and in the grace until the main process has ended.
+    look: Option<Instant>,
+    /// The survivors are reported.
+    unproved: Option<Instant>,
+    /// Init ends itself. Set at H.
+    die: Option<Instant>,
     main_gone: bool,
     killed: Option<Instant>,
     /// Time of the last step. With many processes its answer comes long after its first SIGKILL.
@@ -60,18 +67,6 @@ enum Phase {
     Everything { pause: Duration },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Timer {
-    /// The grace is over.
-    Kill,
-    /// The next scan or kill. Unset while the answer to one is awaited, and in the grace until the main process has ended.
-    Look,
-    /// The survivors are reported.
-    Unproved,
-    /// Init ends itself. Set at H.
-    Die,
-}
-
 /// The next step, for the workload to order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -86,9 +81,7 @@ pub(crate) enum Step {
 impl StopEscalation {
     /// Begins with the stop signal, which the caller sends now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
-        let mut timers = Timers::default();
-        timers.set(Timer::Kill, kill_at);
-        Self { pid1, mode, margin, timers, ..Self::default() }
+        Self { pid1, mode, margin, kill: Some(kill_at), ..Self::default() }
     }
 
     /// Begins with the sweeps, because the main process is gone or its time is up.
@@ -115,17 +108,17 @@ impl StopEscalation {
 
     /// Returns true if [`Step::Unproved`] was returned.
     pub(crate) fn is_stuck(&self) -> bool {
-        !self.asks() && !self.timers.is_set(Timer::Unproved)
+        !self.asks() && self.unproved.is_none()
     }
 
     /// Moves SIGKILL to `limit`, if that is earlier.
     pub(crate) fn shorten(&mut self, limit: Instant) {
-        self.timers.hasten(Timer::Kill, limit);
+        self.kill = self.kill.map(|at| at.min(limit));
     }
 
     /// Moves SIGKILL to `until`, if that is later.
     pub(crate) fn extend(&mut self, until: Instant) {
-        self.timers.delay(Timer::Kill, until);
+        self.kill = self.kill.map(|at| at.max(until));
     }
 
     /// Takes the end of the main process. With `killMode: mixed` the rest is due to be killed now, by the next step.
@@ -140,9 +133,9 @@ impl StopEscalation {
     /// Takes the end of another process: the next check is due at once.
     pub(crate) fn reaped(&mut self, now: Instant) {
         if !self.asks() {
-            self.timers.hasten(Timer::Look, now);
+            self.look = self.look.map(|at| at.min(now));
         } else if self.main_gone {
-            self.timers.set(Timer::Look, now);
+            self.look = Some(now);
         }
     }
 
@@ -150,7 +143,7 @@ impl StopEscalation {
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
         let end = hard + self.margin;
         let late = now + if now < end { end.since(now) / 2 } else { REAPING };
-        self.timers.set_by(Timer::Unproved, late);
+        self.unproved = Some(late.or_earlier(self.unproved));
         if !self.pid1 {
             if self.asks() {
                 self.sweep(now);
@@ -158,12 +151,12 @@ impl StopEscalation {
             return;
         }
         if self.kills_everything() {
-            self.timers.hasten(Timer::Look, now);
+            self.look = self.look.map(|at| at.min(now));
         } else {
             self.kill_everything();
-            self.timers.set(Timer::Look, now);
+            self.look = Some(now);
         }
-        self.timers.begin(Timer::Die, late);
+        self.die.get_or_insert(late);
     }
 
     /// Takes the answer to a step. Returns true if it is the proof.
@@ -181,12 +174,12 @@ impl StopEscalation {
         self.last = scan;
         match &mut self.phase {
             // A process from outside (`kubectl exec`) ends without a SIGCHLD to init.
-            Phase::Asked => self.timers.set_by(Timer::Look, now + LONGEST_PAUSE),
+            Phase::Asked => self.look = Some((now + LONGEST_PAUSE).or_earlier(self.look)),
             // Only the end of init helps, and killMargin has no room for a pause and one more wake-up.
-            Phase::Everything { .. } if self.timers.is_set(Timer::Die) && self.last.denied => self.timers.set(Timer::Look, now),
+            Phase::Everything { .. } if self.die.is_some() && self.last.denied => self.look = Some(now),
             Phase::Sweeping { pause } | Phase::Everything { pause } => {
                 let wait = if stranger { FIRST_PAUSE } else { *pause };
-                self.timers.set(Timer::Look, now + wait);
+                self.look = Some(now + wait);
                 *pause = (wait * 2).min(LONGEST_PAUSE);
             }
         }
@@ -195,35 +188,32 @@ impl StopEscalation {
 
     /// Time of the next step.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.timers.next()
+        [self.kill, self.look, self.unproved, self.die].into_iter().flatten().min()
     }
 
     /// Returns the next step that is due at `now`. Call it until there is none.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
         self.stepped = Some(now);
         if self.asks() {
-            if !self.timers.is_due(Timer::Kill, now) {
-                return self.timers.take_due(Timer::Look, now).then_some(Step::Prove);
+            if self.kill.is_none_or(|at| at > now) {
+                return self.look.take_if(|at| *at <= now).is_some().then_some(Step::Prove);
             }
             self.sweep(now);
         }
-        if !self.is_about_to_look(now) && self.timers.take_due(Timer::Unproved, now) {
+        if !self.is_about_to_look(now) && self.unproved.take_if(|at| *at <= now).is_some() {
             // Before H a useless kill(-1) is not repeated, because it would kill each new elector.
-            if self.kills_everything() && !self.timers.is_set(Timer::Die) {
+            if self.kills_everything() && self.die.is_none() {
                 self.exhausted = true;
                 self.phase = Phase::Sweeping { pause: LONGEST_PAUSE };
-                self.timers.set(Timer::Look, now + LONGEST_PAUSE);
+                self.look = Some(now + LONGEST_PAUSE);
             }
             return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
         }
-        if self.timers.is_due(Timer::Die, now) || self.timers.is_set(Timer::Die) && self.last.denied {
-            self.timers.stop(Timer::Look);
-            self.timers.stop(Timer::Die);
+        if self.die.is_some_and(|at| at <= now || self.last.denied) {
+            (self.look, self.die) = (None, None);
             return Some(Step::Die);
         }
-        if !self.timers.take_due(Timer::Look, now) {
-            return None;
-        }
+        self.look.take_if(|at| *at <= now)?;
         if self.kills_everything() {
             return Some(Step::KillAll);
         }
@@ -232,28 +222,28 @@ impl StopEscalation {
         if !(self.pid1 && !self.exhausted && diverges) {
             return Some(Step::Sweep);
         }
-        self.timers.begin(Timer::Unproved, now + self.margin);
+        self.unproved.get_or_insert(now + self.margin);
         self.kill_everything();
         Some(Step::KillAll)
     }
 
     /// Returns true if a sweep is due or its answer awaited. After it there may be nothing left to report.
     fn is_about_to_look(&self, now: Instant) -> bool {
-        !self.asks() && !self.timers.is_due(Timer::Die, now) && self.timers.at(Timer::Look).is_none_or(|at| at <= now)
+        !self.asks() && self.die.is_none_or(|at| at > now) && self.look.is_none_or(|at| at <= now)
     }
 
     fn kill_everything(&mut self) {
         self.phase = Phase::Everything { pause: FIRST_PAUSE };
-        self.timers.stop(Timer::Kill);
+        self.kill = None;
     }
 
     fn sweep(&mut self, now: Instant) {
         // Processes that came and went before the first kill do not count as diverging.
         self.adrift = None;
         self.phase = Phase::Sweeping { pause: FIRST_PAUSE };
-        self.timers.stop(Timer::Kill);
-        self.timers.set(Timer::Look, now);
-        self.timers.begin(Timer::Unproved, now + self.margin);
+        self.kill = None;
+        self.look = Some(now);
+        self.unproved.get_or_insert(now + self.margin);
     }
 }
 

@@ -113,7 +113,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum State {
-    /// Not made yet, or not to be made.
+    /// The change was not made yet, or could not be made.
     #[default]
     Planned,
     /// The change was made.
