@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Verb,
     driver::Driver,
-    journal::{MOST_BYTES, VERSION, hex, parse, recovery},
+    journal::{MOST_BYTES, VERSION, hex, owned, parse},
     paths::{as_map, entry_of},
     requests::uid,
 };
@@ -18,19 +18,21 @@ impl<S: Server> Driver<'_, S> {
     /// Reads the journal. Returns its entries. An absent one is made before it is stored. An empty one is of any kind.
     pub(super) async fn read(&mut self) -> Result<Vec<Entry>, Outcome> {
         let secret = self.stored().await?.unwrap_or_default();
-        let mut journal = self.known(parse(&secret)?);
+        let recover = |action| format!("`tenure recover {action} {}`", self.settings.flags);
+        owned(&secret)?;
+        let journal = parse(&secret).map_err(|why| Outcome::Invalid(format!("{why}; {} drops it", recover("forget"))))?;
         let kind = self.kind.unwrap_or(journal.kind);
         if journal.kind != kind && (journal.is_unsettled() || !journal.entries.is_empty()) {
             let why = "the journal is of the other kind: apply and promote need a Lease each";
-            return Err(Outcome::Invalid(format!("{why}; {} undoes it", recovery("apply", &secret))));
+            return Err(Outcome::Invalid(format!("{why}; {} undoes it", recover("apply"))));
         }
         // A look has no term.
         if !self.settings.token.is_empty() && later(&journal.token, &self.settings.token) {
-            let forget = recovery("forget", &secret);
+            let forget = recover("forget");
             let by = format!("{}, of a later term; if etcd was restored, {forget} drops the journal", journal.by);
             return Err(Outcome::Superseded { by });
         }
-        journal.kind = kind;
+        let journal = self.known(Journal { kind, ..journal });
         (self.secret, self.journal) = (secret, journal);
         self.claim = self.journal.claim + 1;
         self.begun.clone_from(&self.journal.began);

@@ -223,8 +223,10 @@ impl<'a, S: Server> Driver<'a, S> {
         for entry in entries {
             is_open = is_open
                 || match self.get(&entry.target).await {
-                    // Its kind is no longer served, or it may not be read.
-                    Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => false,
+                    // Its kind is no longer served.
+                    Err(Outcome::Refused(_)) => false,
+                    // The undo names it.
+                    Err(Outcome::NotPermitted(_)) => true,
                     object => object?.is_some_and(|object| self.mine(&object).is_some()),
                 };
         }
@@ -246,10 +248,15 @@ impl<'a, S: Server> Driver<'a, S> {
         self.claim = self.journal.claim + 1;
         let entries = mem::take(&mut self.journal.entries);
         self.store(Phase::Undone, &[], true).await?;
-        self.defers = true;
-        for entry in &entries {
-            // An object that cannot be read keeps a mark that is not live.
-            let _ = self.erase(&entry.target, None, u64::MAX).await;
+        let mut rest: Vec<&Entry> = entries.iter().collect();
+        for defers in [true, false] {
+            self.defers = defers;
+            for entry in mem::take(&mut rest) {
+                // An object that may not be read keeps a mark that is not live.
+                if matches!(self.erase(&entry.target, None, u64::MAX).await, Err(Outcome::Unavailable(_))) {
+                    rest.push(entry);
+                }
+            }
         }
         Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })
     }
@@ -266,8 +273,14 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Returns what an undo would do now: the state of each entry, and the present value of each field as `after`.
     async fn survey(&mut self, force: bool) -> Result<Vec<Entry>, Outcome> {
-        self.journal = parse(&self.stored().await?.unwrap_or_default())?;
-        let mut entries = mem::take(&mut self.journal.entries);
+        let mut entries = self.read().await?;
+        match self.journal.phase {
+            Phase::Committed => self.server.report(Event::Said(format!("committed by {}", self.journal.by))),
+            Phase::Prepared | Phase::Undoing => {
+                self.server.report(Event::Said(format!("not finished by {}: the next command undoes it", self.journal.by)));
+            }
+            Phase::Undone => {}
+        }
         if !self.is_open(&entries).await? {
             return Ok(Vec::new());
         }

@@ -313,12 +313,6 @@ pub(super) fn fingerprint(changes: &[Change]) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns the command that does this with the journal of a Secret.
-pub(super) fn recovery(action: &str, secret: &Value) -> String {
-    let [namespace, name] = ["namespace", "name"].map(|key| secret["metadata"][key].as_str().unwrap_or_default());
-    format!("`tenure recover {action} --lease {} -n {namespace}`", name.strip_suffix("-journal").unwrap_or(name))
-}
-
 /// Refuses a Secret that is somebody else's: no command writes it.
 pub(super) fn owned(secret: &Value) -> Result<(), Outcome> {
     if secret.is_null() || secret["type"] == SECRET_TYPE {
@@ -330,8 +324,7 @@ pub(super) fn owned(secret: &Value) -> Result<(), Outcome> {
 
 /// Reads the journal of a Secret. An absent or an empty one holds a journal without id, of which nothing was stored yet.
 pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
-    let invalid =
-        |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}; {} drops it", recovery("forget", secret)));
+    let invalid = |why: &str| Outcome::Invalid(format!("the journal cannot be read: {why}"));
     owned(secret)?;
     let text = secret["data"]["journal"].as_str().unwrap_or_default();
     if text.is_empty() {

@@ -122,6 +122,8 @@ pub struct Settings {
     pub token: String,
     /// The identity of this replica.
     pub by: String,
+    /// With these flags `recover` finds this Lease.
+    pub flags: String,
     /// The user that changes the targets, if not tenure's own.
     pub acting_as: Option<String>,
     /// How long it may take to commit, and again to undo.

@@ -190,8 +190,8 @@ impl<S: Server> Driver<'_, S> {
                 }
                 self.server.report(Event::Said(format!("{}: {why}", entry.target)));
             }
-            if entry.kind == EntryType::Delete {
-                // This driver or an earlier one has made it again.
+            if entry.kind == EntryType::Delete && !is_creation {
+                // It is as it was, and bears no mark any more.
                 uid(&object).clone_into(&mut entry.uid);
             }
             if !is_creation {
@@ -238,7 +238,7 @@ impl<S: Server> Driver<'_, S> {
         match entry.kind {
             EntryType::Create => self.unmake(entry, object, force),
             EntryType::Delete if is_same && is_going(object) => Next::Leave("it is still being deleted".into()),
-            EntryType::Delete if (is_mine || !is_same) && !force && !covers(&body(object), &body(&entry.object)) => {
+            EntryType::Delete if !is_same && !force && !covers(&body(object), &body(&entry.object)) => {
                 Next::Leave(if is_mine { "it was made again, but not as it was" } else { "somebody has made another" }.into())
             }
             EntryType::Delete if is_mine => Next::Write(Self::patch(object, &[], Side::Before, None)),

@@ -309,6 +309,7 @@ impl World {
             lease: Place { namespace: "ns".into(), name: journal.into() },
             token: token.to_string(),
             by: format!("driver {number}"),
+            flags: format!("--lease {journal}"),
             acting_as: Some(format!("user {number}")),
             limit: Duration::from_secs(limit),
             began: String::new(),

@@ -78,7 +78,7 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
         if is_gone {
             stage.api.call(Method::DELETE, &path, None).await;
         }
-        said(&shop.recover(&["plan", "x"]).await, 1, &[]);
+        said(&shop.recover(&["plan", "x"]).await, 1, &["committed by "]);
 
         let undone = shop.recover(&["apply", "x"]).await;
 
@@ -88,6 +88,9 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
         said(&shop.recover(&["apply", "x"]).await, 0, &["nothing to do"]);
         assert_eq!(shop.read(&path).await, Value::Null);
     }
+    let is_it = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/new");
+    shop.desk.proxy.on(is_it, Times::Always, Fault::refused(403, "Forbidden"));
+    said(&shop.recover(&["apply", "x"]).await, 2, &["/new: the API server answered 403"]);
 }
 
 async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Case> {
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
         a_mark_that_no_transaction_can_have_made_keeps_nobody_away,
+        an_object_whose_delete_was_never_sent_keeps_what_others_have_changed,
         a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
         a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
         an_undo_needs_no_lease,
@@ -228,6 +229,19 @@ async fn a_mark_that_no_transaction_can_have_made_keeps_nobody_away(stage: Stage
     }
 }
 
+async fn an_object_whose_delete_was_never_sent_keeps_what_others_have_changed(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (_valve, lock) = shop.halted("/secrets/").await;
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
+    edit(&shop, 2, |secret| secret["data"]["key"] = json!("Zm9yZWlnbg==")).await;
+    let edited = shop.seen().await;
+
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: "]);
+
+    assert_eq!(shop.seen().await[2], edited[2]);
+}
+
 async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
@@ -238,6 +252,9 @@ async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stag
     // Its own marks keep nobody waiting, and what would happen first is said.
     let words = ["is undone first", "data.version", "\"1.0\"", "\"2.0\"", "Secret/old-key"];
     said(&shop.apply(EXAMPLE, &["--dry-run", "--limit", "1s"]).await, 0, &words);
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["not finished by "]);
+    let is_mark = |request: &Request| is_change(request) && request.uri.contains("/configmaps/settings");
+    shop.desk.proxy.on(is_mark, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
 
     said(&shop.recover(&["forget", "release-2"]).await, 0, &["forgotten: ", "nothing is restored"]);
 

@@ -35,8 +35,6 @@ const HOOK_LIMIT: Duration = Duration::from_secs(5);
 struct Desk<'a> {
     server: ApiServer<'a>,
     settings: Settings,
-    /// The command that undoes it.
-    remedy: String,
 }
 
 pub(super) fn apply(asked: &cli::Apply) -> Ended {
@@ -109,7 +107,8 @@ impl Desk<'_> {
     /// Does a job, or shows what it would do, in this form; returns the exit code. None: no table.
     async fn carry_out(&self, job: Job<'_>, output: Option<Output>, looks: bool) -> u8 {
         if looks {
-            return output::planned(output, &self.remedy, job, transaction::plan(&self.server, self.settings.clone(), job).await);
+            let planned = transaction::plan(&self.server, self.settings.clone(), job).await;
+            return output::planned(output, &self.settings.flags, job, planned);
         }
         let observer = Observer::start(&self.settings.by, &self.settings.lease, |name| env::var(name).ok());
         let outcome = transaction::drive(&self.server, self.settings.clone(), job).await;
@@ -118,7 +117,7 @@ impl Desk<'_> {
         }
         let events = self.server.told();
         observer.finish(&events, &outcome).await;
-        output::ended(output, &self.remedy, job, &events, &outcome)
+        output::ended(output, &self.settings.flags, job, &events, &outcome)
     }
 }
 
@@ -152,8 +151,8 @@ fn under_lease(
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.
             let how = Lock { of_transaction: common.flags.lease.is_none(), ..common.how.clone() };
-            let remedy = output::remedy("plan", &flags, &config.lease.name, &config.lease.namespace);
-            return lock::under_lock(&flags, &how, limit, &remedy).map_err(|why| refuse(exit::USAGE, &why));
+            let recovery = output::again(&flags, &config.lease.name, &config.lease.namespace);
+            return lock::under_lock(&flags, &how, limit, &recovery).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
@@ -178,6 +177,7 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
             lease: Place { namespace: namespace.into(), name: config.lease.name.clone() },
             token,
             by,
+            flags: output::again(flags, &config.lease.name, namespace),
             acting_as: None,
             limit,
             began: clock::timestamp().to_string(),
@@ -185,6 +185,6 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
         };
         let server = ApiServer::new(access, term, config.lease.attempt_timeout)
             .map_err(|error| refuse(exit::INTERNAL, &format!("signals cannot be awaited: {error}")))?;
-        act(Desk { server, settings, remedy: output::remedy("apply", flags, &config.lease.name, namespace) }).await
+        act(Desk { server, settings }).await
     })
 }

@@ -23,7 +23,7 @@ const UNDOABLE: u8 = 1;
 pub(super) fn tell(event: &Event) {
     let line = match event {
         Event::Said(line) => line.clone(),
-        Event::Retrying(why) => bounded(&format!("no success yet, and tries again: {why}")).into_owned(),
+        Event::Retrying(why) => bounded(&format!("no success yet: {why}")).into_owned(),
         Event::Object { target, state: State::Changed, .. } => format!("changed {target}"),
         Event::Object { target, state: State::Undone, .. } => format!("undid {target}"),
         Event::Object { target, state: State::Doubtful, .. } => {
@@ -38,7 +38,7 @@ pub(super) fn tell(event: &Event) {
 }
 
 /// Says how it ended: a table of the objects, if there is to be one, and the outcome; returns the exit code.
-pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
+pub(super) fn ended(output: Option<Output>, flags: &str, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
     let changes = if let Job::Make(_, changes) = job { changes } else { &[] };
     let mut rows: Vec<(&Target, &str, String)> =
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
@@ -58,12 +58,12 @@ pub(super) fn ended(output: Option<Output>, remedy: &str, job: Job<'_>, events: 
         }
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
-    let code = concluded(outcome, remedy);
+    let code = concluded(outcome, flags);
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }
 
-/// Returns the command that does this with a transaction. It names the Lease as the API server does.
-pub(super) fn remedy(action: &str, flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
+/// Returns the flags with which another command finds the Lease. It is named as the API server does.
+pub(super) fn again(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
     let prefix = if flags.lease.as_deref() == Some(lease) { "" } else { " --set lease.prefix=" };
     let place = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -71,7 +71,7 @@ pub(super) fn remedy(action: &str, flags: &ConfigFlags, lease: &str, namespace: 
     let others =
         [("context", cluster.context.clone()), ("kubeconfig", path(&cluster.kubeconfig)), ("config", path(&flags.config))];
     let others: String = others.into_iter().filter_map(|(flag, value)| Some(format!(" --{flag} {}", quoted(value?)))).collect();
-    format!("`tenure recover {action} --lease {lease}{prefix}{place}{others}`")
+    format!("--lease {lease}{prefix}{place}{others}")
 }
 
 /// Returns a word as a shell reads it.
@@ -81,21 +81,21 @@ fn quoted(word: String) -> String {
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
-fn concluded(outcome: &Outcome, remedy: &str) -> u8 {
+fn concluded(outcome: &Outcome, flags: &str) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
-        rest = format!("; {remedy} undoes the rest, with --force also what somebody else has changed");
+        rest = format!("; `tenure recover apply {flags}` undoes the rest, with --force also what somebody else has changed");
     }
     complain(&squeezed(&format!("{outcome}{rest}")));
     outcome.code()
 }
 
 /// Shows what a job would change or undo now: a row for each field; returns the exit code.
-pub(super) fn planned(output: Option<Output>, remedy: &str, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
+pub(super) fn planned(output: Option<Output>, flags: &str, job: Job<'_>, entries: Result<Vec<Entry>, Outcome>) -> u8 {
     let undoes = !matches!(job, Job::Make(..));
     let entries = match entries {
         Ok(entries) => entries,
-        Err(outcome) => match concluded(&outcome, remedy) {
+        Err(outcome) => match concluded(&outcome, flags) {
             0 => Vec::new(),
             code => return code,
         },
@@ -166,14 +166,14 @@ mod tests {
     use crate::cli::ClusterFlags;
 
     #[test]
-    fn the_command_that_undoes_the_rest_asks_the_same_cluster_and_can_be_pasted() {
+    fn a_command_that_is_advised_asks_the_same_cluster_and_can_be_pasted() {
         let cluster =
             ClusterFlags { context: Some("prod".into()), kubeconfig: Some("/home/a b/it's".into()), ..ClusterFlags::default() };
         let flags = ConfigFlags { config: Some("x.yaml".into()), cluster, ..ConfigFlags::default() };
 
-        let said = remedy("apply", &flags, "txn-x", "shop");
+        let said = again(&flags, "txn-x", "shop");
 
         let others = r"--context prod --kubeconfig '/home/a b/it'\''s' --config x.yaml";
-        assert_eq!(said, format!("`tenure recover apply --lease txn-x --set lease.prefix= -n shop {others}`"));
+        assert_eq!(said, format!("--lease txn-x --set lease.prefix= -n shop {others}"));
     }
 }
