@@ -160,6 +160,10 @@ impl Core {
         };
         let longest = if self.leases.iter().any(may_be_taken) { period } else { LONGEST_PAUSE };
         self.reader.failed(soon.max(now.boot + retry_after.unwrap_or_default().min(longest)));
+        if operation == Operation::Get && self.count() > 1 {
+            // A list comes first, after about that pause: together they keep the pace of one Lease.
+            self.reader.failed_by_name(now.boot + period.saturating_sub(RETRY_PAUSE));
+        }
         self.common.report_failure(operation, now.boot, message);
     }
 }

@@ -61,6 +61,8 @@ struct Lists {
     turn: u8,
     /// A list is forbidden, and is not tried again before this instant.
     forbidden_until: Option<Instant>,
+    /// One beside a list failed, which says nothing of the list: none is sent before this instant.
+    by_name_after: Instant,
 }
 
 impl Reader {
@@ -172,10 +174,17 @@ impl Reader {
     /// Returns when the next read by name is due, if that does not depend on what is known of the Leases.
     pub(crate) fn next_by_name(&self, period: Duration) -> Option<Instant> {
         if !self.lists.by_name.is_empty() {
-            return Some(self.retry_at());
+            return Some(self.retry_at().max(self.lists.by_name_after));
         }
         // All Leases together get as many reads as one would.
         self.lists.forbidden_until.map(|_| (self.asked + period).max(self.retry_at()))
+    }
+
+    /// Notes that a read by name has failed. Where lists succeed, the next one is sent `after` this.
+    pub(crate) fn failed_by_name(&mut self, after: Instant) {
+        if self.lists.forbidden_until.is_none() {
+            self.lists.by_name_after = after;
+        }
     }
 
     /// Returns the one of `count` Leases that is read next; none: a list reads all of them.
