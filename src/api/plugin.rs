@@ -7,8 +7,10 @@
 //! kube would run it too, but panics where the token can be no header, and runs it a second time for a certificate.
 
 use std::{
-    io::{self, IsTerminal as _, Read},
+    io::{self, BufRead as _, BufReader, IsTerminal as _, Read},
+    iter,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
 };
@@ -37,6 +39,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AHEAD: Duration = Duration::from_secs(60);
 /// From one run to the next, however short its credentials live.
 pub(super) const LEAST: Duration = Duration::from_secs(5);
+/// So long after its end nothing more comes of it, although what it has left running may keep its output open.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Bytes that are read of its output. More would take memory from the workload.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -140,12 +144,11 @@ impl Plugin {
         }
         let mut child = command.spawn()?;
         let Child { stdout, stderr, .. } = &mut child;
-        let complaints = stderr.take().map(|pipe| thread::Builder::new().spawn(|| bounded(pipe))).transpose()?;
-        let printed = stdout.take().map(bounded).unwrap_or_default();
+        let complaints = stderr.take().map(follow).transpose()?;
+        let printed = stdout.take().map(follow).transpose()?;
         let status = child.wait()?;
-        // What a plugin leaves running may keep it open.
-        let complaints = complaints.filter(|_| !status.success()).and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Ok((status, printed, complaints))
+        let complaints = complaints.filter(|_| !status.success());
+        Ok((status, all(printed), all(complaints)))
     }
 
     /// Kills a plugin that did not end within `limit`, with its descendants, which would otherwise pile up.
@@ -200,11 +203,25 @@ pub(super) fn read(printed: &[u8], now: Timestamp) -> Option<Given> {
     (token.is_some() || identity.is_some()).then_some(Given { token, identity, good })
 }
 
-fn bounded(pipe: impl Read) -> Vec<u8> {
-    let mut text = Vec::new();
-    // What was read before a failure counts.
-    let _ = pipe.take(LONGEST).read_to_end(&mut text);
-    text
+/// Reads a pipe in a thread of its own, as long as somebody holds the other end.
+fn follow(pipe: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
+    let (sender, parts) = mpsc::channel();
+    let mut pipe = BufReader::new(pipe.take(LONGEST));
+    thread::Builder::new().spawn(move || {
+        while let Ok(part @ [_, ..]) = pipe.fill_buf() {
+            let part = part.to_vec();
+            pipe.consume(part.len());
+            if sender.send(part).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(parts)
+}
+
+/// What has come of a pipe. What was read before a failure counts.
+fn all(pipe: Option<Receiver<Vec<u8>>>) -> Vec<u8> {
+    pipe.iter().flat_map(|parts| iter::from_fn(|| parts.recv_timeout(SETTLED).ok())).flatten().collect()
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ fn a_request_is_given_up_after_the_time_that_is_named() {
 #[test]
 fn a_plugin_that_leaves_something_running_has_given_its_credentials() {
     let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
-    let script = "sleep 15 >/dev/null & echo 'status: {token: t}'";
+    let script = "sleep 15 & echo 'status: {token: t}'";
     let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
     let cluster = Cluster::scripted(&[("GET ", 200, held)]).with("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
 
