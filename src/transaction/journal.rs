@@ -344,9 +344,8 @@ pub(super) fn parse(secret: &Value) -> Result<Journal, Outcome> {
 
 /// Returns true if nothing is left to do of a journal that can be read.
 pub(crate) fn is_settled(secret: &Value) -> bool {
-    // A request is late for minutes, and nobody drops a journal that soon.
-    let is_settled =
-        |journal: &Journal| !journal.is_unsettled() && journal.entries.iter().all(|entry| entry.conflict().is_none());
+    let is_left = |entry: &Entry| entry.conflict().is_some() || entry.may_come();
+    let is_settled = |journal: &Journal| !journal.is_unsettled() && !journal.entries.iter().any(is_left);
     parse(secret).is_ok_and(|journal| !journal.id.is_empty() && is_settled(&journal))
 }
 

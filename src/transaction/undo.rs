@@ -234,15 +234,16 @@ impl<S: Server> Driver<'_, S> {
         }
         let is_mine = self.mine(object).is_some();
         let is_same = uid(object) == entry.uid;
+        let is_back = || is_same || covers(&body(object), &body(&entry.object));
         let still = if is_fenced { Next::Done } else { Next::Fence };
         match entry.kind {
             EntryType::Create => self.unmake(entry, object, force),
             EntryType::Delete if is_same && is_going(object) => Next::Leave("it is still being deleted".into()),
-            EntryType::Delete if !is_same && !force && !covers(&body(object), &body(&entry.object)) => {
+            EntryType::Delete if !is_back() && !force => {
                 Next::Leave(if is_mine { "it was made again, but not as it was" } else { "somebody has made another" }.into())
             }
             EntryType::Delete if is_mine => Next::Write(Self::patch(object, &[], Side::Before, None)),
-            EntryType::Delete if !is_same && !covers(&body(object), &body(&entry.object)) => Next::Gone("was made anew"),
+            EntryType::Delete if !is_back() => Next::Gone("was made anew"),
             EntryType::Delete => still,
             EntryType::Patch if !is_same && !force && entry.unknown(object, &[Side::After]).is_none() => {
                 Next::Leave("was made anew, with the same values".into())

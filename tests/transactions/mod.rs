@@ -7,6 +7,7 @@ mod input;
 mod kinds;
 mod objects;
 mod others;
+mod policies;
 pub(crate) mod promotions;
 
 use std::{
@@ -50,6 +51,7 @@ pub(crate) fn all() -> Vec<Case> {
         kinds::all(),
         objects::all(),
         others::all(),
+        policies::all(),
         promotions::all(),
     ];
     cases.into_iter().chain(others.into_iter().flatten()).collect()

@@ -3,7 +3,7 @@
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Fault, Request, Stage, Times, cases};
+use support::{Case, Fault, Request, Stage, Times, cases, until};
 
 use super::{
     EXAMPLE, Shop,
@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Case> {
         what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing,
         a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept,
         a_creation_whose_answer_was_lost_is_undone_and_may_still_come,
+        a_journal_is_pruned_with_its_lease_once_no_request_may_come,
         an_object_that_somebody_has_made_anew_stays_and_is_named,
         an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values,
         an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added,
@@ -91,6 +92,31 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
     let is_it = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/new");
     shop.desk.proxy.on(is_it, Times::Always, Fault::refused(403, "Forbidden"));
     said(&shop.recover(&["apply", "x"]).await, 2, &["/new: the API server answered 403"]);
+}
+
+async fn a_journal_is_pruned_with_its_lease_once_no_request_may_come(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/txn-x", stage.namespace);
+    let pruned = async || {
+        until("the Lease is pruned", async || {
+            shop.desk.ends(&["prune", "--older-than", "0s"]).await;
+            shop.read(&lease).await.is_null()
+        })
+        .await;
+        shop.journal("x").await
+    };
+    for (undo, stays) in [(false, false), (true, true)] {
+        shop.desk.proxy.on(is_creation, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
+        said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+        if undo {
+            said(&shop.recover(&["apply", "x"]).await, 0, &["may still create it"]);
+        }
+        assert_eq!(pruned().await.is_some(), stays);
+        let path = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
+        stage.api.call(Method::DELETE, &path, None).await;
+    }
 }
 
 async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {

@@ -73,7 +73,7 @@ pub(super) fn standard_input() -> io::Result<String> {
 ///
 /// # Errors
 /// An argument that is no text: a configuration, which holds the command, cannot carry it.
-pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, recovery: &str) -> Result<u8, String> {
+pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease_flags: &str) -> Result<u8, String> {
     const GRACE: &str = "workload.stop.grace=";
     let preset = Preset::Lock(how.clone());
     let mut flags = ConfigFlags { preset, ..flags.clone() };
@@ -85,7 +85,7 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, recov
     let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
-        complain(&format!("`tenure recover plan {recovery}` tells what is left or committed, and `recover apply` undoes it"));
+        complain(&format!("`tenure recover plan {lease_flags}` tells what is left or committed, and `recover apply` undoes it"));
     }
     Ok(code)
 }

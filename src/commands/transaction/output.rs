@@ -63,7 +63,7 @@ pub(super) fn ended(output: Option<Output>, flags: &str, job: Job<'_>, events: &
 }
 
 /// Returns the flags with which another command finds the Lease. It is named as the API server does.
-pub(super) fn again(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
+pub(super) fn lease_flags(flags: &ConfigFlags, lease: &str, namespace: &str) -> String {
     let prefix = if flags.lease.as_deref() == Some(lease) { "" } else { " --set lease.prefix=" };
     let place = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -171,7 +171,7 @@ mod tests {
             ClusterFlags { context: Some("prod".into()), kubeconfig: Some("/home/a b/it's".into()), ..ClusterFlags::default() };
         let flags = ConfigFlags { config: Some("x.yaml".into()), cluster, ..ConfigFlags::default() };
 
-        let said = again(&flags, "txn-x", "shop");
+        let said = lease_flags(&flags, "txn-x", "shop");
 
         let others = r"--context prod --kubeconfig '/home/a b/it'\''s' --config x.yaml";
         assert_eq!(said, format!("--lease txn-x --set lease.prefix= -n shop {others}"));

@@ -38,6 +38,22 @@ fn where_lists_are_forbidden_each_slot_is_read_for_the_first_time_at_once() {
 }
 
 #[test]
+fn a_slot_that_may_not_be_read_delays_the_first_read_of_no_other_where_lists_are_forbidden() {
+    let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[others(), others(), others()]));
+    bench.answers = false;
+    let end = bench.now.boot + seconds(1);
+    while bench.now.boot < end {
+        match &bench.awaited {
+            Some((_, Request::List)) => bench.answer(forbidden()),
+            Some(_) if bench.slot() == Slot(0) => bench.answer(forbidden()),
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(10)),
+        }
+    }
+    assert_eq!(bench.read(), [0, 1, 2].map(Slot));
+}
+
+#[test]
 fn a_slot_that_may_not_be_read_makes_the_others_be_read_no_more_often() {
     let mut bench = Bench::start(one_of(3, "me_0"), Register::of(&[others(), others(), others()]));
     bench.answers = false;
