@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     io::{self, BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -23,6 +24,25 @@ use crate::{
 pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", "link::", "wire::", "time::"];
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
+
+/// How many worlds with a violation end a simulation: one may be an accident of its seed.
+pub(crate) const VIOLATIONS: usize = 5;
+
+/// What a simulation reports of a mutant.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    /// How many terms were simulated.
+    after: String,
+    /// The violation of each world that has one.
+    pub(crate) said: Vec<String>,
+}
+
+impl fmt::Display for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { after, said } = self;
+        write!(f, "{} worlds of {after} terms, such as: {}", said.len(), said.first().map_or("", String::as_str))
+    }
+}
 
 /// The test binaries built with all mutants.
 pub(crate) struct Checks {
@@ -73,14 +93,22 @@ impl Checks {
         lines.iter().find_map(|line| failed(line)).map(str::to_owned)
     }
 
-    /// Runs this simulation for at most so many terms; returns its report if it fails, and after how many terms.
-    pub(crate) fn simulation(&self, name: &str, mutant: usize, terms: u64) -> Option<String> {
+    /// Runs this simulation for at most so many terms, or until [`VIOLATIONS`] have a violation; returns what it reports if it fails.
+    pub(crate) fn simulation(&self, name: &str, mutant: usize, terms: u64) -> Option<Reports> {
         let mut command = self.command(name, mutant, 3_600);
-        command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");
+        command.env("TENURE_SIMULATION", terms.to_string()).env("VIOLATIONS", VIOLATIONS.to_string()).arg("--nocapture");
         let Printed { success, lines } = watch(command, |_| false);
-        let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
+        let of_a_world = |line: &String| {
+            let (seed, violation) = line.strip_prefix("SEED=")?.split_once(": ")?;
+            Some((seed.to_owned(), violation.to_owned()))
+        };
+        let mut said: BTreeMap<String, String> = lines.iter().filter_map(of_a_world).collect();
+        if said.is_empty() {
+            // What takes all memory or time would do so in each world.
+            said.extend((0..VIOLATIONS).map(|world| (world.to_string(), last(&lines))));
+        }
         let after = lines.iter().rev().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
-        (!success).then(|| format!("{} terms: {}", after.unwrap_or("?"), seed.cloned().unwrap_or_else(|| last(&lines))))
+        (!success).then(|| Reports { after: after.unwrap_or("?").into(), said: said.into_values().collect() })
     }
 
     /// Runs this many worlds of init's turn; returns which fails and why.

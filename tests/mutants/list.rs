@@ -1,6 +1,7 @@
 //! The list of mutants, and how one changes the text of a file.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -14,14 +15,15 @@ use crate::weave::{Change, weave};
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Mutant {
     /// Unique.
+    #[serde(skip)]
     pub(crate) name: String,
-    /// Number of the rule, in the law or in the protocol of transactions; 0 is the text before its rules.
-    pub(crate) rule: usize,
-    /// The part of the rule that is removed, quoted.
-    pub(crate) sentence: String,
     /// Relative to the root of the repository.
+    #[serde(skip)]
     pub(crate) file: PathBuf,
-    /// Must occur there exactly once.
+    /// The part of the rule that is removed, quoted, by the rule's number in the law or in the protocol of transactions; 0 is the text
+    /// before its rules.
+    law: BTreeMap<String, String>,
+    /// Must occur in the file exactly once.
     pub(crate) find: String,
     /// Replaces it.
     pub(crate) replace: String,
@@ -29,20 +31,26 @@ pub(crate) struct Mutant {
     pub(crate) unit: Option<String>,
     /// A family of the model that then fails.
     pub(crate) model: Option<String>,
-    /// The simulation fails within this many terms.
-    pub(crate) simulation: Option<u64>,
-    /// What the simulation's report then says.
-    pub(crate) words: Option<String>,
+    /// What the simulation then reports.
+    pub(crate) simulation: Option<Reported>,
     /// The worlds of init's turn fail within this many.
     pub(crate) turns: Option<u64>,
     /// Why none of these worlds finds it: what else backs the rule, or what they lack.
     pub(crate) because: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct File {
-    mutant: Vec<Mutant>,
+/// A rate of reports, and the judge.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reported {
+    /// So many terms have five worlds or more with a violation.
+    pub(crate) terms: u64,
+    /// What most of these say.
+    pub(crate) says: String,
 }
+
+/// The mutants of the files in `src`, by their names.
+type List = BTreeMap<PathBuf, BTreeMap<String, Mutant>>;
 
 impl Mutant {
     /// Its change to its file.
@@ -74,10 +82,19 @@ impl Mutant {
     /// # Errors
     /// It does not.
     pub(crate) fn quotes(&self) -> Result<(), String> {
-        let Self { name, rule, sentence, .. } = self;
+        let (rule, sentence) = self.removes();
         let law = law(if self.is_of_transactions() { "src/transaction/mod.rs" } else { "src/law.rs" });
-        let quoted = law.get(*rule).is_some_and(|text| text.contains(sentence));
-        if quoted { Ok(()) } else { Err(format!("{name}: law {rule} does not say {sentence:?}")) }
+        let quoted = law.get(rule).is_some_and(|text| text.contains(sentence));
+        if quoted { Ok(()) } else { Err(format!("{}: law {rule} does not say {sentence:?}", self.name)) }
+    }
+
+    /// The number of its rule, and the part of that.
+    ///
+    /// # Panics
+    /// There is not one, or it is no number.
+    pub(crate) fn removes(&self) -> (usize, &str) {
+        let (rule, sentence) = self.law.iter().next().filter(|_| self.law.len() == 1).expect("one sentence");
+        (rule.parse().expect("a number of a rule"), sentence)
     }
 }
 
@@ -107,7 +124,7 @@ pub(crate) fn law(file: &str) -> Vec<String> {
     law.iter().map(|words| words.join(" ")).collect()
 }
 
-/// Every mutant of every file, in order.
+/// Every mutant of every list, in the order of the rules.
 ///
 /// # Panics
 /// A file is not a list, a name occurs twice, or an entry lacks its reason.
@@ -122,16 +139,17 @@ pub(crate) fn read() -> Vec<Mutant> {
     let mut all: Vec<Mutant> = Vec::new();
     for path in files {
         let text = fs::read_to_string(&path).expect("it can be read");
-        let File { mutant } = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        for mutant in mutant {
-            let Mutant { name, model, simulation, words, turns, because, .. } = &mutant;
-            assert!(all.iter().all(|other| other.name != *name), "{name} stands twice");
+        let list: List = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mutants = list.into_iter().flat_map(|(file, mutants)| mutants.into_iter().map(move |named| (file.clone(), named)));
+        for (file, (name, mutant)) in mutants {
+            let Mutant { model, simulation, turns, because, .. } = &mutant;
+            assert!(all.iter().all(|other| other.name != name), "{name} stands twice");
             let found = model.is_some() || simulation.is_some() || turns.is_some();
             assert!(found != because.is_some(), "{name}: say why no world finds it, where none does");
-            assert!(words.is_none() || simulation.is_some(), "{name}: the words are those of no simulation");
-            all.push(mutant);
+            all.push(Mutant { name, file: Path::new("src").join(file), ..mutant });
         }
     }
+    all.sort_by_key(|mutant| mutant.removes().0);
     assert!(!all.is_empty(), "there are no mutants");
     all
 }

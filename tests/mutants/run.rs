@@ -5,7 +5,7 @@ use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 use clap::Parser;
 
 use crate::{
-    check::{Checks, DECIDING},
+    check::{self, Checks, DECIDING, Reports},
     copy::Copy,
     list::{self, Mutant, room},
     matrix,
@@ -39,7 +39,7 @@ struct Wanted {
 struct Found {
     unit: Option<Vec<String>>,
     model: Option<String>,
-    simulation: Option<String>,
+    simulation: Option<Reports>,
     turns: Option<String>,
 }
 
@@ -64,7 +64,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Err(why) = holds_without(&checks) {
+    // What fails without a mutant in so many terms would be found with each.
+    let longest = mutants.iter().filter_map(|(_, mutant)| Some(mutant.simulation.as_ref()?.terms)).max();
+    if let Err(why) = holds_without(&checks, longest.unwrap_or(TERMS)) {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }
@@ -77,7 +79,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         };
         println!(
             "{:<4} {:<44} {:>4}  {verdict:<10} {what}",
-            mutant.rule,
+            mutant.removes().0,
             mutant.name,
             tenure::clock::boot().since(began).as_secs()
         );
@@ -100,7 +102,7 @@ pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Syn
 }
 
 fn is_called(mutant: &Mutant, word: &str) -> bool {
-    word.parse() == Ok(mutant.rule) || word == mutant.name
+    word.parse() == Ok(mutant.removes().0) || word == mutant.name
 }
 
 /// The first few of these names.
@@ -112,11 +114,11 @@ fn shorten(names: &[String]) -> String {
 }
 
 /// A check that fails without any mutant proves nothing.
-fn holds_without(checks: &Checks) -> Result<(), String> {
+fn holds_without(checks: &Checks, terms: u64) -> Result<(), String> {
     let found = Found {
         unit: checks.unit(0, &DECIDING, None),
         model: checks.model(0, None),
-        simulation: ["simulation", "transaction"].iter().find_map(|name| checks.simulation(name, 0, terms().unwrap_or(TERMS))),
+        simulation: ["simulation", "transaction"].iter().find_map(|name| checks.simulation(name, 0, terms)),
         turns: checks.turns(0, WORLDS),
     };
     match found {
@@ -128,16 +130,17 @@ fn holds_without(checks: &Checks) -> Result<(), String> {
 /// Runs the checks that the list names, or all if it says that nothing finds the mutant. Model and simulation run what decides.
 fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
     let room = room(&mutant.file);
+    let listed = mutant.simulation.as_ref().map(|reported| reported.terms);
     if mutant.is_of_transactions() {
-        let simulation = mutant.simulation.and_then(|terms| checks.simulation("transaction", number, terms));
+        let simulation = listed.and_then(|terms| checks.simulation("transaction", number, terms));
         return Found { simulation, ..Found::default() };
     }
     if !DECIDING.contains(&room.as_str()) {
-        let simulation = mutant.simulation.and_then(|terms| checks.simulation("simulation", number, terms));
+        let simulation = listed.and_then(|terms| checks.simulation("simulation", number, terms));
         return Found { unit: checks.unit(number, &[&room], mutant.unit.as_deref()), simulation, ..Found::default() };
     }
     let every = every || mutant.because.is_some();
-    let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));
+    let terms = listed.or_else(|| every.then(|| terms().unwrap_or(TERMS)));
     let family = mutant.model.as_deref().filter(|_| !every);
     Found {
         unit: checks.unit(number, &DECIDING, mutant.unit.as_deref()),
@@ -150,13 +153,15 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
 fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
     let Found { unit, model, simulation, turns } = found;
     let says = |name: &str, what: &Option<String>| what.as_ref().map(|what| format!("{name}: {what}"));
-    let units = unit.as_deref().map(shorten);
-    let said = [says("unit", &units), says("model", model), says("simulation", simulation), says("turns", turns)];
+    let (units, worlds) = (unit.as_deref().map(shorten), simulation.as_ref().map(Reports::to_string));
+    let said = [says("unit", &units), says("model", model), says("simulation", &worlds), says("turns", turns)];
     let mut what: Vec<String> = said.into_iter().flatten().collect();
     let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.iter().flatten().any(|failed| failed.contains(name.as_str())));
     // What another judge reports is another finding.
-    let words = mutant.words.as_deref().unwrap_or_default();
-    let is_simulated = mutant.simulation.is_none() || simulation.as_ref().is_some_and(|what| what.contains(words));
+    let is_simulated = mutant.simulation.as_ref().is_none_or(|listed| {
+        let said = simulation.iter().flat_map(|reports| &reports.said);
+        said.filter(|said| said.contains(&listed.says)).count() > check::VIOLATIONS / 2
+    });
     let missed = [
         (!unit_as_said).then_some("unit"),
         (mutant.model.is_some() && model.is_none()).then_some("model"),
@@ -165,7 +170,7 @@ fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
     ];
     let missed: Vec<&str> = missed.into_iter().flatten().collect();
     if !missed.is_empty() {
-        what.push(format!("not by {}: {}", missed.join(", "), mutant.sentence));
+        what.push(format!("not by {}: {}", missed.join(", "), mutant.removes().1));
         return ("NOT FOUND", false, what.join("; "));
     }
     let Some(because) = &mutant.because else { return ("found", true, what.join("; ")) };

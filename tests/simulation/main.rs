@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A failure prints its seed and its story, which ends with the faults that took effect and with the last two D, and replays exactly.
-//! FROM is the first seed. A long run reports its progress every minute. A run ends with how often each judge had something to judge,
-//! and fails where that was too seldom.
+//! FROM is the first seed. A run ends with the first violation, or with the VIOLATIONS-th. A long one reports its progress every minute.
+//! A run ends with how often each judge had something to judge, and fails where that was too seldom.
 
 #![allow(
     clippy::expect_used,
@@ -30,7 +30,7 @@
 )]
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::{AssertUnwindSafe, catch_unwind},
     thread,
 };
 
@@ -79,15 +79,16 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     }
     let terms = number("TENURE_SIMULATION").unwrap_or(TERMS);
     let threads = number("TENURE_SIMULATION_THREADS").unwrap_or_else(cores);
-    let progress = Progress::new(terms, number("FROM").unwrap_or(0));
+    let progress = Progress::new(terms, number("FROM").unwrap_or(0), number("VIOLATIONS").unwrap_or(1));
     let tallies: Vec<Tally> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&progress))).collect();
         workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
     });
     let total = tallies.into_iter().fold(Tally::default(), Tally::and);
     eprintln!("{total}, in {:.1} s", progress.seconds());
-    if let Some((seed, wrong)) = total.wrong {
-        tell(seed);
+    if let [(seed, wrong), ..] = &total.wrong[..] {
+        total.wrong.iter().for_each(|(seed, wrong)| eprintln!("SEED={seed}: {wrong}"));
+        tell(*seed);
         panic!("SEED={seed}: {wrong}");
     }
     let missing = total.missing();
@@ -120,15 +121,14 @@ fn work(progress: &Progress) -> Tally {
         let before = (tally.terms, tally.strikes());
         for seed in first..first + BATCH {
             let mut world = World::new(seed, false, None);
-            // What panics is a violation of its own; only the seed tells of which world.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(Ns::MAX))) {
-                eprintln!("SEED={seed}: a panic");
-                resume_unwind(panic);
+            let violations = tally.wrong.len();
+            // What panics is a violation of its own.
+            match catch_unwind(AssertUnwindSafe(|| world.run(Ns::MAX))) {
+                Ok(()) => tally.add(seed, &world.e),
+                Err(_) => tally.wrong.push((seed, "a panic".into())),
             }
-            tally.add(seed, &world.e);
-            if tally.wrong.is_some() {
+            if tally.wrong.len() > violations {
                 progress.fail();
-                return tally;
             }
         }
         progress.add(tally.terms - before.0, tally.strikes() - before.1);

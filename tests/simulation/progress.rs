@@ -1,6 +1,6 @@
 //! The progress of a run shared by many threads, reported once a minute.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module.
 #[derive(Debug)]
@@ -10,28 +10,29 @@ pub struct Progress {
     next: AtomicU64,
     terms: AtomicU64,
     faults: AtomicU64,
-    failed: AtomicBool,
+    /// How many more violations end the run.
+    bearable: AtomicU64,
     /// Minutes reported so far.
     told: AtomicU64,
 }
 
 impl Progress {
-    /// A run of this many terms, from this seed on.
-    pub fn new(wanted: u64, seed: u64) -> Self {
+    /// A run of this many terms, from this seed on, which this many worlds with a violation end.
+    pub fn new(wanted: u64, seed: u64, violations: u64) -> Self {
         Self {
             began: tenure::clock::boot(),
             wanted,
             next: AtomicU64::new(seed),
             terms: AtomicU64::new(0),
             faults: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
+            bearable: AtomicU64::new(violations),
             told: AtomicU64::new(0),
         }
     }
 
-    /// The first of the next `seeds` seeds; none if enough has been simulated, or there was a violation.
+    /// The first of the next `seeds` seeds; none if enough has been simulated, or violated.
     pub fn next(&self, seeds: u64) -> Option<u64> {
-        let over = self.terms.load(Ordering::Relaxed) >= self.wanted || self.failed.load(Ordering::Relaxed);
+        let over = self.terms.load(Ordering::Relaxed) >= self.wanted || self.bearable.load(Ordering::Relaxed) == 0;
         (!over).then(|| self.next.fetch_add(seeds, Ordering::Relaxed))
     }
 
@@ -46,9 +47,9 @@ impl Progress {
         }
     }
 
-    /// Records that there was a violation.
+    /// Records a world with a violation.
     pub fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
+        let _ = self.bearable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |more| Some(more.saturating_sub(1)));
     }
 
     /// How long it has run.

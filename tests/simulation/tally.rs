@@ -115,8 +115,8 @@ pub struct Tally {
     pub law: Counts,
     /// CPU time of the threads.
     pub cpu: Duration,
-    /// The first world with a violation, and the violation.
-    pub wrong: Option<(u64, String)>,
+    /// The worlds with a violation, and the violations.
+    pub wrong: Vec<(u64, String)>,
 }
 
 impl Tally {
@@ -135,7 +135,7 @@ impl Tally {
             add_law(&mut self.law, &law.counts);
         }
         if let Some(wrong) = e.judge.verdict() {
-            self.wrong = Some((seed, wrong.to_owned()));
+            self.wrong.push((seed, wrong.to_owned()));
         }
     }
 
@@ -189,7 +189,7 @@ impl Tally {
         self.judged += other.judged;
         add_law(&mut self.law, &other.law);
         self.cpu += other.cpu;
-        self.wrong = self.wrong.or(other.wrong);
+        self.wrong.extend(other.wrong);
         self
     }
 }
@@ -226,7 +226,7 @@ impl fmt::Display for Tally {
         )?;
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let speed = *terms as f64 / self.cpu.as_secs_f64().max(0.001) * 60.0;
-        let overlaps = u32::from(self.wrong.as_ref().is_some_and(|(_, wrong)| wrong.starts_with("two at once")));
+        let overlaps = self.wrong.iter().filter(|(_, wrong)| wrong.starts_with("two at once")).count();
         write!(
             f,
             "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, \

@@ -9,6 +9,8 @@
 //! TENURE_SIMULATION=1000000 cargo test --profile simulation --test transaction -- --nocapture      so many terms
 //! SEED=42 cargo test --test transaction                         tells the story of one world
 //! ```
+//!
+//! FROM is the first seed. A run ends with the first violation, or with the VIOLATIONS-th.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +30,10 @@ mod schedules;
 mod server;
 mod world;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use plan::run;
@@ -57,19 +62,24 @@ fn changes_are_all_made_or_all_undone_whoever_dies_in_the_middle() {
     let wanted = number("TENURE_SIMULATION").unwrap_or(TERMS);
     let (mut terms, mut seed, mut counts) = (0, number("FROM").unwrap_or(0), BTreeMap::<&str, u64>::new());
     let first = seed;
-    while terms < wanted {
-        let (world, drivers) = run(seed, false, false);
-        terms += drivers;
-        for (what, count) in &world.borrow().e.counts {
-            *counts.entry(what).or_default() += count;
-        }
-        if let Some(wrong) = world.borrow().e.judge.violations.first() {
-            eprintln!("{} worlds, {terms} terms", seed - first + 1);
-            panic!("SEED={seed}: {wrong}");
-        }
+    let (violations, mut wrong) = (number("VIOLATIONS").unwrap_or(1), Vec::new());
+    while terms < wanted && (wrong.len() as u64) < violations {
+        let ran = catch_unwind(AssertUnwindSafe(|| run(seed, false, false)));
+        let violated = if let Ok((world, drivers)) = ran {
+            let world = world.borrow();
+            terms += drivers;
+            for (what, count) in &world.e.counts {
+                *counts.entry(what).or_default() += count;
+            }
+            world.e.judge.violations.first().cloned()
+        } else {
+            Some("a panic".into())
+        };
+        wrong.extend(violated.map(|violation| format!("SEED={seed}: {violation}")));
         seed += 1;
     }
     eprintln!("{} worlds, {terms} terms: {counts:?}", seed - first);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for what in ["committed", "recovered", "undone", "stuck", "held", "superseded", "stopped", "killed", "frozen", "late"] {
         assert!(terms < TERMS || counts.contains_key(what), "never: {what}");
     }
