@@ -57,11 +57,13 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
 
 /// Writes the status that a controller would write.
 fn report(cluster: &Namespace, kind: &str, status: Value) {
-    let generation = cluster.get(&format!("{kind}/shop"))["metadata"]["generation"].take();
-    let status = merged(json!({ "observedGeneration": generation }), status);
-    cluster
-        .kubectl(&["patch", kind, "shop", "--subresource=status", "--type=merge", "-p", &json!({ "status": status }).to_string()])
-        .success();
+    report_of(cluster, &format!("{kind}/shop"), status);
+}
+
+fn report_of(cluster: &Namespace, object: &str, status: Value) {
+    let generation = cluster.get(object)["metadata"]["generation"].take();
+    let status = json!({ "status": merged(json!({ "observedGeneration": generation }), status) }).to_string();
+    cluster.kubectl(&["patch", object, "--subresource=status", "--type=merge", "-p", &status]).success();
 }
 
 pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
@@ -334,6 +336,28 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     early["spec"]["template"]["spec"]["containers"][0]["image"] = json!("main:2");
     let why = cluster.feed(&["replace", "-f", "-"], &early).failure();
     assert!(why.contains("the pods that run now and the new ones do not share the Lease billing"), "{why}");
+    for (version, kind, hash, remedy) in [
+        ("apps/v1", "ReplicaSet", json!({ "pod-template-hash": "1" }), "kubectl rollout restart it"),
+        ("apps/v1", "StatefulSet", json!({}), "kubectl rollout restart it"),
+        ("batch/v1", "Job", json!({}), "delete the Job or CronJob"),
+    ] {
+        let owner = json!({ "apiVersion": version, "kind": kind, "name": "early", "uid": "11111111-1111-1111-1111-111111111111", "controller": true });
+        let mut added = pod("added");
+        added["metadata"]["ownerReferences"] = json!([owner]);
+        added["metadata"]["labels"] = merged(added["metadata"]["labels"].take(), hash);
+        added["spec"]["schedulingGates"] = json!([]);
+        let why = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).failure();
+        assert!(why.contains("older than the policy") && why.contains(remedy), "beside pods without tenure: {kind}: {why}");
+        added["spec"]["schedulingGates"] = json!([{ "name": "tenure.dev/inject" }]);
+        cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).success();
+    }
+    cluster.kubectl(&["scale", "deployment/early", "--replicas=0"]).success();
+    report_of(cluster, "deployment/early", json!({ "replicas": 0 }));
+    cluster.kubectl(&["rollout", "restart", "deployment/early"]).success();
+    assert_eq!(
+        cluster.get("deployment/early")["spec"]["template"]["spec"]["schedulingGates"],
+        json!([{ "name": "tenure.dev/inject" }])
+    );
 }
 
 pub(super) fn a_deployment_that_the_command_wrapped_is_left_alone(cluster: &Namespace) {

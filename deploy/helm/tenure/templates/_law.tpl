@@ -218,7 +218,9 @@ configuration, a key, and the default.
   {{- end }}
 {{- end }}
 {{- $longest := ternary 52 63 (eq .Values.kind "StatefulSet") }}
-{{- if or (gt (include "tenure.name" . | len) $longest) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" (include "tenure.called" .))) }}
+{{- /* A StatefulSet has a Service of its name, which begins with a letter and has no dot. */}}
+{{- $isNamed := or (ne .Values.kind "StatefulSet") (regexMatch "^[a-z][-a-z0-9]*$" (include "tenure.name" .)) }}
+{{- if not (and $isNamed (le (include "tenure.name" . | len) $longest) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" (include "tenure.called" .))) }}
   nameOverride: with the name of the release it makes {{ include "tenure.name" . }}: use a to z, 0 to 9 and hyphens, {{ $longest }} characters at most
 {{- end }}
 {{- if not (regexMatch "^([0-9.]+|\\[[0-9A-Fa-f:.]+\\]):[1-9][0-9]*$" (include "tenure.listen" .)) }}
