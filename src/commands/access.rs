@@ -207,7 +207,12 @@ pub(super) fn said(RequestError { status, words }: &RequestError) -> String {
 
 /// The exit code of a command that this ends.
 pub(super) fn exit_code(error: &RequestError) -> u8 {
-    if error.is_denied() { exit::NOT_PERMITTED } else { exit::UNAVAILABLE }
+    match error.status {
+        _ if error.is_denied() => exit::NOT_PERMITTED,
+        // An admission plugin, or the API server itself, refuses what the rights allow.
+        Some(400 | 422) => exit::INVALID,
+        Some(_) | None => exit::UNAVAILABLE,
+    }
 }
 
 #[cfg(test)]
@@ -216,9 +221,9 @@ mod tests {
 
     #[test]
     fn a_command_is_told_why_by_its_exit_code() {
-        let codes = [Some(401), Some(403), Some(500), Some(200), None]
+        let codes = [Some(401), Some(403), Some(422), Some(500), Some(200), None]
             .map(|status| exit_code(&RequestError { status, words: "no".into() }));
 
-        assert_eq!(codes, [77, 77, 69, 69, 69]);
+        assert_eq!(codes, [77, 77, 78, 69, 69, 69]);
     }
 }

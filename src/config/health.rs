@@ -169,11 +169,13 @@ pub enum ProbeHandler {
 }
 
 impl Probe {
-    /// Returns what it asks, for people; empty where the workload says so itself.
+    /// Returns what it asks, for people; empty where the workload says so itself. Arguments and a query may have a secret, and are left
+    /// out.
     pub fn target(&self) -> String {
+        let url = |get: &Request<_>| format!("GET {}", get.uri().to_string().split('?').next().unwrap_or_default());
         match self.handler() {
-            Some(ProbeHandler::Exec) => self.exec.command.join(" "),
-            Some(ProbeHandler::Http) => self.http.request().map_or_else(|_| String::new(), |get| format!("GET {}", get.uri())),
+            Some(ProbeHandler::Exec) => self.exec.command.first().cloned().unwrap_or_default(),
+            Some(ProbeHandler::Http) => self.http.request().map_or_else(|_| String::new(), |get| url(&get)),
             Some(ProbeHandler::Tcp) => format!("connect to {}", self.tcp.address()),
             Some(ProbeHandler::File) => self.file.path.clone(),
             Some(ProbeHandler::Notify) | None => String::new(),

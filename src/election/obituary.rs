@@ -290,6 +290,10 @@ fn next(replica: &Replica, step: &Step, answer: Answer, is_ending: bool) -> Next
         // Usually the dead replica's own last renewal.
         Verdict::Conflict if step.failures == 0 => Next::Read,
         Verdict::Conflict => Next::Retry { message: "somebody else writes the Lease".into(), retry_after: None, longest },
+        // Without credentials the server was not asked.
+        Verdict::Refused(Refusal::Unauthorized, message @ RequestError { status: None, .. }) if is_ending => {
+            Next::Retry { message, retry_after: None, longest }
+        }
         Verdict::Refused(Refusal::Unauthorized, message) if !step.was_denied => {
             Next::Retry { message, retry_after: None, longest: Duration::ZERO }
         }

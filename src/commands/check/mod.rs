@@ -138,8 +138,7 @@ async fn check_server(which: &cli::ClusterFlags, config: &Config, report: &mut R
     permissions::check(&access, namespace, config, report).await;
     // Without a failure there, it is not for want of a right: an admission plugin refuses what the rights allow.
     if let Some(error) = refused.filter(|_| report.codes.len() == before) {
-        let code = if error.status == Some(422) { exit::INVALID } else { exit_code(&error) };
-        report.bad(code, &format!("a dry run of a write: {}", said(&error)));
+        report.bad(exit_code(&error), &format!("a dry run of a write: {}", said(&error)));
     }
 }
 

@@ -249,7 +249,7 @@ impl Power {
         if self.oom_group {
             return weak(
                 "memory.oom.group is 1: out of memory, the kernel kills tenure together with the workload, whatever \
-                 workload.oomScoreAdjust says; nothing gives the Lease back then, and a standby waits out lease.duration; \
+                 workload.oomScoreAdjust says; without lease.witness a standby then waits out lease.duration; \
                  the kubelet's singleProcessOOMKill: true turns it off",
             );
         }

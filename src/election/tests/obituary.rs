@@ -12,7 +12,7 @@ use crate::{
         record::{LeaseRecord, LeaseState},
         writes::{HOLDER, NOBODY, OBITUARY, RESTS, TRACEPARENT, rests},
     },
-    request::{Answer, Refusal},
+    request::{Answer, Refusal, RequestError},
 };
 
 /// 2026-01-01T00:00:10Z, after the times of [`held`].
@@ -96,7 +96,7 @@ fn replica(identity: &str, leases: &[&str]) -> Replica {
 }
 
 fn failure(refusal: Refusal) -> Answer {
-    Answer::Refused { refusal, message: "no".into() }
+    Answer::Refused { refusal, message: RequestError { status: Some(400), words: "no".into() } }
 }
 
 /// Who ended without anything to give back.
@@ -309,6 +309,8 @@ fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_certainly_refused()
     assert_eq!(ended_after(&failure(Refusal::Unauthorized)), Some(2), "the token may have been rotated");
     assert_eq!(ended_after(&failure(Refusal::TooManyRequests { retry_after: None })), None);
     assert_eq!(ended_after(&lost()), None);
+    let unasked = Answer::Refused { refusal: Refusal::Unauthorized, message: "no credentials within 2s".into() };
+    assert_eq!(ended_after(&unasked), None, "a credential plugin may take longer the first time");
     let mut pod = Pod::with(held(ME, 60));
     pod.dies();
     pod.input(Input::Ending);

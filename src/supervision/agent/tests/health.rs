@@ -21,10 +21,11 @@ fn asked(change: impl FnOnce(&mut Probe)) -> Probe {
 
 fn http(probe: &mut Probe) {
     probe.http.port = 80;
+    probe.http.path = "/live?token=secret".into();
 }
 
 fn exec(probe: &mut Probe) {
-    probe.exec.command = vec!["ask".into()];
+    probe.exec.command = vec!["ask".into(), "-psecret".into()];
 }
 
 fn notify(probe: &mut Probe) {
@@ -146,7 +147,9 @@ fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_f
 
     assert_eq!(world.stops(), Some(Reason::NotLive));
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(world.wants(&Action::Warn("the liveness probe failed 3 times in a row: GET http://127.0.0.1:80/: HTTP 503".into())));
+    assert!(
+        world.wants(&Action::Warn("the liveness probe failed 3 times in a row: GET http://127.0.0.1:80/live: HTTP 503".into()))
+    );
     world.step_down(9, Reason::NotLive);
     world.only_at_while_it_is_renewed(ms(63_000) + GRACE, &Action::Sweep);
     world.exit(Exit::Signal(libc::SIGKILL));
