@@ -80,8 +80,11 @@ impl<S: Server> Driver<'_, S> {
             }
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {
-                if let Some(object) = &object {
-                    entry.made(object, false);
+                match &object {
+                    Some(object) => entry.made(object, false),
+                    // Somebody else has deleted it, and no undo makes it again.
+                    None if !entry.work.is_unanswered => entry.object = Value::Null,
+                    None => {}
                 }
                 return Ok(true);
             }
@@ -205,6 +208,6 @@ fn take_over(entries: &mut Vec<Entry>) {
 
 /// Returns the field manager, other than tenure, that wrote last.
 fn manager(object: &Value) -> Option<&str> {
-    let others = managers(object).iter().filter(|entry| entry["manager"] != MANAGER);
+    let others = managers(object).iter().filter(|entry| entry["manager"] != MANAGER && entry.get("subresource").is_none());
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
 }

@@ -39,9 +39,14 @@ impl<S: Server> Driver<'_, S> {
         Ok(mem::take(&mut self.journal.entries))
     }
 
-    /// Gives a journal that was never stored what makes it one.
+    /// Gives a journal that was never stored what makes it one: the id that this driver has announced already, if any.
     pub(super) fn known(&mut self, journal: Journal) -> Journal {
-        if journal.id.is_empty() { Journal { version: VERSION, id: hex(&mut self.random), ..journal } } else { journal }
+        if !journal.id.is_empty() {
+            return journal;
+        }
+        let announced = Some(&self.journal).filter(|mine| mine.nonce.is_empty() && !mine.id.is_empty());
+        let id = announced.map_or_else(|| hex(&mut self.random), |mine| mine.id.clone());
+        Journal { version: VERSION, id, ..journal }
     }
 
     /// Makes the Secret of an absent journal: empty, so that a refusal quotes nothing.
@@ -95,7 +100,7 @@ impl<S: Server> Driver<'_, S> {
             if let Some(secret) = self.ask(request).await? {
                 break secret;
             }
-            let secret = self.stored().await?.ok_or(Outcome::JournalGone)?;
+            let secret = self.stored().await?.ok_or(if is_first { Outcome::Overtaken } else { Outcome::JournalGone })?;
             let stored = parse(&secret)?;
             if stored.nonce == journal.nonce {
                 break secret;
@@ -111,6 +116,15 @@ impl<S: Server> Driver<'_, S> {
         (self.secret, self.journal) = (secret, journal);
         self.settled().await;
         Ok(())
+    }
+
+    /// Stores that an undo begins. If the journal may not be written, everything stays as it is.
+    pub(super) async fn begin_undo(&mut self, entries: &[Entry]) -> Result<(), Outcome> {
+        let stored = self.store(Phase::Undoing, entries, true).await;
+        stored.map_err(|why| {
+            let left = || entries.iter().map(|entry| (entry.target.clone(), why.to_string())).collect();
+            if matches!(why, Outcome::Refused(_) | Outcome::Stopped) { Outcome::Stuck(left()) } else { why }
+        })
     }
 
     /// Takes the announcement of live marks off the Lease once the journal is settled. One that stays is taken off by the next driver.

@@ -169,7 +169,7 @@ impl<'a, S: Server> Driver<'a, S> {
             if looks {
                 self.foresee(&mut entries, false).await?;
             } else {
-                self.store(Phase::Undoing, &entries, true).await?;
+                self.begin_undo(&entries).await?;
                 entries = self.undo(entries, false).await?;
                 self.deadline = self.server.now() + self.settings.limit;
             }
@@ -211,7 +211,7 @@ impl<'a, S: Server> Driver<'a, S> {
             self.settled().await;
             return Ok(Outcome::Nothing);
         }
-        self.store(Phase::Undoing, &entries, true).await?;
+        self.begin_undo(&entries).await?;
         let undone = entries.len();
         all_back(&self.undo(entries, force).await?)?;
         Ok(Outcome::Recovered(undone))
