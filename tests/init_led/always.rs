@@ -16,13 +16,13 @@ use support::{
 };
 use tenure::{
     clock,
-    config::{Acknowledge, Config, Hook, HookKind, Runs, Signal},
+    config::{Acknowledge, Config, HookKind, Runs, Signal},
     link::{Exit, Reason, Then, ToElector},
 };
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    world::{World, burdened, config, sleep_until, timing, within},
+    world::{World, burdened, config, hook, sleep_until, timing, within},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -37,10 +37,6 @@ pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
 
 /// A workload that is told its role by these scripts alone.
 pub(crate) fn hooked(command: &[&str], after_lead: &str, before_follow: &str) -> Config {
-    let hook = |script: &str| {
-        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() }
-    };
     let mut config = always(Acknowledge::Hook, command);
     (config.signals.on_lead, config.signals.on_follow) = (None, None);
     (config.hooks.after_lead, config.hooks.before_follow) = (hook(after_lead), hook(before_follow));
@@ -82,19 +78,17 @@ pub(crate) fn promoted(config: &Config) -> (World, String) {
 pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
     let (mut world, _) = promoted(&notifying("obeys"));
     let before = world.others();
-    world.step_down(7, Reason::StepDown);
+    world.follows(Reason::StepDown);
     assert_eq!(world.line(), "follows");
-    assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(world.others().len(), before.len(), "it lives on");
 }
 
 pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved_dead() {
     let script = "trap 'setsid sleep 1000 & echo leads' USR1; echo starts; while :; do sleep 0.01; done";
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
-    assert_eq!(world.line(), "starts");
+    let mut world = World::started(&always(Acknowledge::None, &["sh", "-c", script]));
     world.lead(clock::boot());
     assert_eq!(world.line(), "leads");
-    let main = main_of(&world);
+    let main = world.main();
     world.freeze();
     kill(main, KILL).unwrap();
     wait_until("it is dead", || state(main) == Some('Z'));
@@ -112,22 +106,8 @@ fn trusted() -> (World, Pid) {
     let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts $$; while :; do sleep 0.01; done";
     let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
     world.line();
-    let main = main_of(&world);
+    let main = world.main();
     (world, main)
-}
-
-fn main_of(world: &World) -> Pid {
-    children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap()
-}
-
-pub(crate) fn a_workload_that_takes_its_signals_lives_on_in_either_role() {
-    let (mut world, main) = trusted();
-    world.lead(clock::boot());
-    assert_eq!(world.line(), "leads");
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.line(), "follows");
-    assert_eq!(world.stopped(7), Then::Follow);
-    assert!(state(main).is_some_and(|state| state != 'Z'));
 }
 
 pub(crate) fn a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_taken() {
@@ -153,8 +133,7 @@ pub(crate) fn a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_tak
 
 pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead() {
     let script = "trap 'setsid sleep 1000 & echo leads' USR1; sleep 1000 & echo starts; while :; do wait; done";
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
-    assert_eq!(world.line(), "starts");
+    let mut world = World::started(&always(Acknowledge::None, &["sh", "-c", script]));
     world.lead(clock::boot());
     assert_eq!(world.line(), "leads");
 
@@ -182,8 +161,7 @@ pub(crate) fn a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_stand
 
     let stopping = world.hear();
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::NotAcknowledged, .. }), "{stopping:?}");
-    world.step_down(7, Reason::NotAcknowledged);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::NotAcknowledged);
     assert_eq!(world.line(), "starts", "a fresh standby");
 }
 
@@ -199,8 +177,7 @@ fn unready() -> (World, Ready) {
     let scratch = Scratch::new();
     let fifo = scratch.fifo("ready");
     let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", fifo.display());
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", &script]));
-    assert_eq!(world.line(), "starts");
+    let world = World::started(&always(Acknowledge::None, &["sh", "-c", &script]));
     (world, Ready(scratch))
 }
 
@@ -216,26 +193,23 @@ impl Ready {
 
 /// The term is renewed, and given up all the same.
 pub(crate) fn a_workload_that_does_not_handle_its_promotion_by_s_is_stopped() {
-    let (mut world, _) = World::contained(&within(timing(), always(Acknowledge::None, &STARTS)));
-    assert_eq!(world.line(), "starts");
+    let mut world = World::started(&within(timing(), always(Acknowledge::None, &STARTS)));
     let a = clock::boot();
     world.begin(a);
     let soft = world.deadlines(a).soft;
     while clock::boot() + Duration::from_secs(2) < soft {
         sleep_until(clock::boot() + Duration::from_secs(1));
-        let acknowledged = world.extend(clock::boot());
-        assert_eq!(world.hear(), acknowledged);
+        world.renew(clock::boot());
     }
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
     assert_eq!((reason, at >= soft), (Reason::NotAcknowledged, true));
-    world.step_down(7, Reason::NotAcknowledged);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::NotAcknowledged);
     assert_eq!(world.line(), "starts", "a fresh standby");
 }
 
 pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     let (mut world, _) = promoted(&notifying("stubborn"));
-    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
+    let workload = world.main();
     let environment = fs::read_to_string(format!("/proc/{workload}/environ")).unwrap();
     let address = environment.split('\0').find_map(|entry| entry.strip_prefix("NOTIFY_SOCKET=")).unwrap().to_owned();
     let asked = clock::boot();
@@ -248,7 +222,7 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
 
 pub(crate) fn a_word_from_before_the_question_is_no_answer() {
     let (mut world, _) = promoted(&notifying("foretells"));
-    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
+    let workload = world.main();
     // Init would read it at once, and nobody has asked yet.
     world.freeze();
     kill(workload, HUP).unwrap();
@@ -278,11 +252,9 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     let hook = |words: &str| format!("echo {words} >>{}", log.display());
     let after_lead = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN");
     let config = hooked(&STARTS, &after_lead, &hook("$TENURE_ROLE $TENURE_FENCING_TOKEN $TENURE_REASON"));
-    let (mut world, _) = World::contained(&config);
-    assert_eq!(world.line(), "starts");
+    let world = World::started(&config);
     world.lead(clock::boot());
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::StepDown);
     assert_eq!(fs::read_to_string(&log).unwrap(), "leader 17\nstandby 17 step-down\n");
     let reported = [HookKind::AfterLead, HookKind::BeforeFollow].map(|hook| (hook, Exit::Code(0)));
     assert_eq!(world.hooked.take(), reported, "in time to be told of");
@@ -290,16 +262,14 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
 
 pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     let config = hooked(&STARTS, "(trap '' TERM HUP; sleep 1000; echo promotes) &", "sleep 1000 &");
-    let (mut world, _) = World::contained(&config);
-    assert_eq!(world.line(), "starts");
+    let world = World::started(&config);
     world.lead(clock::boot());
     assert_eq!(world.others().len(), 1, "the workload alone");
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::StepDown);
     assert_eq!(world.others().len(), 1, "the workload alone");
 }
 
-pub(crate) fn signals_that_were_ignored_or_blocked_when_tenure_started_tell_a_role_all_the_same() {
+pub(crate) fn a_workload_that_takes_its_signals_lives_on_in_either_role_however_they_were_set_at_the_start() {
     // A shell would unblock what it traps.
     let script = "import signal, time\n\
                   signal.signal(signal.SIGUSR1, lambda *_: print('leads'))\n\
@@ -307,13 +277,14 @@ pub(crate) fn signals_that_were_ignored_or_blocked_when_tenure_started_tell_a_ro
                   print('starts')\n\
                   while True: time.sleep(0.01)";
     let config = always(Acknowledge::None, &["python3", "-u", "-c", script]);
-    for how in ["--ignore-signal=USR1,USR2", "--block-signal=USR1,USR2"] {
+    for how in ["--default-signal", "--ignore-signal=USR1,USR2", "--block-signal=USR1,USR2"] {
         let (mut world, _) = World::beginning(&config, &["env", how]);
         assert_eq!(world.line(), "starts", "{how}");
+        let main = world.main();
         world.lead(clock::boot());
         assert_eq!(world.line(), "leads", "{how}");
-        world.step_down(7, Reason::StepDown);
+        world.follows(Reason::StepDown);
         assert_eq!(world.line(), "follows", "{how}");
-        assert_eq!(world.stopped(7), Then::Follow);
+        assert!(world.main() == main && state(main) != Some('Z'), "{how}: it lives on");
     }
 }

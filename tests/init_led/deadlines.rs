@@ -1,7 +1,7 @@
 //! Laws 3, 9 and 15: the deadlines, with a real clock.
 
 use nix::sys::signal::{Signal, kill};
-use support::procfs::{children, state};
+use support::procfs::state;
 use tenure::{
     clock,
     link::{Reason, ToElector},
@@ -59,8 +59,7 @@ pub(crate) fn init_that_was_stopped_past_h_kills_before_it_does_anything_else() 
     let mut world = World::leading(&within(timing(), config(&script)));
     let deadlines = world.deadlines(clock::boot());
     world.freeze();
-    let main = children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap();
-    kill(main, Signal::SIGUSR1).unwrap();
+    kill(world.main(), Signal::SIGUSR1).unwrap();
     assert_eq!(world.line(), "ready");
     sleep_until(deadlines.end);
     assert!(world.others().iter().any(|(pid, _)| state(*pid) != Some('Z')));

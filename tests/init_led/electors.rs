@@ -9,7 +9,7 @@ use nix::{
 use support::{procfs::state, wait_until};
 use tenure::{
     clock,
-    link::{Reason, Term, Then, ToInit},
+    link::{Reason, Term, ToInit},
 };
 
 use super::world::{World, config, info, patient, timing, within};
@@ -29,10 +29,8 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
     assert_eq!((resume.term, resume.info, resume.stopping), (Term(1), info(), None));
     assert_eq!(resume.confirmed, world.confirmed(a));
     assert_eq!(pids(&world.others()), pids(&before));
-    let acknowledged = world.extend(clock::boot());
-    assert_eq!(world.hear(), acknowledged);
-    world.step_down(1, Reason::StepDown);
-    assert_eq!(world.stopped(1), Then::Follow);
+    world.renew(clock::boot());
+    world.follows(Reason::StepDown);
 }
 
 pub(crate) fn an_elector_that_was_stopped_is_killed_with_its_plugins_and_replaced() {

@@ -6,17 +6,14 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{
-        Signal::{SIGCONT as CONT, SIGTERM as TERM},
-        kill,
-    },
-    unistd::Pid,
+use nix::sys::signal::{
+    Signal::{SIGCONT as CONT, SIGTERM as TERM},
+    kill,
 };
 use support::{
     Scratch,
     procfs::{children, state},
-    wait_for, wait_until,
+    wait_until,
 };
 use tenure::{
     clock,
@@ -24,7 +21,7 @@ use tenure::{
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::world::{World, config, sleep_until};
+use super::world::{World, config, shell, sleep_until, timing, within};
 
 /// Says so whenever it runs, in a main process and a child of another session.
 const TREE: &str = "echo starts $$; export READY=$LOG.ready.$$
@@ -36,7 +33,7 @@ const PROBE: &str = "for ready in $LOG.ready.*; do [ -d /proc/${ready##*.} ] && 
 fn frozen(log: &str) -> Config {
     let mut config = config(TREE);
     config.workload.runs = Runs::Frozen;
-    config.workload.readiness.exec.command = ["sh", "-c", PROBE].map(str::to_owned).to_vec();
+    config.workload.readiness.exec.command = shell(PROBE);
     config.workload.readiness.period = Duration::from_millis(50);
     config.workload.restart.delay = Duration::from_millis(100);
     config.workload.env.insert("LOG".into(), log.into());
@@ -73,9 +70,14 @@ impl Frozen {
         ["log.main", "log.child"].map(|name| fs::read(self.scratch.join(name)).unwrap_or_default().len())
     }
 
-    fn main(&self) -> Pid {
-        let elector = self.world.elector();
-        wait_for("the workload", || children(self.world.init()).into_iter().find(|pid| *pid != elector))
+    /// Leads in term 1; returns once both processes run.
+    fn leads(&self) {
+        let before = self.said();
+        self.world.tell_lead(clock::boot());
+        assert_eq!(health_aside(&self.world), ToElector::Acknowledged { term: Term(1), serial: 0 });
+        let heard = health_aside(&self.world);
+        assert!(matches!(heard, ToElector::Started { .. }), "{heard:?}");
+        wait_until("both run", || self.said().iter().zip(before).all(|(now, before)| *now > before));
     }
 }
 
@@ -87,14 +89,6 @@ fn health_aside(world: &World) -> ToElector {
             return heard;
         }
     }
-}
-
-fn lead(world: &World, term: u64) {
-    world.tell_lead_of(term, clock::boot());
-    let heard = health_aside(world);
-    assert_eq!(heard, ToElector::Acknowledged { term: Term(term), serial: 0 });
-    let heard = health_aside(world);
-    assert!(matches!(heard, ToElector::Started { .. }), "{heard:?}");
 }
 
 fn stopped(world: &World) -> Then {
@@ -113,8 +107,7 @@ pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_n
     sleep_until(clock::boot() + Duration::from_millis(500));
     assert_eq!(standby.said(), before, "no process of it has run");
 
-    lead(&standby.world, 1);
-    wait_until("both run", || standby.said().iter().zip(before).all(|(now, before)| *now > before));
+    standby.leads();
     standby.world.step_down(7, Reason::StepDown);
     assert_eq!(stopped(&standby.world), Then::Follow);
     standby.world.tell(&ToInit::Ended { term: Term(1), backoff: None });
@@ -123,10 +116,10 @@ pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_n
     standby.freezes();
 }
 
-pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_of_it_it_is() {
+pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_it_is_and_the_next_one_leads() {
     for of_main in [true, false] {
         let mut standby = Frozen::start();
-        let main = standby.main();
+        let main = standby.world.main();
         let thawed = if of_main { main } else { *children(main).first().unwrap() };
 
         // What init is still stopping is stopped again: the next one meets one that was proved to be.
@@ -139,20 +132,22 @@ pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever
         assert!(is_killed);
         assert!(standby.world.line().starts_with("starts"), "a fresh one");
         standby.freezes();
+        standby.leads();
+        let warned = standby.world.warned.take();
+        assert!(warned.iter().any(|line| line.starts_with("the workload is not frozen, although")), "{warned:?}");
     }
 }
 
 pub(crate) fn what_somebody_leaves_in_the_container_costs_no_frozen_standby() {
     let standby = Frozen::start();
-    let (init, main) = (standby.world.init().to_string(), standby.main());
+    let (init, main) = (standby.world.init().to_string(), standby.world.main());
     let visit = ["--target", &init, "--pid", "--mount", "sh", "-c", "setsid sleep 1000 & exit"];
     let visited = Command::new("nsenter").args(visit).stdin(Stdio::null()).stdout(Stdio::null()).status();
     assert!(visited.expect("nsenter is needed").success());
     wait_until("an orphan is init's", || children(standby.world.init()).len() == 3);
     sleep_until(clock::boot() + Duration::from_millis(600));
     assert_eq!(state(main), Some('T'));
-    lead(&standby.world, 1);
-    wait_until("it runs", || state(main) != Some('T'));
+    standby.leads();
 }
 
 /// Stands still, and says so if it is continued, which a SIGHUP does not prevent.
@@ -169,7 +164,7 @@ pub(crate) fn no_process_of_a_frozen_standby_runs_while_it_is_killed() {
         let scratch = Scratch::new();
         let mut config = frozen(scratch.join("log").to_str().unwrap());
         config.workload.command = command.iter().map(ToString::to_string).collect();
-        config.workload.readiness.exec.command = ["sh", "-c", STANDS].map(str::to_owned).to_vec();
+        config.workload.readiness.exec.command = shell(STANDS);
         let (world, _) = World::beginning(&config, &["taskset", "--cpu-list", "0"]);
         let mut standby = Frozen { world, scratch };
         wait_until("all that stand still", || standby.world.others().len() >= 32);
@@ -186,7 +181,7 @@ pub(crate) fn no_process_of_a_frozen_standby_runs_while_it_is_killed() {
 pub(crate) fn a_lead_whose_init_stands_still_past_s_continues_nothing() {
     let scratch = Scratch::new();
     let log = scratch.join("log");
-    let (mut world, _) = World::contained(&super::world::within(super::world::timing(), frozen(log.to_str().unwrap())));
+    let (mut world, _) = World::contained(&within(timing(), frozen(log.to_str().unwrap())));
     world.line();
     let mut standby = Frozen { world, scratch };
     standby.freezes();

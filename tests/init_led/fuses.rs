@@ -9,9 +9,9 @@ use nix::{
 use support::{not_run, procfs::state, wait_until};
 use tenure::{
     clock,
-    config::{Acknowledge, OnExit},
-    link::{Reason, Term, Then, ToElector, ToInit},
-    time::Instant,
+    config::{Acknowledge, Config, OnExit},
+    law::Deadlines,
+    link::{Reason, Term, ToElector, ToInit},
 };
 
 use super::{
@@ -53,56 +53,48 @@ fn is_dead(world: &World) -> bool {
     !world.others().iter().any(|(pid, _)| fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(runs))
 }
 
-/// Resumes init after E. Before E, init would end itself if its proof took half of the time left.
-fn wake_after_e(world: &World, a: Instant) {
-    sleep_until(world.deadlines(a).end);
-    world.signal(Signal::SIGCONT);
-}
-
 pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before_h() {
     let mut world = World::leading(&within(timing(), config(STUBBORN)));
     let a = clock::boot();
-    let acknowledged = world.extend(a);
-    assert_eq!(world.hear(), acknowledged);
+    world.renew(a);
     world.freeze();
+    let Deadlines { hard, end, .. } = world.deadlines(a);
+    sleep_until(hard.before(Duration::from_secs(1)));
     wait_until("the fuse", || is_dead(&world));
     let dead = clock::boot();
-    assert!(dead >= world.deadlines(a).hard && dead < world.deadlines(a).end, "{dead:?}");
-    wake_after_e(&world, a);
+    assert!(dead >= hard && dead < end, "{dead:?}");
+    // Before E, init would end itself if its proof took half of the time left.
+    sleep_until(end);
+    world.signal(Signal::SIGCONT);
     // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
 }
 
+/// A workload that starts [`DAEMON`], [`LEADERLESS`], and a session whose only process has lost its main thread.
+fn leaving() -> Config {
+    let headless = format!("setsid '{}' {HEADLESS}", std::env::current_exe().unwrap().display());
+    within(timing(), config(&format!("({DAEMON}) & ({LEADERLESS}) & {headless} & exec sleep 1000")))
+}
+
 pub(crate) fn what_left_the_group_dies_too_once_a_renewal_has_passed() {
-    renewed_once(World::contained(&within(timing(), config(DAEMON))).0);
+    renewed_once(World::contained(&leaving()).0, 3);
 }
 
 pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
-    renewed_once(World::start(&within(timing(), config(DAEMON)), false).0);
+    renewed_once(World::start(&leaving(), false).0, 3);
 }
 
-pub(crate) fn it_also_holds_of_a_group_without_its_leader() {
-    renewed_once(World::start(&within(timing(), config(LEADERLESS)), false).0);
-}
-
-fn renewed_once(mut world: World) {
+/// Leads, and renews once so many processes have said that they are ready.
+fn renewed_once(mut world: World, ready: usize) {
     world.lead(clock::boot());
-    world.line();
+    (0..ready).for_each(|_| assert_eq!(world.line(), "ready"));
     let a = clock::boot();
-    let acknowledged = world.extend(a);
-    assert_eq!(world.hear(), acknowledged);
+    world.renew(a);
     // The answer comes after the fuses were placed.
-    world.tell(&ToInit::Heartbeat);
-    assert_eq!(world.hear(), ToElector::Heartbeat);
+    world.beat();
     world.freeze();
     sleep_until(world.deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
-}
-
-pub(crate) fn what_left_the_group_dies_although_its_main_thread_has_ended() {
-    let this = std::env::current_exe().unwrap();
-    let command = format!("setsid '{}' {HEADLESS} & exec sleep 1000", this.display());
-    renewed_once(World::contained(&within(timing(), config(&command))).0);
 }
 
 pub(crate) fn what_joined_the_process_group_of_init_dies_too_and_init_does_not() {
@@ -110,19 +102,17 @@ pub(crate) fn what_joined_the_process_group_of_init_dies_too_and_init_does_not()
     // A child of init. As one of the main process, the end of that would have the kernel continue init.
     let command = format!("('{}' {JOINER} &); exec sleep 1000", this.display());
     // As in a container, init leads a session.
-    renewed_once(World::beginning(&within(timing(), config(&command)), &["setsid"]).0);
+    renewed_once(World::beginning(&within(timing(), config(&command)), &["setsid"]).0, 1);
 }
 
 pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() {
-    dies_frozen_with_two_fuses(|| World::contained(&config(DAEMON)).0);
+    dies_frozen_with_two_fuses(|| World::contained(&within(timing(), config(DAEMON))).0);
 }
 
 pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
     dies_frozen_with_two_fuses(|| {
         let config = always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]);
-        let (mut world, _) = World::contained(&within(timing(), config));
-        assert_eq!(world.line(), "starts");
-        world
+        World::started(&within(timing(), config))
     });
 }
 
@@ -164,8 +154,9 @@ pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
     world.freeze();
     sleep_until(world.deadlines(a).soft);
     world.extend(clock::boot());
+    sleep_until(world.deadlines(a).end);
     wait_until("the fuse", || is_dead(&world));
-    wake_after_e(&world, a);
+    world.signal(Signal::SIGCONT);
     // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
 }
@@ -173,29 +164,18 @@ pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
 pub(crate) fn a_demoted_workload_outlives_h() {
     let (mut world, _) = promoted(&within(timing(), notifying("obeys")));
     let a = clock::boot();
-    world.step_down(7, Reason::StepDown);
+    world.follows(Reason::StepDown);
     assert_eq!(world.line(), "follows");
-    assert_eq!(world.stopped(7), Then::Follow);
     // The answer comes after the fuses are gone, which is the last step of a demotion.
-    world.tell(&ToInit::Heartbeat);
-    assert_eq!(world.hear(), ToElector::Heartbeat);
+    world.beat();
     let before = world.others().len();
     world.freeze();
     sleep_until(world.deadlines(a).end);
     assert!(!is_dead(&world));
     world.signal(Signal::SIGCONT);
     world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-    world.tell(&ToInit::Heartbeat);
-    assert_eq!(world.hear(), ToElector::Heartbeat);
+    world.beat();
     assert_eq!(world.others().len(), before);
-}
-
-pub(crate) fn a_promoted_workload_does_not() {
-    let (world, _) = promoted(&within(timing(), notifying("obeys")));
-    let a = clock::boot();
-    world.freeze();
-    sleep_until(world.deadlines(a).end);
-    assert!(is_dead(&world), "{:?}", world.others());
 }
 
 pub(crate) fn one_whose_connection_is_reset_kills_early_and_the_term_ends_with_a_reason_of_its_own() {
@@ -232,8 +212,7 @@ pub(crate) fn they_leave_room_for_the_next_elector_whatever_was_open_at_the_star
     world.lead(clock::boot());
     world.line();
     wait_until("the groups", || world.others().len() > 70);
-    let acknowledged = world.extend(clock::boot());
-    assert_eq!(world.hear(), acknowledged);
+    world.renew(clock::boot());
     nix::sys::signal::kill(world.elector(), Signal::SIGKILL).unwrap();
     assert_eq!(world.next_elector().resume.unwrap().term, Term(1));
 }

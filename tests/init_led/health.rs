@@ -14,7 +14,7 @@ use tenure::{
 
 use super::{
     always::{STARTS, always, hooked, notifying},
-    world::{World, config},
+    world::{World, config, shell, sleep_until},
 };
 
 /// Each is asked every second; a stop has a second.
@@ -129,7 +129,7 @@ while True:
     assert!(health(&world).0.is_none() && health(&world).0.is_some(), "it runs, and has said nothing");
     assert_eq!(status_once_ready(&world), "cannot open it: ENOENT: No such file or directory");
     let alive = clock::boot() + Duration::from_secs(3);
-    super::world::sleep_until(alive);
+    sleep_until(alive);
 
     let workload = world.others()[0].0;
     kill(workload, SIGSTOP).unwrap();
@@ -147,7 +147,7 @@ pub(crate) fn a_program_that_asks_is_told_the_role_and_its_failures_end_the_term
     fs::write(&healthy, "").unwrap();
     let ask = format!("echo $TENURE_ROLE $TENURE_FENCING_TOKEN >>{}; test -e {}", log.display(), healthy.display());
     let mut config = brisk(config("exec sleep 1000"));
-    config.workload.liveness.exec.command = ["sh", "-c", &ask].map(str::to_owned).to_vec();
+    config.workload.liveness.exec.command = shell(&ask);
     let (world, _) = World::contained(&config);
     world.lead(clock::boot());
     let asked = || fs::read_to_string(&log).map_or(0, |log| log.lines().count());
@@ -165,7 +165,7 @@ pub(crate) fn a_program_that_asks_is_told_the_role_and_its_failures_end_the_term
 
 pub(crate) fn a_program_that_hangs_is_killed_with_all_of_its_group_and_has_failed() {
     let mut config = brisk(config("exec sleep 1000"));
-    config.workload.liveness.exec.command = ["sh", "-c", "sleep 1000 & sleep 1000"].map(str::to_owned).to_vec();
+    config.workload.liveness.exec.command = shell("sleep 1000 & sleep 1000");
     config.workload.liveness.timeout = Duration::from_millis(300);
     let (world, _) = World::contained(&config);
     world.lead(clock::boot());
@@ -211,11 +211,10 @@ pub(crate) fn a_demotion_leaves_no_probe_of_the_term() {
         let scratch = Scratch::new();
         let asks = scratch.join("asks");
         let ask = format!("test $TENURE_ROLE = leader || exit 0; echo >{}; exec sleep 1000", asks.display());
-        config.workload.liveness.exec.command = ["sh", "-c", &ask].map(str::to_owned).to_vec();
+        config.workload.liveness.exec.command = shell(&ask);
         (config.workload.liveness.period, config.workload.liveness.timeout) =
             (Duration::from_millis(50), Duration::from_secs(1000));
-        let (mut world, _) = World::contained(&config);
-        assert_eq!(world.line(), "starts");
+        let world = World::started(&config);
         world.lead(clock::boot());
         wait_until("it is asked", || asks.exists());
         let probe = wait_for("the probe", || {
@@ -224,8 +223,7 @@ pub(crate) fn a_demotion_leaves_no_probe_of_the_term() {
             children(world.init()).into_iter().find(|pid| is_probe(pid) && is_asked_as(*pid, Role::Leader))
         });
 
-        world.step_down(7, Reason::StepDown);
-        assert_eq!(world.stopped(7), Then::Follow);
+        world.follows(Reason::StepDown);
 
         assert!(!children(world.init()).contains(&probe), "{acknowledge:?}: it was dead before the demotion counted");
     }

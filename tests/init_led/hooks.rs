@@ -2,28 +2,20 @@
 
 use std::fs;
 
-use nix::sys::signal::Signal::SIGTERM as TERM;
 use support::{Scratch, wait_until};
 use tenure::{
     clock,
-    config::{Config, Hook},
-    link::{Reason, Term, Then, ToElector, ToInit},
+    config::{Config, Hooks},
+    link::Reason,
 };
 
-use super::world::{World, config};
+use super::world::{World, config, hook};
 
 /// A workload, and a script for each hook, in the order in which they run.
 pub(super) fn hooked(workload: &str, scripts: [&str; 4]) -> Config {
-    let hook = |script: &str| {
-        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        if script.is_empty() { Hook::default() } else { Hook { command, ..Hook::default() } }
-    };
     let mut config = config(workload);
     let [before_lead, after_lead, before_follow, after_follow] = scripts.map(hook);
-    config.hooks.before_lead = before_lead;
-    config.hooks.after_lead = after_lead;
-    config.hooks.before_follow = before_follow;
-    config.hooks.after_follow = after_follow;
+    config.hooks = Hooks { before_lead, after_lead, before_follow, after_follow };
     config
 }
 
@@ -39,8 +31,7 @@ pub(crate) fn the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for(
 
     world.lead(clock::boot());
     wait_until("it handles its stop", || said().contains("starts"));
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::StepDown);
     wait_until("the last one has run", || said().contains("afterFollow"));
 
     let lines = said();
@@ -63,13 +54,7 @@ pub(crate) fn the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for(
 
 /// Ends the leader by SIGTERM; what was logged, without its times.
 fn logged(world: World) -> Vec<String> {
-    world.signal(TERM);
-    while !matches!(world.hear(), ToElector::Stopping { .. }) {}
-    world.step_down(7, Reason::Signal);
-    assert_eq!(world.stopped(7), Then::Exit);
-    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-    world.tell(&ToInit::Done);
-    let (code, said) = world.exit();
+    let (code, said) = world.end_by_term();
     assert_eq!(code, 0, "{said}");
     let mut lines: Vec<_> = said.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect();
     assert!(lines.pop().is_some_and(|last| last.starts_with("INFO exiting with 0")), "{said}");

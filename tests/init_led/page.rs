@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use support::{Scratch, wait_until};
 use tenure::{
     clock,
-    config::{Acknowledge, Config, WorkloadConfig},
+    config::{Acknowledge, Config},
     law::Deadlines,
-    link::{Reason, Term, Then, ToElector, ToInit},
+    link::{Reason, Then},
     time::Instant,
 };
 
@@ -16,7 +15,7 @@ use super::{
     always::{STARTS, always, hooked},
     faces::READER,
     hooks,
-    world::{World, config, patient, timing, within},
+    world::{World, config, patient, shell, timing, within},
 };
 
 /// The program that users run.
@@ -59,9 +58,8 @@ pub(crate) fn a_workload_reads_what_init_enforces_and_cannot_write_it() {
     assert_leads(&world.line(), soft, hard, 0);
 
     let renewed = clock::boot();
-    let acknowledged = world.extend(renewed);
+    world.renew(renewed);
 
-    assert_eq!(world.hear(), acknowledged);
     let Deadlines { soft, hard, .. } = world.deadlines(renewed);
     assert_leads(&world.line(), soft, hard, 1);
 
@@ -75,11 +73,9 @@ pub(crate) fn a_workload_reads_what_init_enforces_and_cannot_write_it() {
 }
 
 pub(crate) fn a_workload_that_always_runs_reads_of_one_term_after_the_other() {
-    let config = always(Acknowledge::None, &[]);
-    let (mut world, _) = World::contained(&Config {
-        workload: WorkloadConfig { command: reading().workload.command, ..config.workload },
-        ..config
-    });
+    let mut config = always(Acknowledge::None, &[]);
+    config.workload.command = reading().workload.command;
+    let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "100, EPERM EPERM EPERM");
     assert_eq!(world.line(), "0 0 0 0 0 0");
 
@@ -101,7 +97,7 @@ pub(crate) fn nobody_else_has_it() {
     let seen = scratch.join("seen");
     let list = "echo ${TENURE_TERM_FD-none} $(test -e /proc/self/fd/100 && echo open)";
     let mut config = hooked(&STARTS, "true", "true");
-    config.workload.readiness.exec.command = ["sh", "-c", &format!("{list} >{}", seen.display())].map(str::to_owned).to_vec();
+    config.workload.readiness.exec.command = shell(&format!("{list} >{}", seen.display()));
     config.workload.command[2] = format!("{list}; exec sleep 600");
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "100 open");
@@ -115,13 +111,7 @@ pub(crate) fn where_there_is_none_it_is_said_once_and_the_workload_runs() {
     let (mut world, _) = World::beginning(&config, &["prlimit", "--nofile=100:100"]);
     world.lead(clock::boot());
     assert_eq!(world.line(), "none");
-    world.signal(Signal::SIGTERM);
-    assert!(matches!(world.hear(), ToElector::Stopping { .. }));
-    world.step_down(7, Reason::Signal);
-    world.stopped(7);
-    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-    world.tell(&ToInit::Done);
-    let (_, said) = world.exit();
+    let (_, said) = world.end_by_term();
     assert_eq!(said.matches("there is no TENURE_TERM_FD: the limit on open files").count(), 1, "{said}");
 }
 
@@ -152,8 +142,7 @@ pub(crate) fn hooks_read_until_when_they_may_act() {
 
     world.lead(clock::boot());
     wait_until("it runs", || said().contains("starts") && said().contains("afterLead"));
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    world.follows(Reason::StepDown);
     wait_until("the last one has run", || said().contains("afterFollow"));
 
     let said = said();

@@ -7,7 +7,7 @@ use tenure::{
     link::{Reason, Term, Then, ToInit},
 };
 
-use super::world::{World, config};
+use super::world::{World, config, shell};
 
 /// Each of both holds the lock for as long as anything of it runs, and says if it is not alone.
 const WITNESS: &str = "exec 9>>$LOCK; flock -n 9 || echo together; echo $TENURE_ROLE";
@@ -15,7 +15,7 @@ const WITNESS: &str = "exec 9>>$LOCK; flock -n 9 || echo together; echo $TENURE_
 /// This while following, and a workload; both of which leave a daemon.
 fn beside(scratch: &Scratch, standby: &str) -> Config {
     let daemon = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &";
-    let script = |rest: &str| ["sh", "-c", &format!("{WITNESS}; {daemon} {rest}")].map(str::to_owned).to_vec();
+    let script = |rest: &str| shell(&format!("{WITNESS}; {daemon} {rest}"));
     let mut config = config("");
     (config.workload.command, config.standby.command) = (script("exec sleep 1000"), script(standby));
     config.workload.env.insert("LOCK".into(), scratch.join("lock").display().to_string());

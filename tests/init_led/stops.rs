@@ -6,17 +6,14 @@ use std::{
 };
 
 use nix::{
-    sys::{
-        resource::{Resource, getrlimit},
-        signal::Signal,
-    },
+    sys::resource::{Resource, getrlimit},
     unistd::Pid,
 };
 use support::wait_until;
 use tenure::{
     clock,
     config::OnExit,
-    link::{Exit, Reason, Term, Then, ToElector, ToInit},
+    link::{Exit, Reason, Then, ToElector},
 };
 
 use super::world::{World, config, timing, within};
@@ -78,17 +75,7 @@ pub(crate) fn without_its_proc_nothing_is_proved_before_h_kills_everything() {
 
 pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
-    let world = World::leading(&config(script));
-    world.signal(Signal::SIGTERM);
-    let stopping = world.hear();
-    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Signal, .. }), "{stopping:?}");
-    world.step_down(7, Reason::Signal);
-    assert_eq!(world.stopped(7), Then::Exit);
-    world.tell(&ToInit::Releasing { term: Term(1), serial: 1 });
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
-    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
-    world.tell(&ToInit::Done);
-    let (code, said) = world.exit();
+    let (code, said) = World::leading(&config(script)).end_by_term();
     assert_eq!((code, said.lines().count()), (9, 1), "an elector that is done is nothing to warn of: {said}");
     assert!(said.ends_with("exiting with 9: tenure got SIGTERM; the program ended with exit code 9\n"), "{said}");
 }

@@ -27,7 +27,7 @@ use support::{
 };
 use tenure::{
     clock,
-    config::{Config, HookKind},
+    config::{Config, Hook, HookKind},
     law::{Deadlines, Timing},
     link::{Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Term, TermInfo, Then, ToElector, ToInit, decode, encode},
     slot::Slot,
@@ -63,6 +63,17 @@ pub(crate) fn burdened() -> Timing {
     Timing { loss_grace: Duration::from_secs(3), ..unhurried().with_duration(Duration::from_secs(12)) }
 }
 
+/// The command `sh -c script`.
+pub(crate) fn shell(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_owned).to_vec()
+}
+
+/// `sh -c script` as a hook; no hook if it is empty.
+pub(crate) fn hook(script: &str) -> Hook {
+    let command = if script.is_empty() { Vec::new() } else { shell(script) };
+    Hook { command, ..Hook::default() }
+}
+
 /// The name of the pod, as the environment gives it.
 pub(crate) const POD: &str = "billing-7";
 
@@ -72,7 +83,7 @@ pub(crate) fn config(script: &str) -> Config {
     config.lease.name = "billing".into();
     config.lease.namespace = "shop".into();
     config.lease.identity = "me".into();
-    config.workload.command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    config.workload.command = shell(script);
     within(patient(), config)
 }
 
@@ -169,6 +180,13 @@ impl World {
         world
     }
 
+    /// Contained, and its workload has said that it starts.
+    pub(crate) fn started(config: &Config) -> Self {
+        let (mut world, _) = Self::contained(config);
+        assert_eq!(world.line(), "starts");
+        world
+    }
+
     /// S, H and E of a write sent at `a`.
     pub(crate) fn deadlines(&self, a: Instant) -> Deadlines {
         self.timing.deadlines(a)
@@ -259,6 +277,20 @@ impl World {
         ToElector::Acknowledged { term: Term(1), serial: self.serial }
     }
 
+    /// Sends a renewal sent at `a`; returns once init has heard of it.
+    #[track_caller]
+    pub(crate) fn renew(&mut self, a: Instant) {
+        let acknowledged = self.extend(a);
+        assert_eq!(self.hear(), acknowledged);
+    }
+
+    /// Sends a heartbeat; returns once init has answered it, in a turn after those of all earlier messages.
+    #[track_caller]
+    pub(crate) fn beat(&self) {
+        self.tell(&ToInit::Heartbeat);
+        assert_eq!(self.hear(), ToElector::Heartbeat);
+    }
+
     /// Waits until the elector has forwarded everything that it was sent.
     #[allow(unsafe_code, reason = "nothing wraps this ioctl")]
     pub(crate) fn passed_on(&self) {
@@ -275,6 +307,13 @@ impl World {
 
     pub(crate) fn step_down(&self, request: u64, reason: Reason) {
         self.tell(&ToInit::StepDown { term: Term(1), request, reason, traceparent: String::new() });
+    }
+
+    /// Has it step down; returns once it is proved to follow.
+    #[track_caller]
+    pub(crate) fn follows(&self, reason: Reason) {
+        self.step_down(7, reason);
+        assert_eq!(self.stopped(7), Then::Follow);
     }
 
     /// Waits for the answer to that request.
@@ -310,6 +349,12 @@ impl World {
         wait_for("an elector", || children(init).into_iter().find(is_elector))
     }
 
+    /// The workload's main process.
+    pub(crate) fn main(&self) -> Pid {
+        let elector = self.elector();
+        wait_for("the workload", || children(self.init()).into_iter().find(|pid| *pid != elector))
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.init(), signal).unwrap();
     }
@@ -331,6 +376,20 @@ impl World {
         };
         let others = procfs::all().filter(|pid| *pid != init && *pid != elector && inside(*pid));
         others.map(|pid| (pid, fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default())).collect()
+    }
+
+    /// Ends term 1 by SIGTERM: by a planned stop, a release and the end. Returns what [`Self::exit`] does.
+    pub(crate) fn end_by_term(self) -> (i32, String) {
+        self.signal(Signal::SIGTERM);
+        let stopping = self.hear();
+        assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Signal, .. }), "{stopping:?}");
+        self.step_down(7, Reason::Signal);
+        assert_eq!(self.stopped(7), Then::Exit);
+        self.tell(&ToInit::Releasing { term: Term(1), serial: 1 });
+        assert_eq!(self.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
+        self.tell(&ToInit::Ended { term: Term(1), backoff: None });
+        self.tell(&ToInit::Done);
+        self.exit()
     }
 
     /// Waits for the end; returns the exit code and standard error.

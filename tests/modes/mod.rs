@@ -1,23 +1,19 @@
 //! Programs on replicas that do not lead, on a real kube-apiserver: frozen ones, and others.
 
-use std::time::Duration;
-
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use support::{
-    Behaviour, Case, Event, PATIENCE, Replica, Stage, Witness, cases, found,
+    Behaviour, Case, Event, Replica, Stage, Witness, cases, found,
     procfs::state,
     spec::{is_held_by, released},
-    within,
 };
 
 pub(crate) fn all() -> Vec<Case> {
     cases![
         a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is_killed,
-        a_frozen_standby_that_somebody_continues_is_killed_and_leads_later,
         a_standby_command_is_gone_before_its_replica_leads_and_back_after_it,
     ]
 }
@@ -56,29 +52,6 @@ async fn a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is
     assert_eq!(replica(next).workload().await, pid);
     let held = |lease: Option<&Value>| lease.is_some_and(|lease| is_held_by(&lease["spec"], next));
     stage.lease.wait("the last one leads", held).await;
-}
-
-async fn a_frozen_standby_that_somebody_continues_is_killed_and_leads_later(stage: Stage) {
-    stage.lease.create(released()).await;
-    let a = start(&stage, "a").await;
-    stage.witness.start("a", 0).await;
-    let b = start(&stage, "b").await;
-    let first = frozen(&b).await;
-
-    // What init has not proved to be stopped yet is stopped again.
-    let continued = async {
-        while kill(first, Signal::SIGCONT).is_ok() {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    within(PATIENCE, "its end", continued).await;
-
-    b.said("the workload is not frozen").await;
-    b.gone(first).await;
-    assert_ne!(frozen(&b).await, first);
-    assert_eq!(stage.witness.starts("b"), 0);
-    a.signal(Signal::SIGTERM).await;
-    stage.witness.start("b", 0).await;
 }
 
 /// Standbys report to a witness of their own: they run beside the leader of another replica.

@@ -23,14 +23,15 @@ const SOON: Duration = Duration::from_secs(6);
 
 const KILLED: Exit = Exit::Signal(libc::SIGKILL);
 
-/// Two processes that ignore SIGTERM, stopped; the fuse is set for their group.
-fn stopped_pair(fuse: &Fuse) -> Pid {
+/// A fuse that fires at this time, set for the group of two stopped processes that ignore SIGTERM.
+fn stopped_pair(at: Instant) -> (Fuse, Pid) {
+    let fuse = Fuse::arm(at).expect("a fuse");
     let inherited = signals::block().expect("signals");
     let script = "trap '' TERM; sleep 1000 & kill -STOP 0";
     let main = shell_with(script, &Setup { fuse: Some(fuse.as_fd()), ..setup(inherited) });
     let scanner = Scanner::open().expect("/proc");
     wait_until("it has stopped", || scanner.look(main).is_some_and(|main| main.state == b'T'));
-    main
+    (fuse, main)
 }
 
 fn wait_for(at: Instant) {
@@ -41,23 +42,9 @@ fn is_stopped(pid: Pid) -> bool {
     Scanner::open().expect("/proc").look(pid).is_some_and(|process| process.state == b'T')
 }
 
-test_in!(Pid1, a_stopped_group_dies_at_the_time_and_not_before, {
-    let at = clock::boot() + SOON;
-    let mut fuse = Fuse::arm(at).expect("a fuse");
-    let main = stopped_pair(&fuse);
-    fuse.bind(main).expect("the group");
-    fuse.set(at).expect("it stands");
-
-    wait_until("its end", || reap_next() == Some((main, KILLED)));
-
-    assert!(clock::boot() >= at.before(SOON / 1_000), "the kernel's clock may be corrected a little");
-    wait_until("the end of the other", || reap_all() == 1);
-});
-
 test_in!(Pid1, moved_on_it_does_not_fire_where_it_stood, {
     let first = clock::boot() + SOON;
-    let mut fuse = Fuse::arm(first).expect("a fuse");
-    let main = stopped_pair(&fuse);
+    let (mut fuse, main) = stopped_pair(first);
 
     fuse.set(first + SOON * 2).expect("it is moved");
 
@@ -68,19 +55,18 @@ test_in!(Pid1, moved_on_it_does_not_fire_where_it_stood, {
 });
 
 test_in!(Pid1, moved_back_it_fires_at_the_earlier_time, {
-    let mut fuse = Fuse::arm(clock::boot() + PATIENCE * 10).expect("a fuse");
-    let main = stopped_pair(&fuse);
+    let (mut fuse, main) = stopped_pair(clock::boot() + PATIENCE * 10);
     fuse.bind(main).expect("the group");
 
     fuse.set(clock::boot() + SOON).expect("it is moved");
 
     wait_until("its end", || reap_next() == Some((main, KILLED)));
+    wait_until("the end of the other", || reap_all() == 1);
 });
 
 test_in!(Pid1, dropped_it_kills_nobody_although_a_child_still_holds_its_descriptor, {
     let at = clock::boot() + SOON;
-    let fuse = Fuse::arm(at).expect("a fuse");
-    let main = stopped_pair(&fuse);
+    let (fuse, main) = stopped_pair(at);
     let held = fuse.as_fd().try_clone_to_owned().expect("a descriptor");
     let without_a_group = Fuse::arm(at).expect("a fuse");
 
@@ -113,8 +99,7 @@ test_in!(LateLoopback, what_the_kernel_delivers_late_does_not_set_it_off, {
         not_run("a loopback interface that delivers late", "rps_cpus cannot be set");
     }
     let far = clock::boot() + PATIENCE * 10;
-    let other = Fuse::arm(far).expect("a fuse");
-    let main = stopped_pair(&other);
+    let (_other, main) = stopped_pair(far);
 
     for round in 0..1_000 {
         let mut fuse = Fuse::arm(far).expect("a fuse");

@@ -45,31 +45,23 @@ fn speaker() {
     }
 }
 
-test_in!(Pid1, a_descendant_of_the_main_process_is_believed, {
-    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
-    let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "STATUS=up\nX_TENURE_ROLE=leader");
-
-    let heard = hear(&socket, main);
-
-    assert_eq!(heard, Ok(vec![Notification::Status("up".into()), Notification::Role(Role::Leader)]));
+test_in!(Pid1, the_main_process_its_descendants_and_the_orphans_in_its_group_are_believed, {
+    let (up, [leader, standby]) = (Notification::Status("up".into()), [Role::Leader, Role::Standby].map(Notification::Role));
+    for (access, script, message, said) in [
+        (NotifyAccess::Main, "exec \"$0\" \"$@\"", "X_TENURE_ROLE=leader", vec![leader.clone()]),
+        (NotifyAccess::All, "\"$0\" \"$@\" & wait", "STATUS=up\nX_TENURE_ROLE=leader", vec![up, leader]),
+        (NotifyAccess::All, "(\"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby", vec![standby]),
+    ] {
+        let socket = NotifySocket::open(access).expect("a socket");
+        let main = spawn_speaker(&socket, script, message);
+        assert_eq!(hear(&socket, main), Ok(said), "{script}");
+    }
 });
 
 test_in!(Pid1, a_descendant_of_the_main_process_is_not_believed_where_only_that_may_speak, {
     let socket = NotifySocket::open(NotifyAccess::Main).expect("a socket");
     let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "X_TENURE_ROLE=leader");
     assert!(matches!(hear(&socket, main), Err(Rejected::Stranger(sender)) if sender != main));
-
-    let main = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "X_TENURE_ROLE=leader");
-    assert_eq!(hear(&socket, main), role(Role::Leader));
-});
-
-test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
-    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
-    let main = spawn_speaker(&socket, "(\"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby");
-
-    let heard = hear(&socket, main);
-
-    assert_eq!(heard, role(Role::Standby));
 });
 
 test_in!(Pid1, a_daemon_is_not_believed_although_it_lives, {

@@ -1,6 +1,6 @@
 //! A child inherits only what it should, and runs nothing if it is started too late.
 
-use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path, process::Stdio};
+use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path};
 
 use nix::{
     errno::Errno,
@@ -23,39 +23,6 @@ use tenure::{
 };
 
 use crate::world::{self, command, outcome, setup, shell, shell_with, test_in};
-
-/// Runs the test binary under `env` with these signals, without a namespace.
-#[test]
-fn a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with() {
-    let signals = ["--block-signal=USR1,TERM", "--ignore-signal=HUP,INT"];
-    let show = ["grep", "^Sig[BI][lg][kn]:", "/proc/self/status"];
-    if world::is_inside() {
-        let grep = Command::new("/bin/grep".as_ref(), &show.map(str::to_owned), [("A", "b")]).expect("no NUL");
-        let inherited = signals::block().expect("signals");
-        let mut child = grep.spawn(&setup(inherited)).expect("a child");
-        assert_eq!(outcome(&mut child), Outcome::Done);
-        return wait_until("grep", || world::reap_next() == Some((child.pid, Exit::Code(0))));
-    }
-    let name = concat!(module_path!(), "::a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with");
-    for pipe in ["--ignore-signal=PIPE", "--default-signal=PIPE"] {
-        let mut env = std::process::Command::new("env");
-        let direct = env.args(signals).arg(pipe).args(show).output().expect("env of coreutils 8.31");
-        let mut env = std::process::Command::new("env");
-        let through = world::again(env.args(signals).arg(pipe), name).stdout(Stdio::piped()).output().expect("env");
-
-        let direct = blocked_and_ignored(&direct.stdout);
-        assert_eq!(direct.len(), 2);
-        assert_eq!(blocked_and_ignored(&through.stdout), direct, "{pipe}");
-    }
-}
-
-/// The two signal sets in /proc/PID/status, without the two signals that the test binary's C library reserves.
-fn blocked_and_ignored(output: &[u8]) -> Vec<u64> {
-    let private = 0b11 << 31;
-    let text = String::from_utf8_lossy(output);
-    let sets = text.split_whitespace().filter(|word| word.len() == 16).filter_map(|word| u64::from_str_radix(word, 16).ok());
-    sets.map(|set| set & !private).collect()
-}
 
 test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
     let scratch = Scratch::new();
@@ -227,23 +194,6 @@ test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
     let mut said = String::new();
     reader.read_to_string(&mut said).expect("text");
     assert_eq!(said, "0 1 2 3 /dev/null\n");
-});
-
-test_in!(Child, a_child_dies_with_the_thread_that_made_it, {
-    let child = std::thread::spawn(|| shell("exec sleep 1000")).join().expect("a child");
-    wait_until("its end", || world::reap_next() == Some((child, Exit::Signal(libc::SIGKILL))));
-});
-
-test_in!(Pid1, a_workload_is_taken_before_its_guard_when_memory_ends, {
-    let score = |pid: &str| {
-        let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("a score");
-        score.trim().parse::<i32>().expect("a number")
-    };
-    let inherited = signals::block().expect("signals");
-
-    let child = shell_with("exec sleep 1000", &Setup { oom_score_adjust: 100, ..setup(inherited) });
-
-    assert_eq!(score(&child.to_string()), (score("self") + 100).min(1000));
 });
 
 /// In a terminal created by `script`.

@@ -1,8 +1,8 @@
 //! KillSweeps leave no process behind, spare those that they must, and report those that do not die.
 
-use std::{io::BufRead as _, process::Command, time::Duration};
+use std::time::Duration;
 
-use nix::unistd::{Pid, Uid, getpid, getppid, setresuid};
+use nix::unistd::{Pid, Uid, getppid, setresuid};
 use support::{PATIENCE, wait_for, wait_until};
 use tenure::{
     config::Signal,
@@ -16,12 +16,11 @@ use tenure::{
     },
 };
 
-use crate::world::{self, World, count, reap_all, reap_next, setup, shell, shell_with, test_in};
+use crate::world::{count, reap_all, reap_next, setup, shell, shell_with, spare, test_in};
 
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
     shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");
-    let spare = Spare { init: getpid(), electors: &[] };
-    let look = || KillSweep::open().expect("/proc").look(Scope::Namespace, spare).expect("a scan");
+    let look = || KillSweep::open().expect("/proc").look(Scope::Namespace, spare(&[])).expect("a scan");
     // While setsid forks there is one more, and while it ends one less.
     wait_until("201 processes, all named", || matches!(look(), Verdict::Left(Left { pids, .. }) if pids.len() == 201));
 
@@ -37,8 +36,7 @@ test_in!(Pid1, a_look_at_what_is_frozen_reads_one_file_of_each_process, {
         shell_with("exec sleep 1000", &setup(signals));
     }
     let mut sweep = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[] };
-    let frozen = wait_for("all to be stopped", || sweep.freeze(spare).expect("a scan"));
+    let frozen = wait_for("all to be stopped", || sweep.freeze(spare(&[])).expect("a scan"));
     let reads = || {
         let io = std::fs::read_to_string("/proc/thread-self/io").expect("CONFIG_TASK_IO_ACCOUNTING");
         io.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<usize>().ok()).expect("a number")
@@ -56,8 +54,7 @@ test_in!(Pid1, a_look_at_what_is_frozen_reads_one_file_of_each_process, {
 test_in!(Pid1, what_is_frozen_is_known_and_nobody_else_is_looked_at, {
     let frozen = shell("exec sleep 1000");
     let mut sweep = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[] };
-    let known = wait_for("it is stopped", || sweep.freeze(spare).expect("a scan"));
+    let known = wait_for("it is stopped", || sweep.freeze(spare(&[])).expect("a scan"));
     let stray = shell("exec sleep 1000");
 
     let beside_a_stray = sweep.scanner.stopped(&known);
@@ -92,15 +89,14 @@ test_in!(Pid1, the_elector_and_its_plugins_are_spared_and_go_on_running, {
     let elector = elector("sleep 1000 & setsid -f sleep 1000; wait");
     shell("exec sleep 1000");
     let mut scanner = Scanner::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[] };
     wait_until("a plugin in the session and one out of it", || {
-        let found = scanner.find(Scope::Namespace, spare).expect("a scan");
+        let found = scanner.find(Scope::Namespace, spare(&[])).expect("a scan");
         found.targets.len() == 4 && found.targets.iter().filter(|process| process.session == elector).count() == 2
     });
 
     let left = sweep(Scope::Namespace, &[elector]);
 
-    let found = scanner.find(Scope::Namespace, spare).expect("a scan");
+    let found = scanner.find(Scope::Namespace, spare(&[])).expect("a scan");
     assert_eq!(left, None);
     assert_eq!(found.targets.len(), 2, "the plugin that left the session is no plugin: {found:?}");
     assert!(found.targets.iter().all(|process| process.session == elector && process.state != b'T'), "{found:?}");
@@ -110,13 +106,12 @@ test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
     let elector = elector("exec sleep 1000");
     let child = shell("exec sleep 1000");
     let mut sweep = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[elector] };
 
-    let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare).expect("a scan"));
+    let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare(&[elector])).expect("a scan"));
     let lives = reap::peek() == Ok(None);
     kill::send(child, Signal::KILL).expect("it lives");
     wait_until("its end", || reap_next().is_some());
-    let after = sweep.look(Scope::Namespace, spare).expect("a scan");
+    let after = sweep.look(Scope::Namespace, spare(&[elector])).expect("a scan");
 
     assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { pids: vec![child], refused: false })));
     assert!(lives);
@@ -128,12 +123,11 @@ test_in!(Pid1, where_proc_hides_processes_only_being_alone_is_a_proof, {
     mount(None::<&str>, "/proc", None::<&str>, MsFlags::MS_REMOUNT, Some("hidepid=2")).expect("this test needs root");
     let elector = elector("exec sleep 1000");
     let mut sweep = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[elector] };
 
-    let spared = sweep.pass(Scope::Namespace, spare).expect("a scan");
+    let spared = sweep.pass(Scope::Namespace, spare(&[elector])).expect("a scan");
     kill::kill_everything().expect("PID 1");
     wait_until("its end", || reap_next().is_some());
-    let alone = sweep.pass(Scope::Namespace, Spare { electors: &[], ..spare }).expect("a scan");
+    let alone = sweep.pass(Scope::Namespace, spare(&[])).expect("a scan");
 
     assert_eq!(spared, Verdict::Left(Left::default()));
     assert_eq!(alone, Verdict::Proved);
@@ -160,12 +154,11 @@ test_in!(Pid1, a_zombie_is_not_gone, {
     let child = shell("exit 3");
     wait_until("a zombie", || reap::peek() == Ok(Some(child)));
     let mut sweep = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[] };
 
-    let before = sweep.pass(Scope::Namespace, spare).expect("a scan");
+    let before = sweep.pass(Scope::Namespace, spare(&[])).expect("a scan");
     assert!(Scanner::open().expect("/proc").look(child).is_some(), "still there");
     let reaped = reap_next();
-    let after = sweep.pass(Scope::Namespace, spare).expect("a scan");
+    let after = sweep.pass(Scope::Namespace, spare(&[])).expect("a scan");
 
     assert_eq!(before, Verdict::Left(Left { pids: vec![child], refused: false }));
     assert_eq!(reaped, Some((child, Exit::Code(3))));
@@ -181,62 +174,26 @@ test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
     let child = shell("exec sleep 1000");
     let nobody = Uid::from_raw(65534);
     setresuid(nobody, nobody, nobody).expect("this test needs root");
-    let spare = Spare { init: getpid(), electors: &[] };
 
-    let verdict = KillSweep::open().expect("/proc").pass(Scope::Namespace, spare).expect("a scan");
+    let verdict = KillSweep::open().expect("/proc").pass(Scope::Namespace, spare(&[])).expect("a scan");
 
     let refused = Left { pids: vec![child], refused: true };
     assert_eq!(verdict, Verdict::Left(refused));
     assert!(!kill::is_alone().expect("PID 1"));
 });
 
-/// The body requests a visitor with a line on its standard output.
-#[test]
-fn a_process_that_came_in_from_outside_is_found_and_killed() {
-    let name = concat!(module_path!(), "::a_process_that_came_in_from_outside_is_found_and_killed");
-    let is_visited = || {
-        println!("visit me");
-        let mut scanner = Scanner::open().expect("/proc");
-        let spare = Spare { init: getpid(), electors: &[] };
-        let mut visitor = None;
-        wait_until("a visitor", || {
-            visitor = scanner.find(Scope::Namespace, spare).expect("a scan").targets.first().copied();
-            visitor.is_some()
-        });
-        assert_eq!(visitor.map(|visitor| visitor.parent), Some(Pid::from_raw(0)));
-        assert_eq!(sweep(Scope::Namespace, &[]), None);
-        assert!(kill::is_alone().expect("PID 1"));
-    };
-    if world::is_inside() {
-        return is_visited();
-    }
-    let mut world = world::start(name, &World::Pid1);
-    let mut lines = std::io::BufReader::new(world.stdout.take().expect("piped")).lines();
-    lines.by_ref().map_while(Result::ok).find(|line| line.ends_with("visit me")).expect("a world");
-
-    let unshare = only_child(i32::try_from(world.id()).expect("a pid"));
-    let target = only_child(unshare).to_string();
-    let visitor = Command::new("nsenter").args(["--target", &target, "--pid", "sleep", "1000"]).status().expect("nsenter");
-
-    assert!(!visitor.success(), "killed: {visitor}");
-    let passed = lines.map_while(Result::ok).any(|line| line.contains("1 passed"));
-    assert!(world.wait().expect("its end").success() && passed);
-}
-
 test_in!(Child, outside_of_pid_1_all_descendants_go_and_strangers_stay, {
     nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
     let elector = elector("exec sleep 1000");
     shell("for i in $(seq 20); do setsid -f sh -c 'trap \"\" TERM; sleep 1000 & wait'; done; exec sleep 1000");
     wait_until("42 descendants", || count(Scope::Descendants) == 42);
-    let mut scanner = Scanner::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[elector] };
+    let others = Scope::Leftovers { entry: "none", group: Some(nix::unistd::getpgrp()), known: &[] };
 
     let left = sweep(Scope::Descendants, &[elector]);
 
-    assert_eq!(left, None);
-    assert_eq!(scanner.find(Scope::Descendants, Spare { electors: &[], ..spare }).expect("a scan").targets.len(), 1);
-    let strangers =
-        scanner.find(Scope::Leftovers { entry: "none", group: Some(nix::unistd::getpgrp()), known: &[] }, spare).expect("a scan");
+    assert_eq!((left, count(Scope::Descendants)), (None, 1));
+    let mut scanner = Scanner::open().expect("/proc");
+    let strangers = scanner.find(others, spare(&[elector])).expect("a scan");
     assert!(strangers.targets.iter().any(|process| process.parent == getppid()), "{strangers:?}");
 });
 
@@ -250,21 +207,18 @@ test_in!(Child, strangers_that_come_and_go_do_not_hold_up_a_proof, {
     });
     nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
     let mut passes = KillSweep::open().expect("/proc");
-    let spare = Spare { init: getpid(), electors: &[] };
 
-    let verdicts = (0..200).map(|_| passes.pass(Scope::Descendants, spare).expect("a scan")).collect::<Vec<_>>();
+    let verdicts = (0..200).map(|_| passes.pass(Scope::Descendants, spare(&[])).expect("a scan")).collect::<Vec<_>>();
 
     let proved = verdicts.iter().filter(|verdict| **verdict == Verdict::Proved).count();
     assert!(proved > 190, "{proved} of 200, then {:?}", verdicts.iter().find(|verdict| **verdict != Verdict::Proved));
 });
 
 test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
-    let spare = Spare { init: getpid(), electors: &[] };
-
     let refused = [
         kill::kill_everything().err(),
         kill::is_alone().err(),
-        KillSweep::open().expect("/proc").pass(Scope::Namespace, spare).err(),
+        KillSweep::open().expect("/proc").pass(Scope::Namespace, spare(&[])).err(),
     ];
 
     for error in refused {
@@ -303,7 +257,7 @@ fn sweep(scope: Scope<'_>, electors: &[Pid]) -> Option<Left> {
     let began = tenure::clock::boot();
     loop {
         reap_all();
-        match sweep.pass(scope, Spare { init: getpid(), electors }).expect("a scan") {
+        match sweep.pass(scope, spare(electors)).expect("a scan") {
             Verdict::Proved => return None,
             Verdict::Left(left) if tenure::clock::boot().since(began) > PATIENCE => return Some(left),
             Verdict::Left(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -320,9 +274,4 @@ fn elector(script: &str) -> Pid {
 fn count_all() -> usize {
     let names = std::fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.file_name());
     names.filter(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit)).count()
-}
-
-fn only_child(pid: i32) -> i32 {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("CONFIG_PROC_CHILDREN");
-    children.trim().parse().expect("one child")
 }

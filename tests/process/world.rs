@@ -58,7 +58,7 @@ pub(crate) fn is_inside() -> bool {
 
 /// Starts the test binary for the test `name` in its own PID namespace, which ends with it or after a minute. The machine there
 /// has been suspended, if that is possible.
-pub(crate) fn start(name: &str, world: &World) -> Child {
+fn start(name: &str, world: &World) -> Child {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
     command.args(slept::flags());
@@ -150,8 +150,12 @@ pub(crate) fn reap_all() -> usize {
     std::iter::from_fn(reap_next).count()
 }
 
+/// Spares the test and these electors.
+pub(crate) fn spare(electors: &[Pid]) -> Spare<'_> {
+    Spare { init: getpid(), electors }
+}
+
 /// How many targets there are now, sparing only the test.
 pub(crate) fn count(scope: Scope<'_>) -> usize {
-    let mut scanner = Scanner::open().expect("/proc");
-    scanner.find(scope, Spare { init: getpid(), electors: &[] }).expect("a scan").targets.len()
+    Scanner::open().expect("/proc").find(scope, spare(&[])).expect("a scan").targets.len()
 }
