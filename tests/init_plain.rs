@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    os::unix::{net::UnixStream, process::CommandExt as _},
+    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -32,31 +32,36 @@ fn the_exit_code_is_the_workloads_or_128_and_the_signal_that_killed_it() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126() {
-    for (command, code, words) in [
-        ("/nowhere/at-all", 127, "/nowhere/at-all: not found"),
-        ("no-such-command-anywhere", 127, "not found in PATH"),
-        ("/etc/passwd", 126, "not executable"),
-        ("/", 126, "is a directory"),
-    ] {
-        let output = Command::new(TENURE).args(["--leader-election=off", "--", command]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(code) && said.contains(words), "{:?} {said}", output.status);
-    }
-}
-
-#[test]
-fn a_file_that_only_the_kernel_finds_wrong_is_126_or_127_and_that_is_explained() {
+fn what_cannot_be_run_is_refused_with_its_code_and_why() {
     let scratch = Scratch::new();
-    for (text, code, words) in [
-        ("no program at all", 126, "neither a program for this machine nor a script with a #! line"),
-        ("#!/no/such/int\n", 127, "the interpreter that its #! line or its program header names"),
+    let executable = |name: &str, text: &str| {
+        let file = scratch.file(name, text);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        file
+    };
+    let (text, script) = (executable("text", "no program at all"), executable("script", "#!/no/such/int\n"));
+    let no_program = "cannot execute: Exec format error (neither a program for this machine nor a script with a #! line)";
+    let no_interpreter = "cannot execute: No such file or directory (the file, or the interpreter that its #! line";
+    // Without --fork, init's children are in another PID namespace than init.
+    let unforked = ["unshare", "--pid", "--map-root-user"];
+    let unforked = if nix::unistd::geteuid().is_root() { &unforked[..2] } else { &unforked };
+    let promised = ["sh", "-c", "export LISTEN_FDS=2 LISTEN_PID=$$; exec \"$@\" 3</dev/null", "sh"];
+    let no_socket = "LISTEN_FDS=2, but tenure was started without descriptor 4: pass it on, or unset LISTEN_FDS";
+    for (by, command, code, words) in [
+        (&[][..], "/nowhere/at-all", 127, "/nowhere/at-all: not found"),
+        (&[], "no-such-command-anywhere", 127, "not found in PATH"),
+        (&[], "/etc/passwd", 126, "not executable"),
+        (&[], "/", 126, "is a directory"),
+        (&[], &text, 126, no_program),
+        (&[], &script, 127, no_interpreter),
+        (unforked, "echo", 126, "cannot bind the child to init's life"),
+        (&promised, "echo", 78, no_socket),
     ] {
-        let file = scratch.file("file", text);
-        Command::new("chmod").arg("+x").arg(&file).status().unwrap();
-        let output = Command::new(TENURE).args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
+        let run = [by, &[TENURE, "--leader-election=off", "--", command, "it runs"]].concat();
+        let output = Command::new("env").args(run).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(code) && said.contains("cannot execute") && said.contains(words), "{said}");
+        let is_refused = output.status.code() == Some(code) && output.stdout.is_empty() && said.contains(words);
+        assert!(is_refused, "{by:?} {command}: {:?} {said}", output.status);
     }
 }
 
@@ -79,20 +84,6 @@ fn before_linux_5_11_a_workload_inherits_no_more_and_its_start_takes_no_longer_t
     let output = without_close_range(command.args(["ls", "/proc/self/fd"]), 1000).output().unwrap();
 
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\n1\n2\n3\n", "{:?}", output.status);
-}
-
-#[test]
-fn a_workload_that_would_not_end_with_init_is_not_run_and_that_is_no_success() {
-    let mut unshare = Command::new("unshare");
-    if !nix::unistd::geteuid().is_root() {
-        unshare.arg("--map-root-user");
-    }
-    // Without --fork, init's children are in another PID namespace than init.
-    let output = unshare.args(["--pid", TENURE, "--leader-election=off", "--", "echo", "it ran"]).output().unwrap();
-
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(126) && output.stdout.is_empty(), "{:?} {said}", output.status);
-    assert!(said.contains("cannot bind the child to init's life"), "{said}");
 }
 
 #[test]
@@ -191,36 +182,24 @@ fn nobody_gets_a_sigcont_that_nobody_sent_unless_it_is_stopped() {
 }
 
 #[test]
-fn real_time_signals_pass_through_and_may_be_the_stop_signal_as_systemd_wants_it() {
-    let script = "trap 'exit 5' RTMIN+3; echo ready; while :; do sleep 0.01; done";
-    let stop: &[&str] = &["--set", "workload.stop.signal=SIGRTMIN+3"];
-    for (set, signal) in [(&[][..], "RTMIN+3"), (stop, "TERM")] {
-        let mut init = Init::start(set, &["bash", "-c", script], true);
+fn a_signal_reaches_the_workload_as_itself_or_as_the_one_that_the_configuration_says() {
+    let set = |option: &'static str| ["--set", option];
+    let (stops_by, rewrites) = (set("workload.stop.signal=SIGRTMIN+3"), set("signals.rewrite.leader={SIGHUP: SIGUSR1}"));
+    for (options, trapped, sent) in [
+        (&[][..], "RTMIN+3", "RTMIN+3"),
+        // As systemd wants it.
+        (&stops_by, "RTMIN+3", "TERM"),
+        // By these two, servers change their number of workers.
+        (&[], "TTIN", "TTIN"),
+        (&[], "TTOU", "TTOU"),
+        (&rewrites, "USR1", "HUP"),
+    ] {
+        let script = format!("trap 'exit 5' {trapped}; echo ready; while :; do sleep 0.01; done");
+        let mut init = Init::start(options, &["bash", "-c", &script], true);
         init.line();
-        let status = Command::new("kill").args(["-s", signal, &init.pid().to_string()]).status().unwrap();
-        assert!(status.success());
-        assert_eq!(init.exit(), 5);
+        let status = Command::new("kill").args(["-s", sent, &init.pid().to_string()]).status().unwrap();
+        assert_eq!((status.success(), init.exit()), (true, 5), "{options:?}: {sent} for {trapped}");
     }
-}
-
-#[test]
-fn the_signals_by_which_servers_change_their_number_of_workers_are_the_workloads() {
-    for signal in [Signal::SIGTTIN, Signal::SIGTTOU] {
-        let script = format!("trap 'exit 7' {}; echo ready; while :; do sleep 0.01; done", signal as i32);
-        let mut init = Init::contained(&[], &script);
-        init.line();
-        init.signal(signal);
-        assert_eq!(init.exit(), 7, "{signal}");
-    }
-}
-
-#[test]
-fn a_signal_rewritten_by_the_configuration_arrives_as_another() {
-    let set = ["--set", "signals.rewrite.leader={SIGHUP: SIGUSR1}"];
-    let mut init = Init::contained(&set, "trap 'exit 6' USR1; echo ready; while :; do sleep 0.01; done");
-    init.line();
-    init.signal(Signal::SIGHUP);
-    assert_eq!(init.exit(), 6);
 }
 
 #[test]
@@ -293,7 +272,7 @@ fn mask_and_dispositions_of_the_workload_are_those_that_tenure_was_started_with(
         };
         let direct = seen(&[]);
         assert_eq!(direct.lines().count(), 3, "{direct}");
-        assert_eq!(seen(&[TENURE, "--leader-election=off", "--"]), direct);
+        assert_eq!(seen(&[TENURE, "--leader-election=off", "--"]), direct, "{wrapper:?}");
     }
 }
 
@@ -318,21 +297,6 @@ caller.sendall(f"{count} {os.environ['LISTEN_FDNAMES']}".encode())
 
         assert_eq!((answer.as_str(), init.exit()), ("1 door", 0), "contained: {contained}");
     }
-}
-
-#[test]
-fn sockets_that_are_promised_and_not_there_are_said_before_anything_runs() {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "export LISTEN_FDS=2 LISTEN_PID=$$; exec \"$@\" 3</dev/null", "sh"]);
-
-    let output = shell.args([TENURE, "--leader-election=off", "--", "echo", "it runs"]).output().unwrap();
-
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(78) && output.stdout.is_empty(), "{:?}", output.status);
-    assert!(
-        said.contains("LISTEN_FDS=2, but tenure was started without descriptor 4: pass it on, or unset LISTEN_FDS"),
-        "{said}"
-    );
 }
 
 #[test]
