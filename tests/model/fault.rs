@@ -16,6 +16,7 @@ use tenure::{
 
 use crate::{
     container::{Around, Container},
+    elector::ElectorProcess,
     family::Setup,
     judge::Judge,
     register::is_labelled,
@@ -117,57 +118,20 @@ pub enum Aim {
 
 impl Kind {
     pub const fn aim(self) -> Aim {
+        use Kind::*;
         match self {
-            Self::LoseRequest
-            | Self::HoldRequest
-            | Self::RepeatRequest
-            | Self::Refuse
-            | Self::Unauthorize
-            | Self::Forbid
-            | Self::Throttle
-            | Self::Conflict => Aim::Request,
-            Self::LoseReply | Self::HoldReply => Aim::Reply,
-            Self::Cut
-            | Self::Stall
-            | Self::StaleWatch
-            | Self::Copy
-            | Self::CrashElector
-            | Self::FreezeElector
-            | Self::FreezeInit
-            | Self::KillInit
-            | Self::Terminate
-            | Self::Exit
-            | Self::Dawdle
-            | Self::StaleWord
-            | Self::Stir
-            | Self::StirWorker
-            | Self::PassOn
-            | Self::Sicken
-            | Self::Unready => Aim::Replica,
-            Self::Clear
-            | Self::Wipe
-            | Self::Unset
-            | Self::Seize
-            | Self::Delete
-            | Self::Unlabel
-            | Self::StepDown
-            | Self::Pause => Aim::Lease,
+            LoseRequest | HoldRequest | RepeatRequest | Refuse | Unauthorize | Forbid | Throttle | Conflict => Aim::Request,
+            LoseReply | HoldReply => Aim::Reply,
+            Cut | Stall | StaleWatch | Copy | CrashElector | FreezeElector | FreezeInit | KillInit | Terminate | Exit
+            | Dawdle | StaleWord | Stir | StirWorker | PassOn | Sicken | Unready => Aim::Replica,
+            Clear | Wipe | Unset | Seize | Delete | Unlabel | StepDown | Pause => Aim::Lease,
         }
     }
 
     /// Returns whether the fault can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
-        matches!(
-            self,
-            Self::CrashElector
-                | Self::FreezeElector
-                | Self::FreezeInit
-                | Self::StaleWord
-                | Self::Unready
-                | Self::Stir
-                | Self::StirWorker
-                | Self::PassOn
-        )
+        use Kind::*;
+        matches!(self, CrashElector | FreezeElector | FreezeInit | StaleWord | Unready | Stir | StirWorker | PassOn)
     }
 
     /// Returns whether a Lease is released after the fault.
@@ -177,10 +141,8 @@ impl Kind {
 
     /// Returns whether the fault lasts until it is ended.
     pub const fn lasts(self) -> bool {
-        matches!(
-            self,
-            Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle | Self::Unready | Self::Pause
-        )
+        use Kind::*;
+        matches!(self, Cut | Stall | FreezeElector | FreezeInit | Dawdle | Unready | Pause)
     }
 }
 
@@ -205,8 +167,9 @@ impl World {
     }
 
     fn can_hit(&self, kind: Kind, on: usize) -> bool {
+        use Kind::*;
         if on == self.places.len() {
-            return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| !peer.cut);
+            return kind == Cut && self.peer.as_ref().is_some_and(|peer| !peer.cut);
         }
         let (container, road) = (&self.places[on].container, &self.places[on].road);
         let elector = container.runner().is_some();
@@ -217,40 +180,24 @@ impl World {
         let main = container.tree.main();
         let is_leading = main.is_some_and(|(_, leads)| leads);
         match kind {
-            Kind::Cut => !road.cut,
-            Kind::Stall => !road.stalled,
-            Kind::StaleWatch => elector && self.before.is_some(),
-            Kind::Copy => on == 0 && self.places.len() < 3 && self.judge.is_leading(container.who) && container.rests(),
+            Cut => !road.cut,
+            Stall => !road.stalled,
+            StaleWatch => elector && self.before.is_some(),
+            Copy => on == 0 && self.places.len() < 3 && self.judge.is_leading(container.who) && container.rests(),
             // An elector that is stopped, dead or not yet there cannot stand in for init. Without a fuse that is not covered.
-            Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
-            Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
-            Kind::KillInit | Kind::Terminate | Kind::PassOn => true,
-            Kind::Stir => is_stopped(Part::Main),
-            Kind::StirWorker => is_stopped(Part::Worker),
-            Kind::Exit => is_leading,
-            Kind::Dawdle => !container.dawdles,
+            FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
+            CrashElector | FreezeElector => elector && (container.has_fuse || !container.frozen),
+            KillInit | Terminate | PassOn => true,
+            Stir => is_stopped(Part::Main),
+            StirWorker => is_stopped(Part::Worker),
+            Exit => is_leading,
+            Dawdle => !container.dawdles,
             // A report after the signal would be the workload's own lie.
-            Kind::Sicken => main.is_some(),
-            Kind::Unready => main.is_some() && !container.unready,
-            Kind::StaleWord => is_leading && !container.tree.has_orders(),
-            Kind::LoseRequest
-            | Kind::HoldRequest
-            | Kind::RepeatRequest
-            | Kind::Refuse
-            | Kind::Unauthorize
-            | Kind::Forbid
-            | Kind::Throttle
-            | Kind::Conflict
-            | Kind::LoseReply
-            | Kind::HoldReply
-            | Kind::Clear
-            | Kind::Wipe
-            | Kind::Unset
-            | Kind::Seize
-            | Kind::Delete
-            | Kind::Unlabel
-            | Kind::StepDown
-            | Kind::Pause => false,
+            Sicken => main.is_some(),
+            Unready => main.is_some() && !container.unready,
+            StaleWord => is_leading && !container.tree.has_orders(),
+            LoseRequest | HoldRequest | RepeatRequest | Refuse | Unauthorize | Forbid | Throttle | Conflict | LoseReply
+            | HoldReply | Clear | Wipe | Unset | Seize | Delete | Unlabel | StepDown | Pause => false,
         }
     }
 
@@ -279,17 +226,11 @@ impl World {
             Kind::StaleWatch => self.rewind(on),
             Kind::Copy => self.copy(on, setups),
             Kind::CrashElector => {
-                self.inside(on, setups, |container, _| {
-                    if let Some(elector) = &mut container.elector {
-                        elector.die();
-                    }
-                });
+                self.inside(on, setups, |container, _| container.elector.iter_mut().for_each(ElectorProcess::die));
                 self.tell_witness(on, setups, |identity| Input::Disconnected { identity });
             }
             Kind::FreezeElector => self.inside(on, setups, |container, _| {
-                if let Some(elector) = &mut container.elector {
-                    elector.frozen = true;
-                }
+                container.elector.iter_mut().for_each(|elector| elector.frozen = true);
             }),
             Kind::FreezeInit => self.inside(on, setups, |container, _| container.frozen = true),
             Kind::KillInit => {
@@ -332,49 +273,24 @@ impl World {
 
     /// Returns whether the fault is in effect.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
-        if kind == Kind::Pause {
+        use Kind::*;
+        if kind == Pause {
             return self.register.lease(slot_of(on)).is_some_and(|lease| is_paused(lease));
         }
         let Some(place) = self.places.get(on) else {
-            return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| peer.cut);
+            return kind == Cut && self.peer.as_ref().is_some_and(|peer| peer.cut);
         };
         let (container, road) = (&place.container, &place.road);
         match kind {
-            Kind::Cut => road.cut,
-            Kind::Stall => road.stalled,
-            Kind::FreezeElector => container.elector.as_ref().is_some_and(|elector| elector.frozen && !elector.is_dead),
-            Kind::FreezeInit => container.frozen,
-            Kind::Dawdle => container.dawdles,
-            Kind::Unready => container.unready,
-            Kind::LoseRequest
-            | Kind::HoldRequest
-            | Kind::RepeatRequest
-            | Kind::Refuse
-            | Kind::Unauthorize
-            | Kind::Forbid
-            | Kind::Throttle
-            | Kind::Conflict
-            | Kind::LoseReply
-            | Kind::HoldReply
-            | Kind::StaleWatch
-            | Kind::Copy
-            | Kind::CrashElector
-            | Kind::KillInit
-            | Kind::Terminate
-            | Kind::Exit
-            | Kind::StaleWord
-            | Kind::Stir
-            | Kind::StirWorker
-            | Kind::PassOn
-            | Kind::Sicken
-            | Kind::Clear
-            | Kind::Wipe
-            | Kind::Unset
-            | Kind::Seize
-            | Kind::Delete
-            | Kind::Unlabel
-            | Kind::StepDown
-            | Kind::Pause => false,
+            Cut => road.cut,
+            Stall => road.stalled,
+            FreezeElector => container.elector.as_ref().is_some_and(|elector| elector.frozen && !elector.is_dead),
+            FreezeInit => container.frozen,
+            Dawdle => container.dawdles,
+            Unready => container.unready,
+            LoseRequest | HoldRequest | RepeatRequest | Refuse | Unauthorize | Forbid | Throttle | Conflict | LoseReply
+            | HoldReply | StaleWatch | Copy | CrashElector | KillInit | Terminate | Exit | StaleWord | Stir | StirWorker
+            | PassOn | Sicken | Clear | Wipe | Unset | Seize | Delete | Unlabel | StepDown | Pause => false,
         }
     }
 
@@ -388,13 +304,9 @@ impl World {
         }
         if kind == Kind::Cut || kind == Kind::Stall {
             let road = &mut self.places[on].road;
-            if kind == Kind::Cut {
-                road.cut = false
-            } else {
-                road.stalled = false
-            }
-            self.catch_up(on);
-            return;
+            let ended = if kind == Kind::Cut { &mut road.cut } else { &mut road.stalled };
+            *ended = false;
+            return self.catch_up(on);
         }
         self.inside(on, setups, |container, _| match (kind, &mut container.elector) {
             (Kind::FreezeElector, Some(elector)) => elector.frozen = false,

@@ -43,17 +43,17 @@ impl Lease {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Judge {
     kind: Kind,
-    pub(crate) timing: Timing,
-    grace: Duration,
+    config: Config,
     pub(crate) wrong: Option<String>,
     pub(crate) story: Vec<String>,
     lease: Option<Lease>,
     last: u64,
     /// Acknowledgements that may be sent.
     due: Vec<(Term, u64)>,
-    page: TermStatus,
+    page: Option<TermStatus>,
     pub(crate) fuse: Option<Instant>,
     pub(crate) fired: bool,
     leads: bool,
@@ -85,35 +85,11 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(kind: Kind, config: &Config) -> Self {
-        Self {
-            kind,
-            timing: config.timing(),
-            grace: config.workload.stop.grace,
-            wrong: None,
-            story: Vec::new(),
-            lease: None,
-            last: 0,
-            due: Vec::new(),
-            page: TermStatus::NONE,
-            fuse: None,
-            fired: false,
-            leads: false,
-            has_started: false,
-            is_greeted: false,
-            has_elector: false,
-            killed: None,
-            main: None,
-            asked: None,
-            is_killed: false,
-            all_killed: false,
-            withheld: None,
-            terms: 0,
-            is_frozen: false,
-            is_prepared: false,
-            is_hopeless: false,
-            never_ran: false,
-            is_over: false,
-        }
+        Self { kind, config: config.clone(), ..Self::default() }
+    }
+
+    pub(crate) const fn timing(&self) -> Timing {
+        self.config.timing()
     }
 
     fn note(&mut self, what: &dyn Debug, now: Instant) {
@@ -127,7 +103,7 @@ impl Judge {
     }
 
     fn is_plausible(&self, deadlines: Deadlines, now: Instant) -> bool {
-        let latest = self.timing.deadlines(now);
+        let latest = self.timing().deadlines(now);
         deadlines.soft <= latest.soft && deadlines.hard <= latest.hard && deadlines.end <= latest.end
     }
 
@@ -259,10 +235,9 @@ impl Judge {
     }
 
     pub(crate) fn publishes(&mut self, status: TermStatus, now: Instant) {
-        if status == self.page {
+        if self.page.replace(status) == Some(status) {
             return;
         }
-        self.page = status;
         self.note(&status, now);
         if status.role == Role::Standby {
             return;
@@ -276,6 +251,10 @@ impl Judge {
         let is_asked = status.soft == Instant::BOOT;
         self.forbid(!is_asked && status.soft != deadlines.soft, "law 3: the page shows another S");
         self.forbid(!is_asked && stop.is_some(), "law 3: the page shows the S of a term that ends");
+    }
+
+    fn shows_soft(&self) -> bool {
+        self.page.is_some_and(|page| page.soft != Instant::BOOT)
     }
 
     pub(crate) fn fuses(&mut self, hard: Option<Instant>, _: Instant) {
@@ -356,10 +335,7 @@ impl Judge {
                 let lease = self.lease.as_ref().filter(|_| self.leads);
                 let is_cut_off = lease.is_none_or(|lease| lease.loss().is_some() || lease.deadlines.soft <= now) || self.fired;
                 self.forbid(is_early && !is_cut_off, "law 19: the stop does not wait for the withdrawal");
-                self.forbid(
-                    self.leads && self.page.soft != Instant::BOOT,
-                    "law 3: S is on the page when the stop signal is sent",
-                );
+                self.forbid(self.leads && self.shows_soft(), "law 3: S is on the page when the stop signal is sent");
                 self.asked.get_or_insert(now);
                 self.withheld = None;
             }
@@ -373,7 +349,8 @@ impl Judge {
 
     fn kills(&mut self, now: Instant) {
         let (Some(asked), Some(lease), Some(_)) = (self.asked, &self.lease, self.main) else { return };
-        let is_early = now < asked + self.grace && now < lease.deadlines.hard && lease.loss().is_none() && self.terms < 2;
+        let grace = self.config.workload.stop.grace;
+        let is_early = now < asked + grace && now < lease.deadlines.hard && lease.loss().is_none() && self.terms < 2;
         let asks = matches!(self.kind, Kind::Leading | Kind::Published);
         self.forbid(asks && self.leads && is_early && !self.fired, "law 7: a planned stop has its whole grace");
     }
@@ -433,12 +410,12 @@ impl Judge {
             lease.stops(Reason::Expired, began);
         }
         let loss = lease.loss();
-        self.forbid(is_missed && self.page.soft != Instant::BOOT, "law 3: the term goes on at S");
+        self.forbid(is_missed && self.shows_soft(), "law 3: the term goes on at S");
         self.forbid(hard <= began && !self.all_killed, "law 3: not everything is killed at H");
         let is_in_hand = self.main.is_none() || self.asked.is_some() || self.is_killed;
         let tells = self.kind == Kind::Always;
         self.forbid(!tells && loss.is_some() && !is_in_hand, "law 7: a loss waits");
-        let is_due = loss.is_some_and(|at| at + self.timing.loss_grace <= began);
+        let is_due = loss.is_some_and(|at| at + self.timing().loss_grace <= began);
         self.forbid(is_due && self.main.is_some() && !self.is_killed, "law 7: a loss leaves more than G");
         let is_over = self.withheld.is_some_and(|until| until <= began);
         self.forbid(is_over && !is_in_hand, "law 19: the withdrawal is waited for without end");

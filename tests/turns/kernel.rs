@@ -34,6 +34,7 @@ pub(crate) enum Is {
     Orphan,
 }
 
+#[derive(Default)]
 pub(crate) struct Kernel {
     pub(crate) now: Instant,
     pub(crate) rng: fastrand::Rng,
@@ -59,25 +60,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn new(rng: fastrand::Rng, judge: Judge) -> Self {
-        Self {
-            now: Instant::from_nanos(100_000_000_000),
-            rng,
-            judge,
-            living: BTreeMap::new(),
-            dead: VecDeque::new(),
-            last_pid: 1,
-            electors: Vec::new(),
-            elector: None,
-            to_init: VecDeque::new(),
-            to_elector: VecDeque::new(),
-            signals: VecDeque::new(),
-            heard: VecDeque::new(),
-            started: None,
-            main: None,
-            has_fired: false,
-            reaping: std::time::Duration::ZERO,
-            thawed: false,
-        }
+        let now = Instant::from_nanos(100_000_000_000);
+        Self { now, rng, judge, last_pid: 1, ..Self::default() }
     }
 
     pub(crate) fn fork_as(&mut self, is: Is) -> i32 {

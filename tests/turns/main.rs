@@ -25,8 +25,9 @@ const WORLDS: u64 = 1_000;
 const TURNS: u32 = 120;
 
 /// What differs between worlds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
+    #[default]
     Leading,
     /// The leader's address is published.
     Published,
@@ -64,7 +65,7 @@ fn config(kind: Kind) -> Config {
 fn run(seed: u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kinds = [Kind::Leading, Kind::Published, Kind::Hooked, Kind::Always, Kind::Frozen];
-    let kind = rng.choice(kinds).unwrap_or(Kind::Leading);
+    let kind = rng.choice(kinds).unwrap_or_default();
     let config = config(kind);
     let judge = Judge::new(kind, &config);
     let agent = AgentConfig {

@@ -127,11 +127,11 @@ impl Nemesis {
             (None, _) => {
                 self.last += 1;
                 (self.term, self.serial, self.is_proved) = (Some(self.last), 0, false);
-                ToInit::Lead { term: Term(self.last), info: info(), confirmed: confirmed(k.judge.timing, sent) }
+                ToInit::Lead { term: Term(self.last), info: info(), confirmed: confirmed(k.judge.timing(), sent) }
             }
             (Some(_), 0..=6) => {
                 self.serial += 1;
-                ToInit::Extend { term, serial: self.serial, confirmed: confirmed(k.judge.timing, sent) }
+                ToInit::Extend { term, serial: self.serial, confirmed: confirmed(k.judge.timing(), sent) }
             }
             (Some(_), 7 | 8) => {
                 self.request += 1;
