@@ -62,24 +62,6 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
 }
 
 #[test]
-fn a_kubeconfig_that_contradicts_itself_is_78_and_names_what_is_wrong() {
-    let place = Scratch::new();
-    let good = kubeconfig("server: 'https://127.0.0.1:1'");
-    for (from, to, said) in [
-        ("127.0.0.1:1", "127.0.0.1:99999", "is \"https://127.0.0.1:99999/\", which is not a URL: write https://HOST:PORT"),
-        ("127.0.0.1:1", "127.0.0.1:", "which is not a URL: write https://HOST:PORT"),
-        ("127.0.0.1:1", "127.0.0.1:-1", "which is not a URL: write https://HOST:PORT"),
-        ("user: u}", "user: v}", "the context c names the user v, which is not in "),
-        ("{cluster: c,", "{cluster: d,", "the context c names the cluster d, which is not in "),
-    ] {
-        let path = place.file("kubeconfig", good.replace(from, to));
-        for face in [&["check", "--lease", "x"][..], &["status", "x"], &["--lease", "x", "--", "true"]] {
-            tenure(face, &[("KUBECONFIG", &path)]).says(78, &[said, &path]);
-        }
-    }
-}
-
-#[test]
 fn a_pod_whose_access_is_broken_is_78_and_names_the_file_or_the_variable() {
     let pod = Pod::with_an_account_in("A b");
     let [home, host, (port, number)] = pod.variables();

@@ -87,44 +87,21 @@ fn a_plain_init_needs_no_cluster() {
 }
 
 #[test]
-fn the_programs_of_hooks_are_looked_for_where_hooks_run() {
-    let hooks = "{afterLead: {command: [/nowhere]}, beforeFollow: {command: [sh]}}";
-    let place = Scratch::new();
-    let file =
-        place.file("tenure.yaml", format!("lease: {{name: x}}\nworkload: {{runs: always, acknowledge: hook}}\nhooks: {hooks}\n"));
-    let check = ["check", "--offline", "--config", &file, "--", "sh"];
-    let missing = "hooks.afterLead cannot be executed (127): /nowhere: not found";
-    tenure(&check, &[]).says(78, &[missing]);
-    let plain = tenure(&check, &[("TENURE_LEASE__ENABLED", "false")]);
-    plain.says(0, &["enabled: false"]);
-    assert!(!plain.out.contains("hooks.afterLead cannot"), "{plain:?}");
-}
-
-#[test]
-fn the_programs_of_standbys_and_of_probes_are_looked_for_too() {
-    let line = |standby: &str, ready: &str, live: &str| {
-        let settings = [
-            format!("standby.command=[{standby}]"),
-            format!("workload.readiness.exec.command=[{ready}]"),
-            format!("workload.liveness.exec.command=[{live}]"),
-        ];
-        let mut line = vec!["check".to_owned(), "--offline".into(), "--lease".into(), "x".into()];
-        line.extend(settings.into_iter().flat_map(|setting| ["--set".into(), setting]));
-        line.extend(["--".into(), "sh".into()]);
-        line
+fn the_programs_of_hooks_standbys_and_probes_are_looked_for_where_they_run() {
+    let keys = ["hooks.afterLead", "standby.command", "workload.readiness.exec", "workload.liveness.exec"];
+    let check = |missing: &[&str], variables: &[(&str, &str)]| {
+        let program = |key: &str| if missing.contains(&key) { "/nowhere" } else { "sh" };
+        let set = |key: &str| format!("{}.command=[{}]", key.trim_end_matches(".command"), program(key));
+        let set = keys.map(set);
+        let line = ["check", "--offline", "--lease", "x"].into_iter().chain(set.iter().flat_map(|set| ["--set", set]));
+        tenure(&line.chain(["--", "sh"]).collect::<Vec<_>>(), variables)
     };
-    let check =
-        |line: Vec<String>, variables: &[(&str, &str)]| tenure(&line.iter().map(String::as_str).collect::<Vec<_>>(), variables);
-    let found = ["ok    standby.command is /", "ok    workload.readiness.exec is /", "ok    workload.liveness.exec is /"];
-    check(line("sh", "sh", "sh"), &[]).says(0, &found);
-    for (line, missing) in [
-        (line("/nowhere", "sh", "sh"), "standby.command"),
-        (line("sh", "/nowhere", "sh"), "workload.readiness.exec"),
-        (line("sh", "sh", "/nowhere"), "workload.liveness.exec"),
-    ] {
-        check(line, &[]).says(78, &[&format!("FAIL  {missing} cannot be executed (127): /nowhere: not found")]);
+    check(&[], &[]).says(0, &keys.map(|key| format!("ok    {key} is /")).each_ref().map(String::as_str));
+    for key in keys {
+        check(&[key], &[]).says(78, &[&format!("FAIL  {key} cannot be executed (127): /nowhere: not found")]);
     }
-    let plain = check(line("/nowhere", "/nowhere", "/nowhere"), &[("TENURE_LEASE__ENABLED", "false")]);
+    let plain = check(&keys, &[("TENURE_LEASE__ENABLED", "false")]);
+    plain.says(0, &["enabled: false"]);
     assert!(!plain.out.contains("/nowhere: not found"), "{plain:?}");
 }
 

@@ -2,8 +2,6 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use support::Scratch;
-
 use crate::world::{Cluster, TENURE, tenure, tenure_after, tenure_of_nobody_among_hidden};
 
 const NO_WAIT: (&str, &str) = ("TENURE_LEASE__CREATION_WAIT", "0s");
@@ -34,42 +32,17 @@ fn the_weaker_guarantee_is_said_once_in_a_pod_and_not_to_a_person() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_lock_is_said_at_once() {
-    let place = Scratch::new();
-    let file = place.file("tenure.yaml", "lease: {duration: 1s}\nworkload: {stop: {graze: 1s}, onExit: nonsense}\n");
-    let line = ["lock", "--config", &file, "--set", "lease.enabled=false", "--set", "workload.runs=always", "", "--", "true"];
-    let ended = tenure(&line, &[("TENURE_HTTP__LISTEN", "nonsense")]);
-    ended.says(
-        78,
-        &[
-            "refused for 5 reasons",
-            ":2: workload.stop.graze: there is no such key",
-            "--set workload.runs: workload.runs: this key does not apply",
-            "--set lease.enabled: lease.enabled: without leader election there is no lock",
-            "lease.name: the Lease needs a name",
-            ":1: lease.duration: 1s is too short",
-        ],
-    );
-}
-
-#[test]
 fn a_line_that_is_no_lock_is_64() {
     for (line, said) in [
-        (&["lock", "a"][..], "required"),
-        (&["lock", "a", "--try", "--timeout", "5s", "--", "true"], "cannot be used with"),
-        (&["lock", "a", "true"], "the workload goes after --"),
-        (
-            &["lock", "a", "--timeout", "3", "--", "true"],
-            "'3' for '--timeout <DURATION>': \"3\" is not a duration: write a number and a unit",
-        ),
-        (&["lock", "a", "--timeout=-1s", "--", "true"], "\"-1s\" is not a duration: write a number and a unit"),
-        (
-            &["task", "a", "--every", "60", "--", "true"],
-            "'60' for '--every <INTERVAL>': \"60\" is not a duration: write a number and a unit",
-        ),
-        (&["task", "a", "--every", "1s", "--limit", "10", "--", "true"], "\"10\" is not a duration: write a number and a unit"),
+        ("lock a", "required"),
+        ("lock a --try --timeout 5s -- true", "cannot be used with"),
+        ("lock a true", "the workload goes after --"),
+        ("lock a --timeout 3 -- true", "'3' for '--timeout <DURATION>': \"3\" is not a duration: write a number and a unit"),
+        ("lock a --timeout=-1s -- true", "\"-1s\" is not a duration: write a number and a unit"),
+        ("task a --every 60 -- true", "'60' for '--every <INTERVAL>': \"60\" is not a duration: write a number and a unit"),
+        ("task a --every 1s --limit 10 -- true", "\"10\" is not a duration: write a number and a unit"),
     ] {
-        tenure(line, &[]).says(64, &[said]);
+        tenure(&line.split(' ').collect::<Vec<_>>(), &[]).says(64, &[said]);
     }
 }
 

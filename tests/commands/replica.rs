@@ -96,17 +96,7 @@ fn a_replica_says_no_more_than_its_level() {
 }
 
 #[test]
-fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home() {
-    let pod = Pod::with_an_account_in("billing");
-
-    let replica = Running::in_a_pod(&pod.account, &["--lease", "x", "--", "true"], &pod.variables());
-
-    replica.says(&["the API server is https://127.0.0.1:", "the pod's service account"]);
-    assert_eq!(replica.end(), Some(0));
-}
-
-#[test]
-fn a_replica_of_a_pod_asks_a_server_with_an_address_of_ipv6() {
+fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home_and_a_server_with_an_address_of_ipv6() {
     let pod = Pod::with_an_account_in("billing");
     let [home, _, port] = pod.variables();
     let variables = [home, ("KUBERNETES_SERVICE_HOST", "::1"), port];

@@ -19,77 +19,55 @@ fn transaction(changes: &[&str]) -> String {
 fn is_refused(text: &str, parts: &[&str]) {
     let place = Scratch::new();
     let file = place.file("x.yaml", text);
-    tenure(&["apply", "-f", &file], &[]).says(78, &[&[file.as_str()], parts].concat());
+    let ended = tenure(&["apply", "-f", &file], &[]);
+    let is_said = |part: &&str| ended.err.contains(part);
+    assert!(ended.code == Some(78) && ended.err.contains(&file) && parts.iter().all(is_said), "{parts:?} of {text}: {ended:?}");
 }
 
 const CONFIG_MAP: &str = "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {data: {a: b}}}";
 
+/// The change of this object, such as `v1 ConfigMap a`; `how` is the rest of it.
+fn change(target: &str, how: &str) -> String {
+    let [version, kind, name]: [&str; 3] = target.splitn(3, ' ').collect::<Vec<_>>().try_into().expect("an object");
+    format!("{{target: {{apiVersion: {version}, kind: {kind}, name: {name}}}, {how}}}")
+}
+
+/// What is refused: the object, how it is changed, and why.
+const REFUSED: &str = "\
+v1 ConfigMap b | type: Replace | unknown variant `Replace`
+v1 ConfigMap b | type: Patch, contents: {} | unknown field `contents`
+v1 ConfigMap b | type: Patch | content is missing
+v1 ConfigMap b | type: Update | content is missing
+v1 ConfigMap b | type: Patch, content: {} | content is missing
+apps/v1 Deployment b/scale | type: Patch, content: {a: b} | a subresource
+apps/v1/x Deployment b | type: Patch, content: {a: b} | no apiVersion and kind
+v1 ConfigMap .. | type: Patch, content: {a: b} | not the name of an object
+v1 ConfigMap b | type: Patch, content: {status: {}} | status cannot be changed
+v1 ConfigMap b | type: Patch, content: {metadata: {name: c}} | is not the target's
+v1 ConfigMap b | type: Patch, content: {metadata: {namespace: c}} | metadata.namespace in content is not the target's
+v1 ConfigMap b | type: Patch, content: {kind: Secret} | another apiVersion or kind
+v1 ConfigMap b | type: Patch, content: {metadata: {uid: c}} | metadata.uid cannot
+v1 ConfigMap b | type: Patch, content: {metadata: {finalizers: []}} | finalizers
+v1 ConfigMap b | type: Create, content: {metadata: {generateName: c}} | generateName
+v1 ConfigMap b | type: Patch, content: {a: [null]} | an item that is null
+v1 ConfigMap b | type: Create, content: {metadata: {annotations: 'map[]'}} | metadata.annotations is no map of texts
+v1 ConfigMap b | type: Create, content: {metadata: {labels: 5}} | metadata.labels is no map
+v1 ConfigMap b | type: Patch, content: {metadata: {labels: [x]}} | metadata.labels is no map
+v1 ConfigMap b | type: Patch, content: [x] | content is no map
+v1 ConfigMap b | type: Patch, content: 5 | content is no map
+v1 Secret b | type: Patch, content: {data: {b: '!'}} | data.b is not base64
+v1 ConfigMap b | type: Patch, content: {metadata: {annotations: {tenure.dev/change: b}}} | tenure.dev/change is how
+coordination.k8s.io/v1 Lease b | type: Delete | a Lease cannot be a target
+v1 Namespace b | type: Delete | cannot be brought back
+apiextensions.k8s.io/v1 CustomResourceDefinition a.b | type: Delete | cannot be brought back";
+
 #[test]
 fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_change() {
-    for (change, why) in [
-        ("{target: {apiVersion: v1, kind: ConfigMap}, type: Patch}", "missing field `name`"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Replace}", "unknown variant `Replace`"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, contents: {}}", "unknown field `contents`"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch}", "content is missing"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Update}", "content is missing"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {}}", "content is missing"),
-        ("{target: {apiVersion: apps/v1, kind: Deployment, name: a/scale}, type: Patch, content: {a: b}}", "a subresource"),
-        ("{target: {apiVersion: apps/v1/x, kind: Deployment, name: a}, type: Patch, content: {a: b}}", "no apiVersion and kind"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: ..}, type: Patch, content: {a: b}}", "not the name of an object"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {status: {}}}", "status cannot be changed"),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {name: b}}}",
-            "is not the target's",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {namespace: b}}}",
-            "metadata.namespace in content is not the target's",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {kind: Secret}}",
-            "another apiVersion or kind",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {uid: b}}}",
-            "metadata.uid cannot",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {finalizers: []}}}",
-            "finalizers",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {generateName: b}}}",
-            "generateName",
-        ),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {a: [null]}}", "an item that is null"),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {annotations: 'map[]'}}}",
-            "metadata.annotations is no map of texts",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Create, content: {metadata: {labels: 5}}}",
-            "metadata.labels is no map",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {labels: [x]}}}",
-            "metadata.labels is no map",
-        ),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: [x]}", "content is no map"),
-        ("{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: 5}", "content is no map"),
-        ("{target: {apiVersion: v1, kind: Secret, name: a}, type: Patch, content: {data: {b: '!'}}}", "data.b is not base64"),
-        (
-            "{target: {apiVersion: v1, kind: ConfigMap, name: a}, type: Patch, content: {metadata: {annotations: {tenure.dev/change: b}}}}",
-            "tenure.dev/change is how",
-        ),
-        ("{target: {apiVersion: coordination.k8s.io/v1, kind: Lease, name: a}, type: Delete}", "a Lease cannot be a target"),
-        ("{target: {apiVersion: v1, kind: Namespace, name: a}, type: Delete}", "cannot be brought back"),
-        (
-            "{target: {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, name: a.b}, type: Delete}",
-            "cannot be brought back",
-        ),
-    ] {
-        let second = transaction(&[CONFIG_MAP, &change.replace("name: a", "name: second").replace("second.b", "a.b")]);
-        is_refused(&second, &["document 1, change 2", why]);
+    let nameless = "{target: {apiVersion: v1, kind: ConfigMap}, type: Patch}";
+    is_refused(&transaction(&[CONFIG_MAP, nameless]), &["document 1, change 2", "missing field `name`"]);
+    for row in REFUSED.lines() {
+        let [target, how, why]: [&str; 3] = row.split(" | ").collect::<Vec<_>>().try_into().expect("three parts");
+        is_refused(&transaction(&[CONFIG_MAP, &change(target, how)]), &["document 1, change 2", why]);
     }
 }
 
@@ -97,6 +75,9 @@ fn a_file_of_a_transaction_that_is_refused_offline_names_file_document_and_chang
 fn files_that_are_no_transaction_are_refused_offline() {
     let missing = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\n";
     let typed = |spec: &str| format!("{missing}spec: {spec}\n");
+    let one = |from: &str, to: &str| transaction(&[CONFIG_MAP]).replace(from, to);
+    let scaler =
+        |version| change(&format!("autoscaling/{version} HorizontalPodAutoscaler a"), "type: Patch, content: {spec: {}}");
     // Each line says the one before it nine times.
     let bomb = |text: String, n: u32| format!("{text}a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", "));
     let bomb = (1..9).fold("a0: &a0 [x]\n".to_owned(), bomb);
@@ -108,39 +89,28 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (typed("{lockTimeout: 5m, changes: []}"), "spec: unknown field `lockTimeout`"),
         (typed("{timeout: 5, changes: []}"), "spec: invalid type"),
         (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
-        (format!("{}more: 1\n", transaction(&[CONFIG_MAP])), "a Transaction has no key more"),
-        (
-            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespce: y}"),
-            "metadata of a Transaction has no key namespce",
-        ),
-        (
-            transaction(&[CONFIG_MAP]).replace("{name: x}", "{name: x, namespace: 2024}"),
-            "metadata.namespace is no text: write \"2024\" in quotes",
-        ),
-        (transaction(&[CONFIG_MAP]).replace("{name: x}", "oops"), "metadata is no map"),
-        (transaction(&[&CONFIG_MAP.replace("{data: {a: b}}", "hunter2")]), "change 1: content is no map"),
+        (one("kind: Transaction", "kind: Transaction\nmore: 1"), "a Transaction has no key more"),
+        (one("{name: x}", "{name: x, namespce: y}"), "metadata of a Transaction has no key namespce"),
+        (one("{name: x}", "{name: x, namespace: 2024}"), "metadata.namespace is no text: write \"2024\" in quotes"),
+        (one("{name: x}", "oops"), "metadata is no map"),
+        (one("{data: {a: b}}", "hunter2"), "change 1: content is no map"),
         (transaction(&["hunter2"]), "change 1: this is no map"),
-        (
-            transaction(&[&CONFIG_MAP.replace("ConfigMap", "Secret").replace("{data:", "{data: null, stringData:")]),
-            "data beside stringData is no map: remove it",
-        ),
+        (one("ConfigMap", "Secret").replace("{data:", "{data: null, stringData:"), "data beside stringData is no map: remove it"),
         (format!("{0}---\n{0}", transaction(&[CONFIG_MAP])), "document 2: this is a second Transaction"),
         ("a: 1\na: 2\n".to_owned(), "duplicate"),
         ("- a\n".to_owned(), "document 1: this is no object"),
         ("5\n".to_owned(), "document 1: this is no object"),
-        (
-            transaction(&[CONFIG_MAP]).replace("tenure.dev/v1", "tenure.dev/v2"),
-            "the apiVersion of this Transaction is \"tenure.dev/v2\": write tenure.dev/v1",
-        ),
+        (one("dev/v1", "dev/v2"), "the apiVersion of this Transaction is \"tenure.dev/v2\": write tenure.dev/v1"),
         ("kind: ConfigMap\n".to_owned(), "ConfigMap is no Transaction: for manifests use kubectl, Helm or GitOps"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1: List is no Transaction"),
         (typed("5"), "spec: invalid type"),
-        (transaction(&[&CONFIG_MAP.replace("a: b", "a: no")]), "an unquoted yes, no, on or off is ambiguous"),
-        (transaction(&[&CONFIG_MAP.replace("a: b", "a: [{b: On}]")]), "an unquoted yes, no, on or off is ambiguous"),
+        (one("a: b", "a: no"), "an unquoted yes, no, on or off is ambiguous"),
+        (one("a: b", "a: [{b: On}]"), "an unquoted yes, no, on or off is ambiguous"),
         ("a: [".to_owned(), "line 1"),
         (format!("a: {}\n", "[".repeat(500)), ""),
         (transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("v1", "v1, namespace: ''")]), "is not the name of an object"),
         (transaction(&[CONFIG_MAP, CONFIG_MAP]), "is a target twice"),
+        (transaction(&[&scaler("v1"), &scaler("v2")]), "is a target twice: also in"),
         (transaction(&vec![CONFIG_MAP; 33]), "33 changes are more than 32"),
     ] {
         is_refused(&text, &[why]);
@@ -148,12 +118,9 @@ fn files_that_are_no_transaction_are_refused_offline() {
     let place = Scratch::new();
     let long = place.file("long.yaml", format!("a: {}\n", "b".repeat(1 << 20)));
     tenure(&["apply", "x", "-f", &long], &[]).says(78, &["long.yaml: it is longer than 1 MiB"]);
-    let half = |n: u32| {
-        let data = "b".repeat(300_000);
-        format!("{{target: {{apiVersion: v1, kind: ConfigMap, name: n{n}}}, type: Create, content: {{data: {{a: {data}}}}}}}")
-    };
-    let halves = transaction(&[&half(0), &half(1)]);
-    let large = place.file("large.yaml", halves);
+    let half = format!("type: Create, content: {{data: {{a: {}}}}}", "b".repeat(300_000));
+    let halves = ["v1 ConfigMap a", "v1 ConfigMap b"].map(|target| change(target, &half));
+    let large = place.file("large.yaml", transaction(&halves.each_ref().map(String::as_str)));
     tenure(&["apply", "x", "-f", &large], &[]).says(78, &["more than 524288: split the transaction"]);
     tenure(&["apply", "x", "-f", "/nonexistent/file"], &[]).says(78, &["/nonexistent/file: No such file"]);
 }
@@ -173,23 +140,13 @@ fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
 fn a_text_that_only_looks_like_a_boolean_and_an_empty_object_are_taken_and_a_volume_claim_that_is_deleted_is_named() {
     let cluster = Cluster::nowhere();
     let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: y, n: n, t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
-    let claim = "{target: {apiVersion: v1, kind: PersistentVolumeClaim, name: data}, type: Delete}";
-    let account = "{target: {apiVersion: v1, kind: ServiceAccount, name: a}, type: Create, content: {}}";
-    let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], claim, account]));
+    let claim = change("v1 PersistentVolumeClaim data", "type: Delete");
+    let account = change("v1 ServiceAccount a", "type: Create, content: {}");
+    let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], &claim, &account]));
 
     let ended = cluster.tenure(&["apply", "-f", &file, "--dry-run"]);
 
     ended.says(69, &["change 3 (PersistentVolumeClaim/data): undoing this Delete does not bring the data of the volume back"]);
-}
-
-#[test]
-fn the_same_object_under_two_versions_of_its_api_is_a_target_twice() {
-    let scaler = |version| {
-        format!(
-            "{{target: {{apiVersion: autoscaling/{version}, kind: HorizontalPodAutoscaler, name: a}}, type: Patch, content: {{spec: {{}}}}}}"
-        )
-    };
-    is_refused(&transaction(&[&scaler("v1"), &scaler("v2")]), &["change 2", "is a target twice: also in", "change 1"]);
 }
 
 #[test]
@@ -220,10 +177,8 @@ fn a_promotion_that_creates_or_deletes_is_refused() {
 #[test]
 fn a_promotion_that_is_refused_shows_no_value() {
     let place = Scratch::new();
-    let secret = |value: &str| {
-        format!("{{target: {{apiVersion: v1, kind: Secret, name: a}}, type: Patch, content: {{stringData: {{a: {value}}}}}}}")
-    };
-    let file = place.file("x.yaml", transaction(&[CONFIG_MAP, &secret("sentinel-$(POD_NAME")]));
+    let secret = change("v1 Secret a", "type: Patch, content: {stringData: {a: sentinel-$(POD_NAME}}");
+    let file = place.file("x.yaml", transaction(&[CONFIG_MAP, &secret]));
 
     let ended = tenure(&["promote", "-f", &file], &[]);
 
