@@ -13,12 +13,11 @@ use support::{
 };
 
 use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, journal_of, said, wanted};
+use crate::beside::Running;
 
 pub(super) fn all() -> Vec<Case> {
     cases![
         a_driver_that_is_killed_after_any_request_is_undone_and_made_anew_by_the_same_file,
-        a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery,
-        a_driver_that_is_killed_after_any_request_is_undone_before_another_file,
         a_recovery_that_is_killed_after_any_request_is_ended_by_another,
         a_write_that_arrives_after_the_next_driver_changes_nothing,
         a_signal_undoes_what_is_not_committed_and_comes_too_late_afterwards,
@@ -26,13 +25,16 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-const OTHER: &str = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: release-2}\nspec:\n  changes:\n  - {target: {apiVersion: v1, \
-                     kind: ConfigMap, name: settings}, type: Patch, content: {data: {other: y}}}\n";
-
 /// The driver that this `tenure lock` runs.
 pub(super) async fn driver(lock: Pid) -> Pid {
     let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| ["apply", "recover", "promote"].contains(&&**word));
     found("a driver", async || children(lock).into_iter().find(is_driver)).await
+}
+
+/// Kills the driver of this `tenure lock`.
+pub(super) async fn killed(lock: Running) {
+    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
+    assert_eq!(lock.exit().await.0, 137);
 }
 
 /// Runs it, and kills its driver at the request of this number, with which the proxy does this; false if it ends before.
@@ -98,42 +100,10 @@ async fn a_driver_that_is_killed_after_any_request_is_undone_and_made_anew_by_th
     .await;
 }
 
-async fn a_driver_that_is_killed_after_any_request_is_undone_by_a_recovery(stage: Stage) {
-    everywhere(
-        &stage,
-        &APPLY,
-        async |_| {},
-        async |shop, before, number| {
-            said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
-            assert_eq!(shop.seen().await, before, "killed after {number}");
-        },
-    )
-    .await;
-}
-
-async fn a_driver_that_is_killed_after_any_request_is_undone_before_another_file(stage: Stage) {
-    let other = stage.directory().join("other.yaml");
-    fs::write(&other, OTHER).expect("a file");
-    everywhere(
-        &stage,
-        &APPLY,
-        async |_| {},
-        async |shop, before, number| {
-            said(&shop.apply(&other, &[]).await, 0, &["committed: 1 change"]);
-            let mut seen = shop.seen().await;
-            assert_eq!(seen[0]["data"]["other"].take(), "y");
-            seen[0]["data"].as_object_mut().expect("data").remove("other");
-            assert!(seen == before || seen == wanted(before.to_vec()), "killed after {number}: {seen:?}");
-        },
-    )
-    .await;
-}
-
 async fn a_recovery_that_is_killed_after_any_request_is_ended_by_another(stage: Stage) {
-    let line = ["recover", "apply", "release-2"];
     everywhere(
         &stage,
-        &line,
+        &["recover", "apply", "release-2"],
         async |shop| said(&shop.apply(EXAMPLE, &[]).await, 0, &[]),
         async |shop, before, number| {
             said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);

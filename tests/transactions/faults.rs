@@ -7,10 +7,9 @@ use http::{Method, Request as Http};
 use kube::client::Body;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, Verbs, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, cases, until};
 
-use super::{Shop, deaths::driver, is_change, journal_of, said};
-use crate::beside::Desk;
+use super::{Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, settings, transaction};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -21,7 +20,6 @@ pub(super) fn all() -> Vec<Case> {
         why_the_changes_failed_is_said_where_their_undo_fails_too,
         what_is_required_is_judged_until_the_change_is_made,
         an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one,
-        a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named,
         the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
         a_deleted_job_leaves_no_pods_behind_and_comes_back,
         a_sidecars_image_is_nobodys_business,
@@ -37,16 +35,17 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-pub(super) fn transaction(changes: &[String]) -> String {
-    format!(
-        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n  - {}\n",
-        changes.join("\n  - ")
-    )
-}
-
-pub(super) fn change(version: &str, kind: &str, name: &str, how: &str) -> String {
-    format!("{{target: {{apiVersion: {version}, kind: {kind}, name: {name}}}, {how}}}")
-}
+/// An object, the content of its change, and the value that a field has then.
+const DERIVED: &str = r#"v1 Secret old-key | stringData: {key: new} | /data/key | "bmV3"
+v1 Secret old-key | data: {lines: "YW\nJj\n"} | /data/lines | "YWJj"
+apps/v1 Deployment shop | spec: {replicas: null} | /spec/replicas | 1
+apps/v1 Deployment shop | spec: {strategy: {type: Recreate, rollingUpdate: null}} | /spec/strategy | {"type": "Recreate"}
+apps/v1 Deployment shop | spec: {template: {spec: {containers: [{name: web, livenessProbe: {httpGet: null, exec: {command: [x]}}}]}}} | /spec/template/spec/containers/0/livenessProbe/exec | {"command": ["x"]}
+apps/v1 Deployment shop | spec: {template: {spec: {serviceAccountName: web}}} | /spec/template/spec/serviceAccount | "web"
+apps/v1 Deployment shop | spec: {template: {spec: {containers: [{name: web, readinessProbe: {exec: {command: [x]}}, ports: [{containerPort: 8}]}]}}} | /spec/template/spec/containers/0/ports/0/protocol | "TCP"
+v1 Service s | spec: {type: NodePort} | /spec/type | "NodePort"
+v1 Service s | spec: {type: LoadBalancer} | /spec/type | "LoadBalancer"
+policy/v1 PodDisruptionBudget b | spec: {minAvailable: null, maxUnavailable: 1} | /spec/maxUnavailable | 1"#;
 
 async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back(stage: Stage) {
     let shop = Shop::open(&stage).await;
@@ -63,70 +62,29 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
     ]}}}});
     assert_eq!(patched(&shop, &shop.objects[1], "application/strategic-merge-patch+json", &probe).await, 200);
     // A list that nobody names may have a key twice, which server-side apply refuses.
-    let (_, mut twice) = stage.api.call(Method::GET, &shop.objects[1], None).await;
-    twice["spec"]["template"]["spec"]["containers"][1]["env"] =
-        json!([{ "name": "A", "value": "b" }, { "name": "A", "value": "c" }]);
-    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&twice)).await.0, 200);
-    let container = "/spec/template/spec/containers/0";
-    for (path, kind, name, content, pointer, value) in [
-        (shop.objects[2].clone(), "v1 Secret", "old-key", "stringData: {key: new}", "/data/key", json!("bmV3")),
-        (shop.objects[2].clone(), "v1 Secret", "old-key", "data: {lines: \"YW\\nJj\\n\"}", "/data/lines", json!("YWJj")),
-        (shop.objects[1].clone(), "apps/v1 Deployment", "shop", "spec: {replicas: null}", "/spec/replicas", json!(1)),
-        (
-            shop.objects[1].clone(),
-            "apps/v1 Deployment",
-            "shop",
-            "spec: {strategy: {type: Recreate, rollingUpdate: null}}",
-            "/spec/strategy",
-            json!({ "type": "Recreate" }),
-        ),
-        (
-            shop.objects[1].clone(),
-            "apps/v1 Deployment",
-            "shop",
-            "spec: {template: {spec: {containers: [{name: web, livenessProbe: {httpGet: null, exec: {command: [x]}}}]}}}",
-            &format!("{container}/livenessProbe/exec"),
-            json!({ "command": ["x"] }),
-        ),
-        (
-            shop.objects[1].clone(),
-            "apps/v1 Deployment",
-            "shop",
-            "spec: {template: {spec: {serviceAccountName: web}}}",
-            "/spec/template/spec/serviceAccount",
-            json!("web"),
-        ),
-        (
-            shop.objects[1].clone(),
-            "apps/v1 Deployment",
-            "shop",
-            "spec: {template: {spec: {containers: [{name: web, readinessProbe: {exec: {command: [x]}}, ports: [{containerPort: 8}]}]}}}",
-            &format!("{container}/ports/0/protocol"),
-            json!("TCP"),
-        ),
-        (format!("{}/s", core("services")), "v1 Service", "s", "spec: {type: NodePort}", "/spec/type", json!("NodePort")),
-        (format!("{}/s", core("services")), "v1 Service", "s", "spec: {type: LoadBalancer}", "/spec/type", json!("LoadBalancer")),
-        (
-            format!("{budgets}/b"),
-            "policy/v1 PodDisruptionBudget",
-            "b",
-            "spec: {minAvailable: null, maxUnavailable: 1}",
-            "/spec/maxUnavailable",
-            json!(1),
-        ),
-    ] {
-        let (version, kind) = kind.split_once(' ').expect("two words");
-        let (before, owners) = (shop.read(&path).await, shop.managers(&path).await);
-        let file =
-            shop.file("x.yaml", &transaction(&[change(version, kind, name, &format!("type: Patch, content: {{{content}}}"))]));
+    let twice = json!([{ "name": "A", "value": "b" }, { "name": "A", "value": "c" }]);
+    edit(&stage, &shop.objects[1], |deployment| containers(deployment)[1]["env"] = twice.clone()).await;
+    let [_, deployment, secret] = shop.objects.clone();
+    let (service, budget) = (format!("{}/s", core("services")), format!("{budgets}/b"));
+    for row in DERIVED.lines() {
+        let [target, content, pointer, value]: [&str; 4] = row.split(" | ").collect::<Vec<_>>().try_into().expect("four parts");
+        let value: Value = serde_json::from_str(value).expect("JSON");
+        let path = match target.split(' ').nth(1) {
+            Some("Secret") => &secret,
+            Some("Deployment") => &deployment,
+            Some("Service") => &service,
+            _ => &budget,
+        };
+        let (before, owners) = (shop.read(path).await, shop.managers(path).await);
+        let file = shop.changes(&[change(target, &format!("type: Patch, content: {{{content}}}"))]);
 
         said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
 
-        assert_eq!(shop.read(&path).await.pointer(pointer), Some(&value), "{content}");
+        assert_eq!(shop.read(path).await.pointer(pointer), Some(&value), "{content}");
         said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
         said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
-        assert_eq!(shop.read(&path).await, before, "{content}");
-        assert_eq!(shop.managers(&path).await, owners, "{content}");
+        assert_eq!(shop.read(path).await, before, "{content}");
+        assert_eq!(shop.managers(path).await, owners, "{content}");
     }
 }
 
@@ -138,7 +96,8 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
     let path = format!("{services}/s");
     let before = shop.read(&path).await;
     let ports = "spec: {type: NodePort, selector: {app: a}, ports: [{name: http, port: 80}, {name: more, port: 81}]}";
-    let file = shop.file("x.yaml", &transaction(&[change("v1", "Service", "s", &format!("type: Update, content: {{{ports}}}"))]));
+    let service = change("v1 Service s", &format!("type: Update, content: {{{ports}}}"));
+    let file = shop.changes(std::slice::from_ref(&service));
 
     said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
 
@@ -148,15 +107,9 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
     assert_eq!(shop.read(&path).await, made);
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.read(&path).await, before);
-    let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
-    let service = change("v1", "Service", "s", &format!("type: Update, content: {{{ports}}}"));
-    let two = shop.file("two.yaml", &transaction(&[service, settings]));
-    let (valve, is_second) = (Valve::closed(), |request: &Request| is_change(request) && request.uri.contains("/settings"));
-    shop.desk.proxy.on(is_second, Times::Only(1), Fault::late_request(&valve));
-    let lock = shop.desk.starts(&["apply", "-f", two.to_str().expect("text")]);
-    shop.desk.proxy.log.nth(0, "the second change", |e| is_second(&e.request)).await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
+    let two = shop.file("two.yaml", &transaction("x", &[service, settings(2)]));
+    let (_valve, lock) = shop.halts(two, "/settings").await;
+    killed(lock).await;
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 2 changes"]);
     assert_eq!(shop.read(&path).await, before);
     // Nothing tells a port of the server from that of somebody else.
@@ -169,22 +122,19 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
 async fn all_annotations_but_the_mark_can_be_removed_and_come_back(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let path = &shop.objects[0];
-    for (annotations, code) in [(json!({ "a": "b" }), 0), (Value::Null, 0)] {
+    for annotations in [json!({ "a": "b" }), Value::Null] {
         for verb in ["Patch", "Update"] {
             shop.stock().await;
-            let (_, mut settings) = stage.api.call(Method::GET, path, None).await;
-            settings["metadata"]["annotations"] = annotations.clone();
-            assert_eq!(stage.api.call(Method::PUT, path, Some(&settings)).await.0, 200);
+            edit(&stage, path, |settings| settings["metadata"]["annotations"] = annotations.clone()).await;
             let before = shop.read(path).await;
-            let content = "{metadata: {annotations: null}, data: {version: '1.0', kept: x}}";
-            let how = format!("type: {verb}, content: {content}");
-            let file = shop.file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", &how)]));
+            let how = format!("type: {verb}, content: {{metadata: {{annotations: null}}, data: {{version: '1.0', kept: x}}}}");
+            let file = shop.changes(&[change("v1 ConfigMap settings", &how)]);
 
             let (first, again) = (shop.apply(&file, &[]).await, shop.apply(&file, &[]).await);
 
             let (done, stands) =
                 if annotations.is_null() { ("nothing", "nothing") } else { ("committed: 1", "committed already") };
-            said(&first, code, &[done]);
+            said(&first, 0, &[done]);
             said(&again, 0, &[stands]);
             assert_eq!(shop.read(path).await["metadata"]["annotations"], Value::Null);
             said(&shop.recover(&["apply", "x"]).await, 0, &[]);
@@ -205,21 +155,17 @@ fn definition(stage: &Stage) -> (String, String) {
     let group = format!("{}.example.com", stage.namespace);
     let spec = json!({ "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [{
         "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }] });
-    let (name, content) = (format!("doors.{group}"), format!("type: Create, content: {{spec: {spec}}}"));
-    let change = change("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name, &content);
-    (change, format!("{DEFINITIONS}/{name}"))
+    let target = format!("apiextensions.k8s.io/v1 CustomResourceDefinition doors.{group}");
+    (change(&target, &format!("type: Create, content: {{spec: {spec}}}")), format!("{DEFINITIONS}/doors.{group}"))
 }
 
 async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let map = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
     let (define, definition) = definition(&stage);
-    let new = change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}");
-    let file = shop.file("new.yaml", &transaction(&[new, define]));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
-    let (_, mut found) = stage.api.call(Method::GET, &map, None).await;
-    found["data"]["others"] = json!("kept");
-    assert_eq!(stage.api.call(Method::PUT, &map, Some(&found)).await.0, 200);
+    let new = change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}");
+    said(&shop.apply(shop.changes(&[new, define]), &[]).await, 0, &["committed: 2 changes"]);
+    edit(&stage, &map, |map| map["data"]["others"] = json!("kept")).await;
 
     let plan = shop.recover(&["plan", "x"]).await;
     let undone = shop.recover(&["apply", "x"]).await;
@@ -240,8 +186,7 @@ async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: 
 async fn why_the_changes_failed_is_said_where_their_undo_fails_too(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let (define, definition) = definition(&stage);
-    let refused = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
-    let file = shop.file("x.yaml", &transaction(&[define, refused]));
+    let file = shop.changes(&[define, settings(2)]);
     let is_second = |request: &Request| is_change(request) && request.uri.contains("/configmaps/settings");
     shop.desk.proxy.on(is_second, Times::Always, Fault::refused(422, "Invalid"));
 
@@ -260,19 +205,11 @@ async fn what_is_required_is_judged_until_the_change_is_made(stage: Stage) {
         let status_of = json!({ "status": { "replicas": 1, "readyReplicas": ready } });
         assert_eq!(patched(&shop, &status, "application/merge-patch+json", &status_of).await, 200);
     };
-    let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
-    let deployment =
-        |how: &str| change("apps/v1", "Deployment", "shop", &format!("{how}, require: {{status: {{readyReplicas: 1}}}}"));
+    let deployment = |how: &str| change("apps/v1 Deployment shop", &format!("{how}, require: {{status: {{readyReplicas: 1}}}}"));
     let (same, gone) = (deployment("type: Patch, content: {spec: {replicas: 1}}"), deployment("type: Delete"));
-    for (object, changes) in [("/configmaps/settings", [same, settings.clone()]), ("/deployments/shop", [settings, gone])] {
+    for (object, changes) in [("/configmaps/settings", [same, settings(2)]), ("/deployments/shop", [settings(2), gone])] {
         ready(1).await;
-        let file = shop.file("x.yaml", &transaction(&changes));
-        let valve = Valve::closed();
-        let is_it = move |request: &Request| is_change(request) && request.uri.contains(object);
-        shop.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
-        let sent = shop.desk.proxy.log.count(|e| is_it(&e.request));
-        let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
-        shop.desk.proxy.log.nth(sent, "the change", |e| is_it(&e.request)).await;
+        let (valve, lock) = shop.halts(shop.changes(&changes), object).await;
         ready(0).await;
         valve.open();
 
@@ -281,25 +218,6 @@ async fn what_is_required_is_judged_until_the_change_is_made(stage: Stage) {
         assert!(code == 1 && err.contains("is not as required: status.readyReplicas"), "{code} {err}");
         assert_eq!(shop.seen().await, before);
     }
-}
-
-async fn a_mark_whose_lease_may_not_be_read_is_live_and_the_right_is_named(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
-    let others = vec![rule("configmaps", &["get", "patch"]), rule("secrets", &["get", "create", "update"])];
-    let token = stage.api.minimal_account("narrow", &stage.namespace, "txn-x", &Verbs { others, ..Verbs::default() }).await;
-    let mark = json!({ "metadata": { "annotations": { "tenure.dev/change": "kube-system/txn-y abc 1" } } });
-    assert_eq!(patched(&shop, &shop.objects[0], "application/merge-patch+json", &mark).await, 200);
-    let file = shop
-        .file("x.yaml", &transaction(&[change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}")]));
-    let line = ["apply", "-f", file.to_str().expect("text"), "--limit", "1s"];
-
-    let narrow = Desk::with(&stage, &token).await.ends(&line).await;
-
-    said(&narrow, 75, &["may not read Lease kube-system/txn-y: grant get"]);
-    assert_eq!(shop.read(&shop.objects[0]).await["data"]["version"], "1.0");
-    said(&Desk::of(&stage).await.ends(&line[..3]).await, 0, &["committed"]);
-    assert_eq!(shop.read(&shop.objects[0]).await["metadata"]["annotations"], Value::Null, "a settled mark is written over");
 }
 
 async fn the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed(stage: Stage) {
@@ -322,7 +240,7 @@ async fn the_documented_rights_suffice_and_without_one_of_them_nothing_is_change
                 .decides(namespace, &account, &json!({ "namespace": namespace, "verb": "get", "resource": "configmaps" }), true)
                 .await;
             let content = if name == "new" { ", content: {data: {a: b}}" } else { "" };
-            let text = transaction(&[change("v1", "ConfigMap", name, &format!("{how}{content}"))]);
+            let text = transaction("x", &[change(&format!("v1 ConfigMap {name}"), &format!("{how}{content}"))]);
             let file = shop.file("x.yaml", &text.replace("spec:\n", &format!("spec:\n  serviceAccountName: {account}\n")));
 
             let ended = shop.apply(&file, &[]).await;
@@ -344,9 +262,8 @@ async fn a_deleted_job_leaves_no_pods_behind_and_comes_back(stage: Stage) {
     let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } });
     stage.api.create(&jobs, &json!({ "metadata": { "name": "j" }, "spec": { "template": template, "suspend": true } })).await;
     let path = format!("{jobs}/j");
-    let file = shop.file("x.yaml", &transaction(&[change("batch/v1", "Job", "j", "type: Delete")]));
 
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    said(&shop.apply(shop.changes(&[change("batch/v1 Job j", "type: Delete")]), &[]).await, 0, &["committed: 1 change"]);
 
     let deletes = |request: &Request| is_change(request) && request.method == Method::DELETE;
     let sent: Vec<_> = shop.exchanges().into_iter().filter(|e| deletes(&e.request)).collect();
@@ -402,9 +319,8 @@ async fn gate(stage: &Stage, spec: &Value) -> (String, String) {
 async fn nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let (group, gates) = gate(&stage, &json!({ "tasks": [{ "name": "a", "spec": null }] })).await;
-    let change = change(&format!("{group}/v1"), "Gate", "g", "type: Patch, content: {spec: {tasks: [{name: b}]}}");
-    let file = shop.file("x.yaml", &transaction(&[change]));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    let change = change(&format!("{group}/v1 Gate g"), "type: Patch, content: {spec: {tasks: [{name: b}]}}");
+    said(&shop.apply(shop.changes(&[change]), &[]).await, 0, &["committed: 1 change"]);
 
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
 
@@ -415,10 +331,8 @@ async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
     let (group, gates) = gate(&stage, &json!({ "a": 1 })).await;
-    let settings = change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}");
-    let gate = change(&format!("{group}/v1"), "Gate", "g", "type: Patch, content: {spec: {a: 2}}");
-    let file = shop.file("x.yaml", &transaction(&[settings.clone(), gate]));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    let gate = change(&format!("{group}/v1 Gate g"), "type: Patch, content: {spec: {a: 2}}");
+    said(&shop.apply(shop.changes(&[settings(2), gate]), &[]).await, 0, &["committed: 2 changes"]);
     let path = format!("{DEFINITIONS}/gates.{group}");
     stage.api.call(Method::DELETE, &path, None).await;
     until("gates are not served", async || stage.api.call(Method::GET, &gates, None).await.0 == 404).await;
@@ -429,21 +343,16 @@ async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
     said(&undone, 2, &["/g as it is: ", "undid ConfigMap"]);
     assert_eq!(shop.seen().await, before);
     said(&shop.recover(&["forget", "x"]).await, 0, &["forgotten"]);
-    let other = shop.file("other.yaml", &transaction(&[settings]));
-    said(&shop.apply(&other, &[]).await, 0, &["committed: 1 change"]);
+    said(&shop.apply(shop.changes(&[settings(2)]), &[]).await, 0, &["committed: 1 change"]);
 }
 
 async fn an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let settings = |version: u32| {
-        change("v1", "ConfigMap", "settings", &format!("type: Patch, content: {{data: {{version: '{version}'}}}}"))
-    };
-    let key = change("v1", "Secret", "old-key", "type: Patch, content: {data: {key: bmV3}}");
-    let both = shop.file("both.yaml", &transaction(&[settings(2), key]));
-    said(&shop.apply(&both, &[]).await, 0, &["committed: 2 changes"]);
+    let key = change("v1 Secret old-key", "type: Patch, content: {data: {key: bmV3}}");
+    said(&shop.apply(shop.changes(&[settings(2), key]), &[]).await, 0, &["committed: 2 changes"]);
     let is_key = |request: &Request| request.uri.contains("/secrets/old-key");
     shop.desk.proxy.on(is_key, Times::Always, Fault::refused(500, "InternalError"));
-    let other = shop.file("other.yaml", &transaction(&[settings(3)]));
+    let other = shop.changes(&[settings(3)]);
 
     said(&shop.apply(&other, &["--dry-run", "--limit", "10s"]).await, 0, &["settings"]);
     said(&shop.apply(&other, &["--limit", "10s"]).await, 0, &["committed: 1 change"]);
@@ -452,15 +361,14 @@ async fn an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one(
 async fn a_value_that_cannot_be_decoded_is_refused_at_once(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    for (version, kind, name, content) in [
-        ("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicas: many}}"),
-        ("v1", "ConfigMap", "settings", "type: Update, content: {data: {a: 5}}"),
-        ("v1", "ConfigMap", "new", "type: Create, content: {data: {a: 5}}"),
-        ("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicaz: 5}}"),
+    for (target, how) in [
+        ("apps/v1 Deployment shop", "type: Patch, content: {spec: {replicas: many}}"),
+        ("v1 ConfigMap settings", "type: Update, content: {data: {a: 5}}"),
+        ("v1 ConfigMap new", "type: Create, content: {data: {a: 5}}"),
+        ("apps/v1 Deployment shop", "type: Patch, content: {spec: {replicaz: 5}}"),
     ] {
-        let file = shop.file("x.yaml", &transaction(&[change(version, kind, name, content)]));
-        let ended = shop.apply(&file, &[]).await;
-        said(&ended, 1, &[name]);
+        let ended = shop.apply(shop.changes(&[change(target, how)]), &[]).await;
+        said(&ended, 1, &[target.rsplit(' ').next().expect("a name")]);
         assert!(!ended.err.contains("no success yet"), "{ended:?}");
     }
     assert_eq!(shop.seen().await, before);
@@ -476,23 +384,17 @@ async fn a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace(st
     stage.api.grant(&stage.namespace, "boss", &rules).await;
     let get = json!({ "namespace": stage.namespace, "verb": "get", "resource": "configmaps" });
     stage.api.decides(&stage.namespace, "boss", &get, true).await;
-    let rbac = "rbac.authorization.k8s.io";
-    let text = transaction(&[
-        change(
-            &format!("{rbac}/v1"),
-            "Role",
-            "reader",
-            "type: Create, content: {rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]}",
-        ),
-        change(
-            &format!("{rbac}/v1"),
-            "RoleBinding",
-            "ann@example.com",
-            &format!(
-                "type: Create, content: {{roleRef: {{apiGroup: {rbac}, kind: Role, name: reader}}, subjects: [{{kind: ServiceAccount, name: x}}]}}"
-            ),
-        ),
-    ]);
+    let rules = "rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]";
+    let role = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}";
+    let create = |target: &str, content: &str| change(target, &format!("type: Create, content: {{{content}}}"));
+    let binding = format!("{role}, subjects: [{{kind: ServiceAccount, name: x}}]");
+    let text = transaction(
+        "x",
+        &[
+            create("rbac.authorization.k8s.io/v1 Role reader", rules),
+            create("rbac.authorization.k8s.io/v1 RoleBinding ann@example.com", &binding),
+        ],
+    );
     let file = shop.file("x.yaml", &text.replace("spec:\n", "spec:\n  serviceAccountName: boss\n"));
 
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
@@ -508,8 +410,7 @@ async fn the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo(stage:
     };
     assert_eq!(owns("1").await, 201);
     let before = shop.managers(&path).await;
-    let file =
-        shop.file("x.yaml", &transaction(&[change("v1", "ConfigMap", "owned", "type: Patch, content: {data: {version: '2'}}")]));
+    let file = shop.changes(&[change("v1 ConfigMap owned", "type: Patch, content: {data: {version: '2'}}")]);
     let taken = "data.version is applied by owner";
     said(&shop.apply(&file, &["--dry-run"]).await, 0, &[taken]);
     said(&shop.apply(&file, &[]).await, 0, &[taken]);
@@ -527,24 +428,13 @@ async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(sta
     let pod = format!("hostNetwork: false, volumes: [], containers: [{container}]");
     let template = format!("{{metadata: {{labels: {{a: b}}}}, spec: {{{pod}}}}}");
     let create = format!("type: Create, content: {{spec: {{selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}");
-    let changes = [
-        change("apps/v1", "Deployment", "new", &create),
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
-    let is_second = |request: &Request| is_change(request) && request.uri.contains("/configmaps/settings");
-    shop.desk.proxy.on(is_second, Times::Only(1), Fault::late_request(&Valve::closed()));
-    let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
-    shop.desk.proxy.log.first("the second change", |e| is_second(&e.request)).await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
+    let file = shop.changes(&[change("apps/v1 Deployment new", &create), settings(2)]);
+    let (_valve, lock) = shop.halts(file, "/configmaps/settings").await;
+    killed(lock).await;
     shop.desk.proxy.clear();
     let made = format!("/apis/apps/v1/namespaces/{}/deployments/new", stage.namespace);
-    let stored = shop.read(&made).await;
-    assert_eq!(
-        stored["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"],
-        json!({ "cpu": "500m", "memory": "1Gi" })
-    );
+    let requests = containers(&mut shop.read(&made).await)[0]["resources"]["requests"].take();
+    assert_eq!(requests, json!({ "cpu": "500m", "memory": "1Gi" }));
 
     let undone = shop.recover(&["apply", "x"]).await;
 
@@ -558,13 +448,10 @@ async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
     let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
     assert_eq!(patched(&shop, key, "application/merge-patch+json", &held).await, 200);
     assert_eq!(stage.api.call(Method::DELETE, key, None).await.0, 200);
-    let changes = [
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-        change("v1", "Secret", "old-key", "type: Delete"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
 
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    let applied = shop.apply(shop.changes(&[settings(2), change("v1 Secret old-key", "type: Delete")]), &[]).await;
+
+    said(&applied, 0, &["committed: 1 change"]);
     let free = json!({ "metadata": { "finalizers": null } });
     assert_eq!(patched(&shop, key, "application/merge-patch+json", &free).await, 200);
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
@@ -574,11 +461,7 @@ async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
 
 async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let changes = [
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-        change("v1", "Secret", "old-key", "type: Patch, content: {data: {key: bmV3}}"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
+    let file = shop.changes(&[settings(2), change("v1 Secret old-key", "type: Patch, content: {data: {key: bmV3}}")]);
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
     let is_one = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/settings");
     shop.desk.proxy.on(is_one, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
@@ -591,10 +474,11 @@ async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
     assert!(!once.out.contains("conflict"), "{once:?}");
     said(&always, 1, &["Secret/old-key", "conflict: the API server answered 500"]);
     let path = format!("/api/v1/namespaces/{}/secrets/txn-x-journal", stage.namespace);
-    let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
-    let unfinished = journal_of(&secret).replace(r#""phase":"committed""#, r#""phase":"prepared""#);
-    secret["data"]["journal"] = json!(BASE64_STANDARD.encode(unfinished));
-    assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+    edit(&stage, &path, |secret| {
+        let unfinished = journal_of(secret).replace(r#""phase":"committed""#, r#""phase":"prepared""#);
+        secret["data"]["journal"] = json!(BASE64_STANDARD.encode(unfinished));
+    })
+    .await;
     said(&shop.apply(&file, &["--dry-run", "--limit", "1s"]).await, 69, &["the API server answered 500"]);
 }
 
@@ -606,22 +490,27 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     for number in 0..OBJECTS {
         let name = format!("m{number}");
         stage.api.create(&maps, &json!({ "metadata": { "name": name }, "data": { "version": "1" } })).await;
-        changes.push(change("v1", "ConfigMap", &name, "type: Patch, content: {data: {version: '2'}}"));
+        changes.push(change(&format!("v1 ConfigMap {name}"), "type: Patch, content: {data: {version: '2'}}"));
     }
-    changes.push(change("apps/v1", "Deployment", "shop", "type: Patch, content: {spec: {replicas: 2}}"));
-    let file = shop.file("x.yaml", &transaction(&changes));
+    changes.push(change("apps/v1 Deployment shop", "type: Patch, content: {spec: {replicas: 2}}"));
+    let file = shop.changes(&changes);
     let line = ["apply", "-f", file.to_str().expect("text"), "--limit", "1m"];
     let is_last = |request: &Request| is_change(request) && request.body["spec"]["replicas"] == 2;
     let is_undo = |request: &Request| is_change(request) && request.body["data"]["version"] == "1";
+    let all_are_back = async |err: &str| {
+        for number in 0..OBJECTS {
+            assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "m{number}: {err}");
+        }
+    };
     for signals in [&[Signal::SIGTERM][..], &[Signal::SIGINT, Signal::SIGINT, Signal::SIGINT]] {
         shop.desk.proxy.on(is_last, Times::Always, Fault::refused(503, "ServiceUnavailable"));
         shop.desk.proxy.on(is_undo, Times::Always, Fault::slow_reply(Duration::from_millis(300)));
         let sent = shop.desk.proxy.log.count(|e| is_last(&e.request));
-        let made = shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.body["data"]["version"] == "2");
+        let is_made = |e: &Exchange| is_change(&e.request) && e.request.body["data"]["version"] == "2";
+        let made = shop.desk.proxy.log.count(is_made);
         let lock = shop.desk.starts(&line);
-        for done in 1..=OBJECTS {
-            let is_made = |e: &Exchange| is_change(&e.request) && e.request.body["data"]["version"] == "2";
-            shop.desk.proxy.log.nth(made + done - 1, "a change", is_made).await;
+        for done in 0..OBJECTS {
+            shop.desk.proxy.log.nth(made + done, "a change", is_made).await;
         }
         shop.desk.proxy.log.nth(sent, "the last change", |e| is_last(&e.request)).await;
         for signal in signals {
@@ -631,9 +520,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
         let (code, err) = lock.exit().await;
 
         assert!(code == 1 && err.contains("tenure: undone: "), "{code} {err}");
-        for number in 0..OBJECTS {
-            assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "{err}");
-        }
+        all_are_back(&err).await;
         shop.desk.proxy.clear();
     }
     // A third SIGTERM kills the driver in the middle of the undo: the next command undoes the rest.
@@ -655,20 +542,16 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
     said(&shop.recover(&["plan", "x"]).await, 1, &["put back"]);
     shop.desk.proxy.clear();
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
-    for number in 0..OBJECTS {
-        assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1", "{err}");
-    }
+    all_are_back(&err).await;
     // The API server is away in the middle of the undo: whatever becomes of this driver, the next one ends it.
     shop.desk.proxy.on(is_last, Times::Only(1), Fault::refused(422, "Invalid"));
-    let undone = shop.desk.proxy.log.count(|e| is_undo(&e.request) && e.answer.is_some());
+    let undone = shop.desk.proxy.log.count(is_undone);
     let lock = shop.desk.starts(&line);
-    shop.desk.proxy.log.nth(undone + 3, "an undo", |e| is_undo(&e.request) && e.answer.is_some()).await;
+    shop.desk.proxy.log.nth(undone + 3, "an undo", is_undone).await;
     shop.desk.proxy.on(|_| true, Times::Only(20), Fault::lost_request());
     let (code, err) = lock.exit().await;
     assert_ne!(code, 0, "{err}");
     shop.desk.proxy.clear();
     said(&shop.recover(&["apply", "x"]).await, 0, &[]);
-    for number in 0..OBJECTS {
-        assert_eq!(shop.read(&format!("{maps}/m{number}")).await["data"]["version"], "1");
-    }
+    all_are_back(&err).await;
 }

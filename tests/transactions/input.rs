@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{EXAMPLE, Shop, is_change, said, wanted};
+use super::{EXAMPLE, Shop, change, edit, is_change, said, settings, wanted};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -34,16 +34,10 @@ async fn an_object_that_cannot_be_changed_or_kept_refuses_everything(stage: Stag
     for (name, data, is_immutable) in [("fixed", json!({ "a": "b" }), true), ("l1", large.clone(), false), ("l2", large, false)] {
         stage.api.create(&maps, &json!({ "metadata": { "name": name }, "data": data, "immutable": is_immutable })).await;
     }
-    let change = |name: &str, how: &str| format!("  - {{target: {{apiVersion: v1, kind: ConfigMap, name: {name}}}, {how}}}\n");
-    let settings = change("settings", "type: Patch, content: {data: {version: '3'}}");
-    let delete = |name: &str| change(name, "type: Delete");
-    for (others, words) in [
-        (change("fixed", "type: Patch, content: {data: {a: c}}"), "immutable"),
-        (delete("l1") + &delete("l2"), "more than 1000000: split it"),
-    ] {
-        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
-        let file = shop.file("refused.yaml", &format!("{head}{settings}{others}"));
-        said(&shop.apply(&file, &[]).await, 1, &[words]);
+    let fixed = change("v1 ConfigMap fixed", "type: Patch, content: {data: {a: c}}");
+    let [l1, l2] = ["v1 ConfigMap l1", "v1 ConfigMap l2"].map(|large| change(large, "type: Delete"));
+    for (changes, words) in [(&[settings(3), fixed][..], "immutable"), (&[settings(3), l1, l2], "more than 1000000: split it")] {
+        said(&shop.apply(shop.changes(changes), &[]).await, 1, &[words]);
     }
     assert_eq!(shop.seen().await, before);
     assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
@@ -64,9 +58,7 @@ async fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten(sta
 
     said(&shop.apply(EXAMPLE, &[]).await, 0, &[]);
     for text in [&b"{"[..], b"\xff", br#"{"version":1,"id":"x"}"#] {
-        let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
-        secret["data"] = json!({ "journal": BASE64_STANDARD.encode(text) });
-        assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+        edit(&stage, &path, |secret| secret["data"] = json!({ "journal": BASE64_STANDARD.encode(text) })).await;
 
         for line in [&["recover", "plan", "release-2"][..], &["recover", "apply", "release-2"], &["apply", "-f", EXAMPLE]] {
             said(&shop.desk.ends(line).await, 78, &["the journal cannot be read", "`tenure recover forget --lease "]);
@@ -81,6 +73,7 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
     let shop = Shop::open(&stage).await;
     let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
     let unread = "the journal cannot be read";
+    let known = json!({ "path": ["f:data", "f:version"], "after": "2.0", "known": u64::MAX });
     for (place, value, code, word) in [
         ("/claim", json!(u64::MAX), 78, unread),
         ("/claim", json!(-1), 78, unread),
@@ -97,12 +90,7 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
         ("/entries/0/target/resource", json!("../x"), 2, "ConfigMap"),
         ("/entries/0/target/apiVersion", json!("map[]"), 2, "ConfigMap"),
         ("/entries/0/target/name", json!(""), 78, unread),
-        (
-            "/entries/0/fields/0",
-            json!({ "path": ["f:data", "f:version"], "after": "2.0", "known": u64::MAX }),
-            0,
-            "undone: 3 changes",
-        ),
+        ("/entries/0/fields/0", known, 0, "undone: 3 changes"),
         ("/entries/0/uid", json!(""), 2, "was made anew"),
         ("/entries/2/object", json!([5]), 2, "Secret"),
         ("/entries/2/object", json!({ "metadata": "map[]", "data": 5 }), 2, "Secret"),
@@ -111,9 +99,8 @@ async fn what_somebody_writes_into_a_journal_is_refused_or_concerns_its_entry_on
         said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
         let mut journal = shop.journal("release-2").await.expect("a journal");
         *journal.pointer_mut(place).expect(place) = value.clone();
-        let (_, mut secret) = stage.api.call(Method::GET, &path, None).await;
-        secret["data"] = json!({ "journal": BASE64_STANDARD.encode(journal.to_string()) });
-        assert_eq!(stage.api.call(Method::PUT, &path, Some(&secret)).await.0, 200);
+        let journal = json!({ "journal": BASE64_STANDARD.encode(journal.to_string()) });
+        edit(&stage, &path, |secret| secret["data"] = journal.clone()).await;
 
         let plan = shop.recover(&["plan", "release-2"]).await;
         let ended = shop.recover(&["apply", "release-2", "--limit", "5s"]).await;
@@ -140,14 +127,10 @@ async fn a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_i
     }
     let containers: Vec<_> = (0..1_100).map(container).collect();
     let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
-    let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
-    let changes = format!(
-        "  - {{target: {{apiVersion: v1, kind: PodTemplate, name: t}}, type: Create, content: {{template: {template}}}}}\n\
-         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: l1}}, type: Delete}}\n\
-         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: l2}}, type: Delete}}\n"
-    );
+    let template = change("v1 PodTemplate t", &format!("type: Create, content: {{template: {template}}}"));
+    let [l1, l2] = ["v1 ConfigMap l1", "v1 ConfigMap l2"].map(|large| change(large, "type: Delete"));
 
-    let refused = shop.apply(shop.file("grown.yaml", &format!("{head}{changes}")), &[]).await;
+    let refused = shop.apply(shop.changes(&[template, l1, l2]), &[]).await;
 
     said(&refused, 1, &["more than 1000000: split it"]);
     assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");
@@ -155,26 +138,15 @@ async fn a_creation_whose_defaults_no_journal_holds_is_refused_before_anything_i
 
 async fn a_namespace_of_what_has_none_and_a_required_text_of_a_secret_are_judged(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
-    for (change, code, words) in [
-        (
-            "{target: {apiVersion: v1, kind: Namespace, name: a, namespace: b}, type: Create, content: {metadata: {labels: {a: b}}}}",
-            78,
-            "has no namespaces",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: Secret, name: old-key}, type: Patch, content: {stringData: {a: b}}, require: {stringData: {key: x}}}",
-            1,
-            "is not as required: data.key",
-        ),
-        (
-            "{target: {apiVersion: v1, kind: Secret, name: old-key}, type: Patch, content: {stringData: {a: b}}, require: {stringData: {key: sentinel-5a17}}}",
-            0,
-            "committed",
-        ),
+    let labelled = "type: Create, content: {metadata: {labels: {a: b}}}".to_owned();
+    let required =
+        |text: &str| format!("type: Patch, content: {{stringData: {{a: b}}}}, require: {{stringData: {{key: {text}}}}}");
+    for (target, how, code, words) in [
+        ("v1 Namespace a, namespace: b", labelled, 78, "has no namespaces"),
+        ("v1 Secret old-key", required("x"), 1, "is not as required: data.key"),
+        ("v1 Secret old-key", required("sentinel-5a17"), 0, "committed"),
     ] {
-        let file = shop.file("judged.yaml", &format!("{head}  - {change}\n"));
-        said(&shop.apply(&file, &[]).await, code, &[words]);
+        said(&shop.apply(shop.changes(&[change(target, &how)]), &[]).await, code, &[words]);
     }
 }
 
@@ -265,20 +237,17 @@ async fn a_conversion_webhook_that_is_down_changes_nothing_within_the_limit(stag
     until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
     let gate = |version: &str| json!({ "apiVersion": format!("{group}/{version}"), "kind": "Gate", "metadata": { "name": "a" }, "spec": {} });
     stage.api.create(&gates, &gate("v1")).await;
-    let text = format!(
-        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n\
-         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: settings}}, type: Patch, content: {{data: {{version: '3'}}}}}}\n\
-         \x20 - {{target: {{apiVersion: {group}/v2, kind: Gate, name: a}}, type: Patch, content: {{spec: {{a: b}}}}}}\n"
-    );
-    let file = shop.file("gate.yaml", &text);
+    let gate = change(&format!("{group}/v2 Gate a"), "type: Patch, content: {spec: {a: b}}");
 
-    said(&shop.apply(&file, &["--limit", "1s"]).await, 69, &["no success within the limit", "conversion webhook"]);
+    said(
+        &shop.apply(shop.changes(&[settings(3), gate]), &["--limit", "1s"]).await,
+        69,
+        &["no success within the limit", "conversion webhook"],
+    );
 
     let path = format!("{definitions}/gates.{group}");
     // With the webhook its objects cannot be deleted.
-    let (_, mut found) = stage.api.call(Method::GET, &path, None).await;
-    found["spec"]["conversion"] = json!({ "strategy": "None" });
-    stage.api.call(Method::PUT, &path, Some(&found)).await;
+    edit(&stage, &path, |definition| definition["spec"]["conversion"] = json!({ "strategy": "None" })).await;
     stage.api.call(Method::DELETE, &path, None).await;
     assert_eq!(shop.seen().await, before);
     assert!(!shop.exchanges().iter().any(|e| is_change(&e.request)), "nothing was ever changed");

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use support::{Case, Stage, cases};
 
-use super::{Shop, said};
+use super::{Shop, change, said, transaction};
 
 pub(super) fn all() -> Vec<Case> {
     let cases = cases![
@@ -131,15 +131,13 @@ fn signing() -> String {
 async fn come_and_go(shop: &Shop<'_>, kinds: &[[&str; 4]]) {
     let (name, count, signing) = (&shop.stage.namespace, kinds.len(), signing());
     let file = |kind: &str, content: &dyn Fn(&str) -> String| {
-        let mut text = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n".to_owned();
-        for [version, of, _, own] in kinds {
+        let changes = kinds.iter().map(|[version, of, _, own]| {
             let own = WORDS.iter().fold((*own).to_owned(), |own, (word, meaning)| own.replace(word, meaning));
             let own = own.replace("POD", POD).replace("NAME", name).replace("SIGNING", &signing);
             let own = if own.starts_with('{') { own } else { format!("{{{own}}}") };
-            let content = content(&own);
-            text += &format!("  - {{target: {{apiVersion: {version}, kind: {of}, name: {name}}}, type: {kind}{content}}}\n");
-        }
-        shop.file(&format!("{kind}.yaml"), &text)
+            change(&format!("{version} {of} {name}"), &format!("type: {kind}{}", content(&own)))
+        });
+        shop.file(&format!("{kind}.yaml"), &transaction("x", &changes.collect::<Vec<_>>()))
     };
     let create = file("Create", &|own| format!(", content: {own}"));
     let patch = file("Patch", &|_| ", content: {metadata: {labels: {new: label}, annotations: {new: annotation}}}".to_owned());

@@ -174,13 +174,23 @@ impl<'a> Shop<'a> {
         Ended { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// A file of the Transaction x with these changes.
+    fn changes(&self, changes: &[String]) -> PathBuf {
+        self.file("x.yaml", &transaction("x", changes))
+    }
+
     /// Applies the example, whose change of such an object arrives only once the valve is open.
     async fn halted(&self, object: &'static str) -> (Valve, Running) {
+        self.halts(EXAMPLE, object).await
+    }
+
+    /// The same with another file.
+    async fn halts(&self, file: impl AsRef<Path>, object: &'static str) -> (Valve, Running) {
         let valve = Valve::closed();
         let is_it = move |request: &Request| is_change(request) && request.uri.contains(object);
         self.desk.proxy.on(is_it, Times::Only(1), Fault::late_request(&valve));
         let sent = self.desk.proxy.log.count(|e| is_it(&e.request));
-        let lock = self.desk.starts(&["apply", "-f", EXAMPLE]);
+        let lock = self.desk.starts(&["apply", "-f", file.as_ref().to_str().expect("text")]);
         self.desk.proxy.log.nth(sent, "the change", |e| is_it(&e.request)).await;
         (valve, lock)
     }
@@ -193,6 +203,41 @@ impl<'a> Shop<'a> {
     fn exchanges(&self) -> Vec<Exchange> {
         self.desk.proxy.log.all().into_iter().filter(|exchange| is_of_driver(&exchange.request)).collect()
     }
+}
+
+/// A Transaction of this name with these changes.
+fn transaction(name: &str, changes: &[String]) -> String {
+    let changes: String = changes.iter().map(|change| format!("  - {change}\n")).collect();
+    format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: {name}}}\nspec:\n  changes:\n{changes}")
+}
+
+/// The change of this object, such as `v1 ConfigMap a`; `how` is the rest of it.
+fn change(target: &str, how: &str) -> String {
+    let [version, kind, name]: [&str; 3] = target.splitn(3, ' ').collect::<Vec<_>>().try_into().expect("an object");
+    format!("{{target: {{apiVersion: {version}, kind: {kind}, name: {name}}}, {how}}}")
+}
+
+/// The change of the shop's ConfigMap to this version.
+fn settings(version: u32) -> String {
+    change("v1 ConfigMap settings", &format!("type: Patch, content: {{data: {{version: '{version}'}}}}"))
+}
+
+/// Changes an object as a person would, who tries again after a conflict.
+async fn edit(stage: &Stage, path: &str, change: impl Fn(&mut Value)) {
+    loop {
+        let (_, mut object) = stage.api.call(Method::GET, path, None).await;
+        change(&mut object);
+        match stage.api.call(Method::PUT, path, Some(&object)).await {
+            (200, _) => return,
+            (409, _) => {}
+            (status, body) => panic!("{status} {body}"),
+        }
+    }
+}
+
+/// The containers of a Deployment.
+fn containers(deployment: &mut Value) -> &mut Value {
+    &mut deployment["spec"]["template"]["spec"]["containers"]
 }
 
 /// The text of the journal in a Secret.
@@ -248,7 +293,7 @@ fn shows(text: &str) -> bool {
 /// The example's objects once it is committed.
 fn wanted(mut seen: Vec<Value>) -> Vec<Value> {
     seen[0]["data"]["version"] = json!("2.0");
-    seen[1]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("shop:2.0");
+    containers(&mut seen[1])[0]["image"] = json!("shop:2.0");
     seen[2] = Value::Null;
     seen
 }
@@ -328,10 +373,8 @@ async fn a_change_that_is_refused_leaves_everything_as_before(stage: Stage) {
 async fn a_dry_run_shows_the_difference_and_writes_nothing(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let update = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n  - target: {apiVersion: v1, kind: Secret, \
-                  name: old-key}\n    type: Patch\n    content: {stringData: {key: sentinel-5a17-new}}\n  - target: {apiVersion: v1, kind: ConfigMap, name: \
-                  settings}\n    type: Update\n    content: {data: {version: \"3\"}}\n";
-    let file = shop.file("update.yaml", update);
+    let key = change("v1 Secret old-key", "type: Patch, content: {stringData: {key: sentinel-5a17-new}}");
+    let file = shop.changes(&[key, settings(3).replace("Patch", "Update")]);
 
     let ended = shop.apply(&file, &["--dry-run"]).await;
 
@@ -355,31 +398,19 @@ async fn a_dry_run_shows_the_difference_and_writes_nothing(stage: Stage) {
 
 async fn objects_that_no_file_can_change_are_refused_before_anything_is_written(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let changes = |changes: &[(&str, &str, &str)]| {
-        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
-        let line = |(version, kind, rest): &(&str, &str, &str)| {
-            format!("  - {{target: {{apiVersion: {version}, kind: {kind}, {rest}}}, type: Patch, content: {{spec: {{a: b}}}}}}\n")
-        };
-        head.to_owned() + &changes.iter().map(line).collect::<String>()
-    };
-    let name = "name: a";
-    let own = format!("name: txn-x-journal, namespace: {}", stage.namespace);
-    let named = format!("name: a, namespace: {}", stage.namespace);
-    for (text, code, words) in [
-        (
-            changes(&[("no.such/v1", "Thing", name)]),
-            1,
-            "does not serve Thing in no.such/v1: apply its CustomResourceDefinition first",
-        ),
-        (changes(&[("apps/v1", "Thing", name)]), 1, "does not serve Thing in apps/v1"),
-        (changes(&[("apps/v1", "Deploymet", name)]), 78, "there is no Deploymet in apps/v1: did you mean Deployment?"),
-        (changes(&[("v1", "Binding", name)]), 78, "does not let anybody get a Binding"),
-        (changes(&[("autoscaling/v1", "Scale", name)]), 1, "does not serve Scale"),
-        (changes(&[("v1", "Secret", &own)]), 78, "this is the journal of the transaction"),
-        (changes(&[("v1", "Secret", name), ("v1", "Secret", &named)]), 78, "change 2 (Secret/a): this object is a target twice"),
+    let own = format!("v1 Secret txn-x-journal, namespace: {}", stage.namespace);
+    let named = format!("v1 Secret a, namespace: {}", stage.namespace);
+    for (targets, code, words) in [
+        (&["no.such/v1 Thing a"][..], 1, "does not serve Thing in no.such/v1: apply its CustomResourceDefinition first"),
+        (&["apps/v1 Thing a"], 1, "does not serve Thing in apps/v1"),
+        (&["apps/v1 Deploymet a"], 78, "there is no Deploymet in apps/v1: did you mean Deployment?"),
+        (&["v1 Binding a"], 78, "does not let anybody get a Binding"),
+        (&["autoscaling/v1 Scale a"], 1, "does not serve Scale"),
+        (&[&own], 78, "this is the journal of the transaction"),
+        (&["v1 Secret a", &named], 78, "change 2 (Secret/a): this object is a target twice"),
     ] {
-        let file = shop.file("refused.yaml", &text);
-        said(&shop.apply(&file, &[]).await, code, &["refused.yaml, document", words]);
+        let changes: Vec<_> = targets.iter().map(|target| change(target, "type: Patch, content: {spec: {a: b}}")).collect();
+        said(&shop.apply(shop.changes(&changes), &[]).await, code, &["x.yaml, document", words]);
     }
     assert!(shop.journal("x").await.is_none());
 }
@@ -388,10 +419,7 @@ async fn whoever_may_not_undo_a_deletion_changes_nothing(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
     let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/releaser", stage.namespace);
-    let (_, mut narrow) = stage.api.call(Method::GET, &role, None).await;
-    narrow["rules"][2]["verbs"] = json!(["get", "delete"]);
-    stage.api.call(Method::PUT, &role, Some(&narrow)).await;
-
+    edit(&stage, &role, |role| role["rules"][2]["verbs"] = json!(["get", "delete"])).await;
     shop.releaser_may("create", false).await;
 
     let ended = shop.apply(EXAMPLE, &[]).await;
@@ -405,10 +433,8 @@ async fn an_undo_acts_as_whoever_began_unless_it_names_another(stage: Stage) {
     let before = shop.seen().await;
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
     let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/releaser", stage.namespace);
-    let (_, mut narrow) = stage.api.call(Method::GET, &role, None).await;
-    stage.api.grant(&stage.namespace, "other", &narrow["rules"]).await;
-    narrow["rules"][2]["verbs"] = json!(["get"]);
-    stage.api.call(Method::PUT, &role, Some(&narrow)).await;
+    stage.api.grant(&stage.namespace, "other", &stage.api.call(Method::GET, &role, None).await.1["rules"]).await;
+    edit(&stage, &role, |role| role["rules"][2]["verbs"] = json!(["get"])).await;
     shop.releaser_may("create", false).await;
 
     let as_before = shop.recover(&["apply", "release-2"]).await;

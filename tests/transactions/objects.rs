@@ -1,15 +1,15 @@
 //! What makes an object special: a finalizer, a map that is one value, a webhook, people and controllers that write to it all the time.
 
 use http::Method;
-use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Fault, Request, Stage, Times, cases, until};
 
 use super::{
-    EXAMPLE, Shop,
-    deaths::driver,
+    EXAMPLE, Shop, change, containers,
+    deaths::killed,
+    edit,
     input::{asks, webhook},
-    is_change, said, wanted,
+    is_change, said, transaction, wanted,
 };
 
 pub(super) fn all() -> Vec<Case> {
@@ -27,21 +27,11 @@ pub(super) fn all() -> Vec<Case> {
         an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added,
         a_new_item_in_which_others_have_set_something_stays_until_it_is_forced,
         an_item_is_named_by_all_its_keys,
-        a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew,
         an_item_that_somebody_has_removed_is_not_made_again,
         what_cannot_be_written_keeps_nothing_else_from_its_undo,
         an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit,
         a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once,
     ]
-}
-
-/// The change of an object of the core group, as a line of a Transaction.
-fn change(kind: &str, name: &str, how: &str) -> String {
-    format!("  - {{target: {{apiVersion: v1, kind: {kind}, name: {name}}}, {how}}}\n")
-}
-
-fn transaction(changes: &str) -> String {
-    format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: x}}\nspec:\n  changes:\n{changes}")
 }
 
 async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage: Stage) {
@@ -51,7 +41,7 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
     let guarded = json!({ "metadata": { "name": "guarded", "finalizers": ["example.com/guard"] }, "data": { "a": "b" } });
     stage.api.create(&maps, &guarded).await;
     let before = shop.read(&path).await;
-    let file = shop.file("delete.yaml", &transaction(&change("ConfigMap", "guarded", "type: Delete")));
+    let file = shop.changes(&[change("v1 ConfigMap guarded", "type: Delete")]);
     let is_deletion = |request: &Request| is_change(request) && request.method == Method::DELETE;
     shop.desk.proxy.on(is_deletion, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));
 
@@ -60,9 +50,7 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
     assert!(shop.read(&path).await["metadata"]["deletionTimestamp"].is_string(), "its finalizer holds it");
     said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
     said(&shop.recover(&["apply", "x"]).await, 2, &["it is still being deleted"]);
-    let (_, mut going) = stage.api.call(Method::GET, &path, None).await;
-    going["metadata"]["finalizers"] = json!([]);
-    assert_eq!(stage.api.call(Method::PUT, &path, Some(&going)).await.0, 200);
+    edit(&stage, &path, |going| going["metadata"]["finalizers"] = json!([])).await;
     assert_eq!(shop.read(&path).await, Value::Null);
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1"]);
     assert_eq!(shop.read(&path).await, before);
@@ -70,7 +58,7 @@ async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage:
 
 async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let file = shop.changes(&[change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}")]);
     let path = format!("/api/v1/namespaces/{}/configmaps/new", stage.namespace);
     for is_gone in [false, true] {
         let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
@@ -96,7 +84,7 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
 
 async fn a_journal_is_pruned_with_its_lease_once_no_request_may_come(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let file = shop.changes(&[change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}")]);
     let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/txn-x", stage.namespace);
     let pruned = async || {
@@ -122,7 +110,7 @@ async fn a_journal_is_pruned_with_its_lease_once_no_request_may_come(stage: Stag
 async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) {
     const PREFIXED: [&str; 2] = ["--set", "lease.prefix=shop-"];
     let shop = Shop::open(&stage).await;
-    let file = shop.file("create.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let file = shop.changes(&[change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}")]);
     said(&shop.apply(&file, &PREFIXED).await, 0, &["committed"]);
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     stage.api.call(Method::DELETE, &format!("{maps}/new"), None).await;
@@ -147,7 +135,7 @@ async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     let path = format!("{maps}/old");
     let map = |value: &str| json!({ "metadata": { "name": "old" }, "data": { "a": value } });
-    let file = shop.file("patch.yaml", &transaction(&change("ConfigMap", "old", "type: Patch, content: {data: {a: new}}")));
+    let file = shop.changes(&[change("v1 ConfigMap old", "type: Patch, content: {data: {a: new}}")]);
     for (anew, code, words) in [
         (None, 0, "was deleted: nothing to put back"),
         (Some("third"), 0, "was made anew: nothing to put back"),
@@ -161,8 +149,13 @@ async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_
             stage.api.create(&maps, &map(value)).await;
         }
 
+        let planned = shop.recover(&["plan", "x"]).await;
         let undone = shop.recover(&["apply", "x"]).await;
 
+        if anew == Some("third") {
+            said(&planned, 1, &["ConfigMap/old", "put back", "was made anew"]);
+            assert!(!format!("{planned:?}").contains("first"), "a change is shown: {planned:?}");
+        }
         said(&undone, code, &[words]);
         assert!(!undone.err.contains("undid") && !undone.out.contains("as before"), "{undone:?}");
         assert_eq!(shop.read(&path).await["data"]["a"], json!(anew));
@@ -172,9 +165,7 @@ async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_
 
 /// A person's merge patch.
 async fn merged(shop: &Shop<'_>, path: &str, patch: &Value) {
-    let (_, mut object) = shop.stage.api.call(Method::GET, path, None).await;
-    json_merge(&mut object, patch);
-    assert_eq!(shop.stage.api.call(Method::PUT, path, Some(&object)).await.0, 200);
+    edit(shop.stage, path, |object| json_merge(object, patch)).await;
 }
 
 fn json_merge(object: &mut Value, patch: &Value) {
@@ -189,9 +180,8 @@ async fn an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added(stage:
     let service = format!("{services}/shop");
     // Another transaction's keys are tenure's as well.
     let metadata = |name: &str| {
-        let content = format!("{{metadata: {{labels: {{{name}: x}}, annotations: {{{name}: x}}}}}}");
-        let text = transaction(&change("ConfigMap", "settings", &format!("type: Patch, content: {content}")));
-        shop.file(&format!("{name}.yaml"), &text.replace("name: x}", &format!("name: {name}}}")))
+        let keys = format!("type: Patch, content: {{metadata: {{labels: {{{name}: x}}, annotations: {{{name}: x}}}}}}");
+        shop.file(&format!("{name}.yaml"), &transaction(name, &[change("v1 ConfigMap settings", &keys)]))
     };
     let before = shop.seen().await;
     for name in ["s1", "s2"] {
@@ -207,10 +197,9 @@ async fn an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added(stage:
     assert_eq!(shop.seen().await, before);
 
     // A person's keys in maps that are one value.
-    let disk = "type: Patch, content: {spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}";
-    let changes = change("Deployment", "shop", disk).replace("apiVersion: v1", "apiVersion: apps/v1")
-        + &change("Service", "shop", "type: Patch, content: {spec: {selector: {app: shop}}}");
-    said(&shop.apply(shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
+    let disk = change("apps/v1 Deployment shop", "type: Patch, content: {spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}");
+    let selector = change("v1 Service shop", "type: Patch, content: {spec: {selector: {app: shop}}}");
+    said(&shop.apply(shop.changes(&[disk, selector]), &[]).await, 0, &["committed: 2 changes"]);
     let zone = json!({ "spec": { "template": { "spec": { "nodeSelector": { "zone": "a" } } } } });
     merged(&shop, &shop.objects[1], &zone).await;
     merged(&shop, &service, &json!({ "spec": { "selector": { "tier": "web" } } })).await;
@@ -233,17 +222,16 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
     let container = "{name: new, image: n, resources: {limits: {cpu: 1}}}";
     let added = format!("type: Patch, content: {{spec: {{template: {{spec: {{containers: [{container}]}}}}}}}}");
     let port = "type: Patch, content: {spec: {ports: [{name: b, port: 81, protocol: TCP}]}}";
-    let changes =
-        change("Deployment", "shop", &added).replace("apiVersion: v1", "apiVersion: apps/v1") + &change("Service", "shop", port);
-    said(&shop.apply(shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
-    let (_, mut deployment) = stage.api.call(Method::GET, &shop.objects[1], None).await;
-    deployment["spec"]["template"]["spec"]["containers"][2]["env"] = json!([{ "name": "A", "value": "kept" }]);
-    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&deployment)).await.0, 200);
+    let changes = [change("apps/v1 Deployment shop", &added), change("v1 Service shop", port)];
+    said(&shop.apply(shop.changes(&changes), &[]).await, 0, &["committed: 2 changes"]);
+    let kept = json!([{ "name": "A", "value": "kept" }]);
+    edit(&stage, &shop.objects[1], |deployment| containers(deployment)[2]["env"] = kept.clone()).await;
+    let edited = shop.read(&shop.objects[1]).await;
 
     let undone = shop.recover(&["apply", "x"]).await;
 
     said(&undone, 2, &["/shop as it is: others have set spec.template.spec.containers[name=new].env"]);
-    assert_eq!(shop.read(&shop.objects[1]).await["spec"], deployment["spec"]);
+    assert_eq!(shop.read(&shop.objects[1]).await["spec"], edited["spec"]);
     assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.seen().await, before);
@@ -255,10 +243,8 @@ async fn an_item_is_named_by_all_its_keys(stage: Stage) {
     let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "ports": [{ "name": "dns", "port": 53, "protocol": "UDP" }] });
     stage.api.create(&services, &json!({ "metadata": { "name": "dns" }, "spec": spec })).await;
-    let patch = |item: &str| {
-        let how = format!("type: Patch, content: {{spec: {{ports: [{item}]}}}}");
-        shop.file("ports.yaml", &transaction(&change("Service", "dns", &how)))
-    };
+    let patch =
+        |item: &str| shop.changes(&[change("v1 Service dns", &format!("type: Patch, content: {{spec: {{ports: [{item}]}}}}"))]);
 
     let refused = shop.apply(patch("{port: 53, name: dns-tcp}"), &[]).await;
 
@@ -272,19 +258,14 @@ async fn an_item_is_named_by_all_its_keys(stage: Stage) {
 
 async fn an_item_that_somebody_has_removed_is_not_made_again(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let target = "target: {apiVersion: apps/v1, kind: Deployment, name: shop}";
-    let content = "spec: {template: {spec: {containers: [{name: web, env: [{name: A, value: null}]}]}}}";
-    let file = shop.file("x.yaml", &transaction(&format!("  - {{{target}, type: Patch, content: {{{content}}}}}\n")));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1"]);
-    let (_, mut found) = stage.api.call(Method::GET, &shop.objects[1], None).await;
-    let env = "/spec/template/spec/containers/0/env";
-    *found.pointer_mut(env).expect("env") = json!([]);
-    assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&found)).await.0, 200);
+    let removes = "type: Patch, content: {spec: {template: {spec: {containers: [{name: web, env: [{name: A, value: null}]}]}}}}";
+    said(&shop.apply(shop.changes(&[change("apps/v1 Deployment shop", removes)]), &[]).await, 0, &["committed: 1"]);
+    edit(&stage, &shop.objects[1], |deployment| containers(deployment)[0]["env"] = json!([])).await;
 
     said(&shop.recover(&["apply", "x"]).await, 2, &["env[name=A].value is somebody else's"]);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1"]);
 
-    assert_eq!(shop.read(&shop.objects[1]).await.pointer(env), None);
+    assert_eq!(containers(&mut shop.read(&shop.objects[1]).await)[0].get("env"), None);
 }
 
 async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
@@ -311,13 +292,12 @@ async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
 async fn an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let labels = "type: Patch, content: {metadata: {labels: {by: x}}}";
-    let maps = ["a", "b", "c"].map(|name| change("ConfigMap", name, labels)).concat();
+    let maps = ["v1 ConfigMap a", "v1 ConfigMap b", "v1 ConfigMap c"].map(|map| change(map, labels));
     let path = |name: &str| format!("/api/v1/namespaces/{}/configmaps{name}", stage.namespace);
     for name in ["a", "b", "c"] {
         stage.api.create(&path(""), &json!({ "metadata": { "name": name } })).await;
     }
-    let file = shop.file("x.yaml", &transaction(&maps));
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 3"]);
+    said(&shop.apply(shop.changes(&maps), &[]).await, 0, &["committed: 3"]);
     let sent = |name: &str| shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.uri.contains(&path(name)));
     let before = ["/a", "/b", "/c"].map(sent);
     shop.desk.proxy.on(is_change, Times::Always, Fault::lost_request());
@@ -333,32 +313,15 @@ async fn an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit(stage: S
 
 async fn a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let file = shop.file("x.yaml", &transaction(&change("ConfigMap", "new", "type: Create, content: {data: {a: b}}")));
+    let file = shop.changes(&[change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}")]);
     let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
     shop.desk.proxy.on(is_creation, Times::Only(1), Fault::lost_request());
     let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
     shop.desk.proxy.log.first("the creation", |e| is_creation(&e.request)).await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
+    killed(lock).await;
 
     said(&shop.apply(&file, &[]).await, 0, &["committed: 1"]);
     said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
-}
-
-async fn a_plan_shows_no_change_of_an_object_that_somebody_has_made_anew(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    let map = |value: &str| json!({ "metadata": { "name": "old" }, "data": { "a": value } });
-    stage.api.create(&maps, &map("first")).await;
-    let file = shop.file("patch.yaml", &transaction(&change("ConfigMap", "old", "type: Patch, content: {data: {a: second}}")));
-    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
-    stage.api.call(Method::DELETE, &format!("{maps}/old"), None).await;
-    stage.api.create(&maps, &map("third")).await;
-
-    let planned = shop.recover(&["plan", "x"]).await;
-
-    said(&planned, 1, &["ConfigMap/old", "put back", "was made anew"]);
-    assert!(!format!("{planned:?}").contains("first"), "{planned:?}");
 }
 
 async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
@@ -368,12 +331,11 @@ async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
     stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
     let path = format!("{services}/shop");
     let before = shop.read(&path).await;
-    let file = shop.file(
-        "selector.yaml",
-        &transaction(&change("Service", "shop", "type: Patch, content: {spec: {selector: {colour: green}}}")),
-    );
+    let patches = |selector: &str| {
+        shop.changes(&[change("v1 Service shop", &format!("type: Patch, content: {{spec: {{selector: {selector}}}}}"))])
+    };
 
-    said(&shop.apply(&file, &[]).await, 0, &["committed"]);
+    said(&shop.apply(patches("{colour: green}"), &[]).await, 0, &["committed"]);
 
     let mut green = before.clone();
     green["spec"]["selector"] = json!({ "colour": "green" });
@@ -381,16 +343,15 @@ async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
     said(&shop.recover(&["apply", "x"]).await, 0, &[]);
     assert_eq!(shop.read(&path).await, before);
     for selector in ["{absent: null}", "{colour: red, app: null}"] {
-        let removes = change("Service", "shop", &format!("type: Patch, content: {{spec: {{selector: {selector}}}}}"));
-        let refused = shop.apply(&shop.file("removes.yaml", &transaction(&removes)), &[]).await;
+        let refused = shop.apply(patches(selector), &[]).await;
         said(&refused, 1, &["/shop: spec.selector: it is replaced as a whole: write all that it is to have"]);
     }
     let policies = format!("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies", stage.namespace);
     let policy = json!({ "metadata": { "name": "shop" }, "spec": { "podSelector": { "matchLabels": { "tier": "a" } } } });
     stage.api.create(&policies, &policy).await;
-    let removes = change("NetworkPolicy", "shop", "type: Patch, content: {spec: {podSelector: {matchLabels: {tier: null}}}}");
-    let removes = removes.replace("apiVersion: v1", "apiVersion: networking.k8s.io/v1");
-    let refused = shop.apply(&shop.file("removes.yaml", &transaction(&removes)), &[]).await;
+    let removes = "type: Patch, content: {spec: {podSelector: {matchLabels: {tier: null}}}}";
+    let removes = change("networking.k8s.io/v1 NetworkPolicy shop", removes);
+    let refused = shop.apply(shop.changes(&[removes]), &[]).await;
     said(&refused, 1, &["/shop: spec.podSelector: it is replaced as a whole"]);
     assert_eq!(shop.read(&path).await, before);
 }
@@ -405,18 +366,17 @@ async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
     let mut two = reference.clone();
     two.as_array_mut().expect("a list").push(json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "0" }));
     stage.api.create(&maps, &json!({ "metadata": { "name": "shared", "ownerReferences": two } })).await;
+    let delete = |name: &str| change(&format!("v1 ConfigMap {name}"), "type: Delete");
     for names in [["owned", "owner"], ["owner", "owned"]] {
-        let file = shop.file("x.yaml", &transaction(&names.map(|name| change("ConfigMap", name, "type: Delete")).concat()));
-
-        said(&shop.apply(&file, &[]).await, 1, &["/owned: ConfigMap ", "/owner owns it and is deleted too"]);
+        let words = ["/owned: ConfigMap ", "/owner owns it and is deleted too"];
+        said(&shop.apply(shop.changes(&names.map(delete)), &[]).await, 1, &words);
 
         assert!(!shop.read(&format!("{maps}/owned")).await.is_null());
     }
-    let beside = change("ConfigMap", "beside", &format!("type: Create, content: {{metadata: {{ownerReferences: {reference}}}}}"));
-    let file = shop.file("x.yaml", &transaction(&(change("ConfigMap", "owner", "type: Delete") + &beside)));
-    said(&shop.apply(&file, &[]).await, 1, &["/beside: ConfigMap ", "/owner owns it and is deleted too"]);
-    let changes = ["shared", "owner"].map(|name| change("ConfigMap", name, "type: Delete")).concat();
-    said(&shop.apply(&shop.file("x.yaml", &transaction(&changes)), &[]).await, 0, &["committed: 2 changes"]);
+    let beside = change("v1 ConfigMap beside", &format!("type: Create, content: {{metadata: {{ownerReferences: {reference}}}}}"));
+    let words = ["/beside: ConfigMap ", "/owner owns it and is deleted too"];
+    said(&shop.apply(shop.changes(&[delete("owner"), beside]), &[]).await, 1, &words);
+    said(&shop.apply(shop.changes(&["shared", "owner"].map(delete)), &[]).await, 0, &["committed: 2 changes"]);
 }
 
 async fn an_object_whose_status_is_written_all_the_time_is_tried_nine_times(stage: Stage) {
@@ -458,7 +418,7 @@ async fn what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing(stag
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
     let hook = webhook(&shop, admit).await;
-    asks(&shop, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("shop:3.0")).await;
+    asks(&shop, |deployment| containers(deployment)[0]["image"] = json!("shop:3.0")).await;
     let text = std::fs::read_to_string(EXAMPLE).expect("the example");
     let denied = shop.file("denied.yaml", &text.replace("shop:2.0", "shop:3.0"));
 
@@ -482,28 +442,19 @@ async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stag
     const OBJECTS: usize = 32;
     let shop = Shop::open(&stage).await;
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    let mut changes = String::new();
+    let mut changes = Vec::new();
     for number in 0..OBJECTS {
         let object = json!({ "metadata": { "name": format!("m{number}") }, "data": { "version": "1.0" } });
         stage.api.create(&maps, &object).await;
-        changes += &change("ConfigMap", &format!("m{number}"), "type: Patch, content: {data: {version: '2.0'}}");
+        changes.push(change(&format!("v1 ConfigMap m{number}"), "type: Patch, content: {data: {version: '2.0'}}"));
     }
-    let file = shop.file("many.yaml", &transaction(&changes));
+    let file = shop.changes(&changes);
     let mut random = fastrand::Rng::with_seed(40);
     let edits: Vec<(usize, String)> = (0..100).map(|number| (random.usize(..OBJECTS), format!("edit{number}"))).collect();
-    let edit = async {
+    let others = async {
         shop.desk.proxy.log.first("a change", |e| is_change(&e.request)).await;
         for (object, key) in &edits {
-            let path = format!("{maps}/m{object}");
-            loop {
-                let (_, mut found) = stage.api.call(Method::GET, &path, None).await;
-                found["data"][key] = json!("kept");
-                match stage.api.call(Method::PUT, &path, Some(&found)).await {
-                    (200, _) => break,
-                    (409, _) => {}
-                    (status, body) => panic!("{status} {body}"),
-                }
-            }
+            edit(&stage, &format!("{maps}/m{object}"), |found| found["data"][key] = json!("kept")).await;
         }
     };
     let file = file.to_str().expect("text");
@@ -514,7 +465,7 @@ async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stag
         said(&run(&["recover", "apply", "x"]).await, 0, &["undone: 32 changes"]);
     };
 
-    tokio::join!(edit, drive);
+    tokio::join!(others, drive);
 
     for number in 0..OBJECTS {
         let mut expected = json!({ "version": "1.0" });

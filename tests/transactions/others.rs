@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 
 use http::Method;
-use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases, until};
 
-use super::{EXAMPLE, SENTINEL, Shop, deaths::driver, is_change, journal_of, said, wanted};
+use super::{
+    EXAMPLE, SENTINEL, Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, transaction, wanted,
+};
 
 pub(super) fn all() -> Vec<Case> {
     cases![
         two_transactions_in_opposite_order_are_never_mixed,
         transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is,
         an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays,
-        a_field_that_is_put_back_between_the_changes_is_named,
-        an_object_that_is_deleted_between_the_changes_is_named,
+        an_object_that_is_put_back_or_deleted_between_the_changes_is_named,
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
         a_mark_that_no_transaction_can_have_made_keeps_nobody_away,
@@ -33,34 +33,13 @@ fn rounds() -> usize {
     std::env::var("TENURE_TEST_TRANSACTIONS").map_or(12, |rounds| rounds.parse().expect("a number"))
 }
 
-async fn edit(shop: &Shop<'_>, at: usize, change: impl Fn(&mut Value)) {
-    let path = &shop.objects[at];
-    loop {
-        let (_, mut object) = shop.stage.api.call(Method::GET, path, None).await;
-        change(&mut object);
-        match shop.stage.api.call(Method::PUT, path, Some(&object)).await {
-            (200, _) => return,
-            (409, _) => {}
-            (status, body) => panic!("{status} {body}"),
-        }
-    }
-}
-
 /// Two transactions over two objects, in opposite order.
 fn opposed(shop: &Shop<'_>) -> [PathBuf; 2] {
-    let text = |name: &str, kinds: [&str; 2]| {
-        let mut text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: {name}}}\nspec:\n  changes:\n");
-        for kind in kinds {
-            let target = if kind == "v1" {
-                "apiVersion: v1, kind: ConfigMap, name: settings"
-            } else {
-                "apiVersion: apps/v1, kind: Deployment, name: shop"
-            };
-            text += &format!("  - {{target: {{{target}}}, type: Patch, content: {{metadata: {{labels: {{by: {name}}}}}}}}}\n");
-        }
-        text
-    };
-    [shop.file("a.yaml", &text("a", ["v1", "apps"])), shop.file("b.yaml", &text("b", ["apps", "v1"]))]
+    let (settings, deployment) = ("v1 ConfigMap settings", "apps/v1 Deployment shop");
+    [("a", [settings, deployment]), ("b", [deployment, settings])].map(|(name, targets)| {
+        let labels = format!("type: Patch, content: {{metadata: {{labels: {{by: {name}}}}}}}");
+        shop.file(&format!("{name}.yaml"), &transaction(name, &targets.map(|target| change(target, &labels))))
+    })
 }
 
 async fn transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is(stage: Stage) {
@@ -126,18 +105,17 @@ async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_sta
     let before = shop.seen().await;
     let (valve, lock) = shop.halted("/deployments/").await;
 
-    edit(&shop, 1, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("foreign")).await;
+    edit(&stage, &shop.objects[1], |deployment| containers(deployment)[0]["image"] = json!("foreign")).await;
     valve.open();
 
     let (code, err) = lock.exit().await;
     assert!(code == 1 && err.contains("/shop"), "{code} {err}");
     let mut seen = shop.seen().await;
-    assert_eq!(seen[1]["spec"]["template"]["spec"]["containers"][0]["image"].take(), "foreign");
-    seen[1]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:1.0");
+    assert_eq!(std::mem::replace(&mut containers(&mut seen[1])[0]["image"], json!("web:1.0")), "foreign");
     assert_eq!(seen, before);
 
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
-    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("foreign")).await;
     said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ConfigMap "]);
     let seen = shop.seen().await;
     assert_eq!((&seen[0]["data"]["version"], seen[2].is_null()), (&json!("foreign"), false));
@@ -147,26 +125,22 @@ async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_sta
     assert_eq!(shop.seen().await[0]["data"]["version"], "1.0");
 }
 
-async fn a_field_that_is_put_back_between_the_changes_is_named(stage: Stage) {
+async fn an_object_that_is_put_back_or_deleted_between_the_changes_is_named(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let (valve, lock) = shop.halted("/deployments/").await;
-    edit(&shop, 0, |settings| settings["data"]["version"] = json!("1.0")).await;
-    valve.open();
+    for (is_deleted, words) in [(false, "/settings: data.version"), (true, "/settings: it was deleted meanwhile")] {
+        shop.stock().await;
+        let (valve, lock) = shop.halted("/deployments/").await;
+        if is_deleted {
+            assert_eq!(stage.api.call(Method::DELETE, &shop.objects[0], None).await.0, 200);
+        } else {
+            edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("1.0")).await;
+        }
+        valve.open();
 
-    let (code, err) = lock.exit().await;
+        let (code, err) = lock.exit().await;
 
-    assert!(code == 0 && err.contains("/settings: data.version"), "{code} {err}");
-}
-
-async fn an_object_that_is_deleted_between_the_changes_is_named(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let (valve, lock) = shop.halted("/deployments/").await;
-    assert_eq!(stage.api.call(Method::DELETE, &shop.objects[0], None).await.0, 200);
-    valve.open();
-
-    let (code, err) = lock.exit().await;
-
-    assert!(code == 0 && err.contains("/settings: it was deleted meanwhile"), "{code} {err}");
+        assert!(code == 0 && err.contains(words), "{code} {err}");
+    }
 }
 
 async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
@@ -174,11 +148,9 @@ async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
     let before = shop.seen().await;
     let (valve, lock) = shop.halted("/deployments/").await;
 
-    edit(&shop, 1, |deployment| deployment["spec"]["replicas"] = json!(7)).await;
-    let status = format!("{}/status", shop.objects[1]);
-    let (_, mut object) = stage.api.call(Method::GET, &status, None).await;
-    object["status"] = json!({ "observedGeneration": 1, "replicas": 1 });
-    assert_eq!(stage.api.call(Method::PUT, &status, Some(&object)).await.0, 200);
+    edit(&stage, &shop.objects[1], |deployment| deployment["spec"]["replicas"] = json!(7)).await;
+    let status = json!({ "observedGeneration": 1, "replicas": 1 });
+    edit(&stage, &format!("{}/status", shop.objects[1]), |deployment| deployment["status"] = status.clone()).await;
     valve.open();
 
     let (code, err) = lock.exit().await;
@@ -192,18 +164,14 @@ async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
 
 async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let change = |kind: &str, content: &str| {
-        let head = "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {name: x}\nspec:\n  changes:\n";
-        format!("{head}  - {{target: {{apiVersion: v1, kind: Secret, name: old-key}}, type: {kind}, content: {content}}}\n")
-    };
-    for (text, code) in [
+    for (content, code) in [
         // The server's message quotes the value.
-        (change("Patch", &format!("{{stringData: {{key: [{SENTINEL}]}}}}")), 1),
-        (change("Patch", &format!("{{type: kubernetes.io/tls, stringData: {{key: {SENTINEL}}}}}")), 1),
-        (change("Patch", "{data: {key: sentinel-5a17!}}"), 78),
-        (change("Patch", &format!("{{stringData: {{key: {SENTINEL}-new}}}}")), 0),
+        ("stringData: {key: [sentinel-5a17]}", 1),
+        ("type: kubernetes.io/tls, stringData: {key: sentinel-5a17}", 1),
+        ("data: {key: sentinel-5a17!}", 78),
+        ("stringData: {key: sentinel-5a17-new}", 0),
     ] {
-        let file = shop.file("secret.yaml", &text);
+        let file = shop.changes(&[change("v1 Secret old-key", &format!("type: Patch, content: {{{content}}}"))]);
         let options = ["--log-level", "trace", "--limit", "3s"];
         said(&shop.apply(&file, &[&options[..], &["--dry-run"]].concat()).await, code, &[]);
         said(&shop.apply(&file, &options).await, code, &["old-key"]);
@@ -211,7 +179,7 @@ async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
             said(&shop.recover(&["plan", "x", "-o", output]).await, i32::from(code == 0), &[]);
         }
     }
-    edit(&shop, 2, |secret| secret["stringData"] = json!({ "key": format!("{SENTINEL}-foreign") })).await;
+    edit(&stage, &shop.objects[2], |secret| secret["stringData"] = json!({ "key": format!("{SENTINEL}-foreign") })).await;
     said(&shop.recover(&["apply", "x"]).await, 2, &["old-key"]);
 }
 
@@ -219,9 +187,8 @@ async fn a_mark_that_no_transaction_can_have_made_keeps_nobody_away(stage: Stage
     let shop = Shop::open(&stage).await;
     for mark in ["default/ x 1", "/txn-x x 1", "a/../b x 1", "a/b  1"] {
         shop.stock().await;
-        let (_, mut settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
-        settings["metadata"]["annotations"] = json!({ "tenure.dev/change": mark });
-        assert_eq!(stage.api.call(Method::PUT, &shop.objects[0], Some(&settings)).await.0, 200);
+        let marked = |object: &mut Value| object["metadata"]["annotations"] = json!({ "tenure.dev/change": mark });
+        edit(&stage, &shop.objects[0], marked).await;
 
         said(&shop.apply(EXAMPLE, &["--limit", "5s"]).await, 0, &["committed"]);
 
@@ -232,9 +199,8 @@ async fn a_mark_that_no_transaction_can_have_made_keeps_nobody_away(stage: Stage
 async fn an_object_whose_delete_was_never_sent_keeps_what_others_have_changed(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let (_valve, lock) = shop.halted("/secrets/").await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
-    edit(&shop, 2, |secret| secret["data"]["key"] = json!("Zm9yZWlnbg==")).await;
+    killed(lock).await;
+    edit(&stage, &shop.objects[2], |secret| secret["data"]["key"] = json!("Zm9yZWlnbg==")).await;
     let edited = shop.seen().await;
 
     said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: "]);
@@ -246,8 +212,7 @@ async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stag
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
     let (_valve, lock) = shop.halted("/secrets/").await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
+    killed(lock).await;
     assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());
     // Its own marks keep nobody waiting, and what would happen first is said.
     let words = ["is undone first", "data.version", "\"1.0\"", "\"2.0\"", "Secret/old-key"];
@@ -270,8 +235,7 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
     let lost = async || {
         shop.stock().await;
         let (_valve, lock) = shop.halted("/deployments/").await;
-        kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-        assert_eq!(lock.exit().await.0, 137);
+        killed(lock).await;
         shop.desk.proxy.clear();
         assert_eq!(stage.api.call(Method::DELETE, &path, None).await.0, 200);
     };
@@ -306,7 +270,7 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     let (valve, lock) = shop.halted("/deployments/").await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/txn-release-2", stage.namespace);
     assert_eq!(stage.api.call(Method::DELETE, &lease, None).await.0, 200);
-    edit(&shop, 1, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("foreign")).await;
+    edit(&stage, &shop.objects[1], |deployment| containers(deployment)[0]["image"] = json!("foreign")).await;
     valve.open();
 
     let (code, err) = lock.exit().await;
@@ -325,7 +289,7 @@ async fn a_dry_run_ends_as_the_application_would(stage: Stage) {
     };
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
     both(0, "committed already").await;
-    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("foreign")).await;
     said(&shop.recover(&["apply", "release-2"]).await, 2, &[]);
     both(2, "data.version is somebody else's").await;
     said(&shop.recover(&["plan", "release-2"]).await, 1, &["conflict: "]);
@@ -334,9 +298,8 @@ async fn a_dry_run_ends_as_the_application_would(stage: Stage) {
     // A killed run, of which somebody has edited a field.
     shop.stock().await;
     let (_valve, lock) = shop.halted("/deployments/").await;
-    kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
-    assert_eq!(lock.exit().await.0, 137);
-    edit(&shop, 0, |settings| settings["data"]["version"] = json!("foreign")).await;
+    killed(lock).await;
+    edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("foreign")).await;
     both(2, "data.version is somebody else's").await;
 }
 
@@ -358,24 +321,22 @@ async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone
     let door = json!({ "apiVersion": format!("{group}/v1"), "kind": "Door", "metadata": { "name": "front" }, "spec": { "ports": [{ "name": "a", "port": 1 }, { "name": "b", "port": 2 }] } });
     stage.api.create(&doors, &door).await;
     let inner = format!("{}-inner", stage.namespace);
-    let text = format!(
-        "apiVersion: tenure.dev/v1\nkind: Transaction\nmetadata: {{name: doors}}\nspec:\n  changes:\n\
-         \x20 - {{target: {{apiVersion: v1, kind: Namespace, name: {inner}}}, type: Create, content: {{metadata: {{labels: {{a: b}}}}}}}}\n\
-         \x20 - {{target: {{apiVersion: v1, kind: ConfigMap, name: a, namespace: {inner}}}, type: Create, content: {{data: {{a: b}}}}}}\n\
-         \x20 - {{target: {{apiVersion: {group}/v1, kind: Door, name: front}}, type: Patch, content: {{spec: {{ports: [{{name: b, port: 3}}]}}}}}}\n"
-    );
-    let file = shop.file("doors.yaml", &text);
+    let file = shop.changes(&[
+        change(&format!("v1 Namespace {inner}"), "type: Create, content: {metadata: {labels: {a: b}}}"),
+        change(&format!("v1 ConfigMap a, namespace: {inner}"), "type: Create, content: {data: {a: b}}"),
+        change(&format!("{group}/v1 Door front"), "type: Patch, content: {spec: {ports: [{name: b, port: 3}]}}"),
+    ]);
 
     said(&shop.apply(&file, &[]).await, 0, &["committed: 3 changes"]);
 
     let path = format!("{doors}/front");
     assert_eq!(shop.read(&path).await["spec"]["ports"], json!([{ "name": "a", "port": 1 }, { "name": "b", "port": 3 }]));
-    said(&shop.recover(&["apply", "doors"]).await, 2, &["it stays, as others may have put something into it"]);
+    said(&shop.recover(&["apply", "x"]).await, 2, &["it stays, as others may have put something into it"]);
     assert_eq!(shop.read(&path).await["spec"], door["spec"]);
     let inner = format!("/api/v1/namespaces/{inner}");
     assert_eq!(shop.read(&format!("{inner}/configmaps/a")).await, Value::Null);
     assert_eq!(shop.read(&inner).await["metadata"]["deletionTimestamp"], Value::Null);
-    said(&shop.recover(&["apply", "doors", "--force"]).await, 0, &[]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &[]);
     assert!(shop.read(&inner).await["metadata"]["deletionTimestamp"].is_string());
     stage.api.call(Method::DELETE, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}"), None).await;
 }

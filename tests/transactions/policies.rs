@@ -4,11 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use support::{Case, Stage, cases, server::MUTATING, until};
 
-use super::{
-    Shop,
-    faults::{change, transaction},
-    said,
-};
+use super::{Shop, change, said, settings};
 
 pub(super) fn all() -> Vec<Case> {
     let cases = cases![
@@ -40,17 +36,13 @@ async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
     stage.api.create(&maps, &json!({ "metadata": { "name": "old" }, "data": { "version": "1.0" } })).await;
-    let changes = [
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-        change("v1", "ConfigMap", "old", "type: Delete"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
+    let file = shop.changes(&[settings(2), change("v1 ConfigMap old", "type: Delete")]);
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
     mutate(&stage, "Object{data: {'version': '9'}}", "object.?data.version.orValue('') == '1.0'").await;
-    let (_, mut settings) = stage.api.call(Method::GET, &shop.objects[0], None).await;
-    settings["data"]["version"] = json!("1.0");
+    let (_, mut undone) = stage.api.call(Method::GET, &shop.objects[0], None).await;
+    undone["data"]["version"] = json!("1.0");
     let dry = format!("{}?dryRun=All", shop.objects[0]);
-    until("the policy acts", async || stage.api.call(Method::PUT, &dry, Some(&settings)).await.1["data"]["version"] == "9").await;
+    until("the policy acts", async || stage.api.call(Method::PUT, &dry, Some(&undone)).await.1["data"]["version"] == "9").await;
 
     let undone = shop.recover(&["apply", "x"]).await;
 
@@ -87,12 +79,8 @@ async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
         seen
     };
     let before = without_stamps().await;
-    let changes = [
-        change("v1", "ConfigMap", "settings", "type: Patch, content: {data: {version: '2'}}"),
-        change("v1", "Secret", "old-key", "type: Delete"),
-        change("v1", "ConfigMap", "new", "type: Create, content: {data: {a: b}}"),
-    ];
-    let file = shop.file("x.yaml", &transaction(&changes));
+    let new = change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}");
+    let file = shop.changes(&[settings(2), change("v1 Secret old-key", "type: Delete"), new]);
 
     let committed = shop.apply(&file, &[]).await;
     let stamp = stamped(&shop.read(&shop.objects[0]).await);
@@ -135,12 +123,12 @@ async fn what_breaks_a_newer_policy_can_be_repaired_by_an_update_and_no_warning_
     let repaired =
         "metadata: {labels: {team: a}}, spec: {selector: {app: b}, ports: [{port: 80, protocol: TCP, targetPort: 8080}]}";
     let changes = |how: &str| {
-        let service = change("v1", "Service", "s", &format!("type: {how}, content: {{{repaired}}}"));
-        transaction(&[service, change("v1", "Secret", "old-key", labelled)])
+        let service = change("v1 Service s", &format!("type: {how}, content: {{{repaired}}}"));
+        shop.changes(&[service, change("v1 Secret old-key", labelled)])
     };
-    said(&shop.apply(&shop.file("patch.yaml", &changes("Patch")), &[]).await, 1, &["denied request"]);
+    said(&shop.apply(changes("Patch"), &[]).await, 1, &["denied request"]);
 
-    let applied = shop.apply(&shop.file("update.yaml", &changes("Update")), &[]).await;
+    let applied = shop.apply(changes("Update"), &[]).await;
 
     said(
         &applied,

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Fault, LEASE, Prepared, Request, Stage, Times, Verbs, cases, found, until};
 
-use super::{Shop, deaths::dies, journal_of, said};
+use super::{Shop, change, deaths::dies, edit, journal_of, said, transaction};
 use crate::{
     TENURE,
     beside::Desk,
@@ -89,9 +89,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
     b.said("the Lease was read").await;
     // As GitOps would: the value is put back, the mark stays.
     let path = format!("/api/v1/namespaces/{}/configmaps/shared", stage.namespace);
-    let (_, mut shared) = stage.api.call(Method::GET, &path, None).await;
-    shared["data"] = json!({ "leader": "none" });
-    assert_eq!(stage.api.call(Method::PUT, &path, Some(&shared)).await.0, 200);
+    edit(&stage, &path, |shared| shared["data"] = json!({ "leader": "none" })).await;
 
     kill(a.init().await, Signal::SIGKILL).expect("init lives");
     a.exit().await;
@@ -160,20 +158,21 @@ async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {
     a.said("hook-failed").await;
 }
 
+/// A file of a promotion with this change.
+fn promotion(shop: &Shop<'_>, name: &str, change: &str) -> String {
+    let text = transaction("x", &[change.to_owned()]).replace("metadata: {name: x}\n", "");
+    shop.file(&format!("{name}.yaml"), &text).to_str().expect("text").to_owned()
+}
+
 async fn a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_them_is_killed(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let path = shop.objects[2].clone();
     let before = shop.read(&path).await;
     let owners = shop.managers(&path).await;
-    let promotion = |value: &str| {
-        let content = format!("{{stringData: {{key: {value}, leader: {value}}}}}");
-        let target = "{apiVersion: v1, kind: Secret, name: old-key}";
-        let text = format!(
-            "apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  changes:\n  - {{target: {target}, type: Patch, content: {content}}}\n"
-        );
-        shop.file(&format!("{value}.yaml"), &text).to_str().expect("text").to_owned()
-    };
-    let files = ["one", "two", "three"].map(promotion);
+    let files = ["one", "two", "three"].map(|value| {
+        let values = format!("type: Patch, content: {{stringData: {{key: {value}, leader: {value}}}}}");
+        promotion(&shop, value, &change("v1 Secret old-key", &values))
+    });
     let term = ["lock", "leader", "--set", "lease.creationWait=0s", "--", TENURE];
     let promotes = |leader: usize| [&term[..], &["promote", "-f", &files[leader]]].concat();
     for request in 1.. {
@@ -198,26 +197,18 @@ async fn a_secret_follows_each_leader_and_has_its_value_back_wherever_one_of_the
 
 async fn what_others_change_in_each_term_does_not_fill_the_journal(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let scale = async |replicas: u32| {
-        let (_, mut found) = stage.api.call(Method::GET, &shop.objects[1], None).await;
-        found["spec"]["replicas"] = json!(replicas);
-        assert_eq!(stage.api.call(Method::PUT, &shop.objects[1], Some(&found)).await.0, 200);
-    };
-    let file = stage.directory().join("promotion.yaml");
     let promote = async |leader: u32| {
         let content = format!("metadata: {{labels: {{leader: 'number-{leader}'}}}}, spec: {{replicas: 3}}");
-        let change =
-            format!("target: {{apiVersion: apps/v1, kind: Deployment, name: shop}}, type: Patch, content: {{{content}}}");
-        std::fs::write(&file, format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec: {{changes: [{{{change}}}]}}\n"))
-            .expect("a file");
-        let line = ["lock", "p", "--", TENURE, "promote", "-f", file.to_str().expect("text")];
+        let file =
+            promotion(&shop, "promotion", &change("apps/v1 Deployment shop", &format!("type: Patch, content: {{{content}}}")));
+        let line = ["lock", "p", "--", TENURE, "promote", "-f", &file];
         said(&shop.desk.ends(&line).await, 0, &["committed: 1 change"]);
     };
     let before = shop.read(&shop.objects[1]).await;
 
     for replicas in 11..15 {
         promote(replicas).await;
-        scale(replicas).await;
+        edit(&stage, &shop.objects[1], |deployment| deployment["spec"]["replicas"] = json!(replicas)).await;
     }
 
     promote(15).await;
