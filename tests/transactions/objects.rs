@@ -26,6 +26,9 @@ pub(super) fn all() -> Vec<Case> {
         an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_it_has_the_new_values,
         an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added,
         a_new_item_in_which_others_have_set_something_stays_until_it_is_forced,
+        what_others_have_set_in_a_value_with_one_owner_is_theirs,
+        a_deleted_object_that_others_made_again_without_its_labels_is_another,
+        what_somebody_else_deletes_before_the_change_is_not_made_again,
         an_item_is_named_by_all_its_keys,
         an_item_that_somebody_has_removed_is_not_made_again,
         what_cannot_be_written_keeps_nothing_else_from_its_undo,
@@ -235,6 +238,57 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
     assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.seen().await, before);
+}
+
+async fn what_others_have_set_in_a_value_with_one_owner_is_theirs(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let spread = |key: &str| json!({ "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": { "matchLabels": { "app": "shop" } } });
+    let spreads = |deployment: &mut Value| deployment["spec"]["template"]["spec"]["topologySpreadConstraints"].take();
+    edit(&stage, &shop.objects[1], |deployment| {
+        deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([spread("node")]);
+    })
+    .await;
+    let added = json!({ "spec": { "template": { "spec": { "topologySpreadConstraints": [spread("zone")] } } } });
+    let file = shop.changes(&[change("apps/v1 Deployment shop", &format!("type: Patch, content: {added}"))]);
+    said(&shop.apply(file, &[]).await, 0, &["committed: 1 change"]);
+    edit(&stage, &shop.objects[1], |deployment| {
+        let spreads = &mut deployment["spec"]["template"]["spec"]["topologySpreadConstraints"];
+        let zone = spreads.as_array_mut().unwrap().iter_mut().find(|spread| spread["topologyKey"] == "zone");
+        zone.unwrap()["labelSelector"]["matchLabels"]["tier"] = json!("x");
+    })
+    .await;
+    let edited = spreads(&mut shop.read(&shop.objects[1]).await);
+
+    said(&shop.recover(&["apply", "x"]).await, 2, &["others have set spec.template.spec.topologySpreadConstraints"]);
+
+    assert_eq!(spreads(&mut shop.read(&shop.objects[1]).await), edited);
+}
+
+async fn a_deleted_object_that_others_made_again_without_its_labels_is_another(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", stage.namespace);
+    let role = json!({ "metadata": { "name": "shop", "annotations": { "example.com/role": "writer" } } });
+    stage.api.create(&accounts, &role).await;
+    said(&shop.apply(shop.changes(&[change("v1 ServiceAccount shop", "type: Delete")]), &[]).await, 0, &["committed: 1 change"]);
+    stage.api.create(&accounts, &json!({ "metadata": { "name": "shop" } })).await;
+
+    said(&shop.recover(&["apply", "x"]).await, 2, &["/shop as it is: somebody has made another"]);
+
+    edit(&stage, &format!("{accounts}/shop"), |account| account["metadata"]["annotations"] = json!({ "example.com/role": "x" }))
+        .await;
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+}
+
+async fn what_somebody_else_deletes_before_the_change_is_not_made_again(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (valve, driver) = shop.halts(shop.changes(&[change("v1 Secret old-key", "type: Delete")]), "/secrets/old-key").await;
+    stage.api.call(Method::DELETE, &shop.objects[2], None).await;
+    valve.open();
+    assert_eq!(driver.exit().await.0, 0);
+
+    said(&shop.recover(&["apply", "x"]).await, 0, &[]);
+
+    assert_eq!(shop.seen().await[2], Value::Null, "it was not this transaction that deleted it");
 }
 
 /// The API server takes TCP where no protocol is given, and so adds an item.
