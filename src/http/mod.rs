@@ -17,6 +17,8 @@ mod board;
 mod events;
 mod health;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     answer::TOLERANCE,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tenure::{
+use crate::{
     clock,
     config::Config,
     election::{LeaderView, View},
