@@ -22,7 +22,6 @@ pub(super) fn all() -> Vec<Case> {
         a_candidate_that_no_replica_can_be_is_refused_and_nobody_is_asked,
         what_nobody_holds_is_1_and_what_is_not_there_2,
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
-        an_edit_that_meets_another_is_made_again,
         who_leads_since_then_is_asked_only_if_a_third_one_was_named,
         a_pause_that_comes_first_refuses_the_request,
         of_a_holder_that_heeds_no_annotation_a_person_is_warned,
@@ -149,21 +148,6 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
     let asked = desk.ends(&["step-down", LEASE, "--force"]).await;
     assert!(asked.code == 0 && asked.out.contains(" was asked to step down"), "{asked:?}");
     me.stop().await;
-}
-
-async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
-    stage.lease.create(held("one_1", 60)).await;
-    let desk = Desk::of(&stage).await;
-    desk.proxy.on(|request: &Request| request.verb == Verb::Update, Times::Only(1), Fault::refused(409, "Conflict"));
-
-    let ended = desk.ends(&["pause", LEASE]).await;
-
-    assert_eq!(
-        (ended.code, annotation(stage.lease.read().await.as_ref(), "tenure.dev/paused")),
-        (0, json!("true")),
-        "{}",
-        ended.err
-    );
 }
 
 /// Runs this line, and has the Lease changed like this before the write number `nth` of the desk arrives.

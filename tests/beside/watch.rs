@@ -13,13 +13,11 @@ pub(super) fn all() -> Vec<Case> {
     cases![
         every_event_is_a_line,
         the_end_of_a_rest_is_no_event,
-        renewals_are_shown_if_asked_for,
         a_watch_that_the_server_ends_goes_on_from_its_last_version,
         nothing_is_missed_when_the_version_is_gone,
         nothing_is_missed_when_the_server_is_away,
         a_list_whose_first_page_is_forgotten_is_begun_anew,
         a_reader_that_goes_away_ends_it_in_silence,
-        both_signals_end_it_with_0,
         a_first_list_that_fails_ends_it,
         one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_for_it_alone,
         each_slot_of_a_pool_is_watched_by_its_name_whatever_its_labels,
@@ -94,26 +92,6 @@ async fn the_end_of_a_rest_is_no_event(stage: Stage) {
     stage.lease.edit(|object| object["metadata"]["annotations"]["more"] = json!("x")).await;
     stage.lease.set_spec(held("next", 600)).await;
     assert_said(&next(&mut running, 1).await, &[("acquired", "main")]);
-}
-
-async fn renewals_are_shown_if_asked_for(stage: Stage) {
-    let desk = Desk::of(&stage).await;
-    desk.lease("main", &labels(), &held("me", 600)).await;
-    let mut running = desk.starts(&["status", "-l", "team=x", "--watch", "-v"]);
-    let first = running.line().await;
-    assert!(first.contains("now") && first.contains("main   held   me"), "{first}");
-
-    // An edit that is no renewal is none.
-    stage.lease.edit(|object| object["metadata"]["labels"]["more"] = json!("x")).await;
-    stage.lease.edit(|object| object["spec"]["renewTime"] = json!(time(1))).await;
-
-    let renewed = running.line().await;
-    assert!(renewed.contains("renewed") && renewed.contains("main   held   me"), "{renewed}");
-    stage.lease.set_spec(released()).await;
-    let last = running.line().await;
-    assert!(last.contains("released") && last.contains("main   free   -"), "{last}");
-    running.signal(Signal::SIGINT);
-    assert_eq!(running.exit().await, (0, String::new()));
 }
 
 fn is_watch(request: &Request) -> bool {
@@ -226,17 +204,6 @@ async fn a_reader_that_goes_away_ends_it_in_silence(stage: Stage) {
     assert_eq!(running.exit().await, (0, String::new()));
 }
 
-async fn both_signals_end_it_with_0(stage: Stage) {
-    let desk = Desk::of(&stage).await;
-    desk.lease("main", &labels(), &held("me", 600)).await;
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let mut running = desk.starts(WATCH);
-        running.line().await;
-        running.signal(signal);
-        assert_eq!(running.exit().await, (0, String::new()), "{signal}");
-    }
-}
-
 async fn a_first_list_that_fails_ends_it(stage: Stage) {
     let desk = Desk::of(&stage).await;
     let is_list = |request: &Request| request.verb == Verb::List;
@@ -258,9 +225,14 @@ async fn one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_fo
     stage.lease.create(held("me", 600)).await;
     let first = running.line().await;
     assert!(first.contains("acquired") && first.contains("main   held   me"), "{first}");
+    // An edit that is no renewal is none.
+    stage.lease.edit(|object| object["metadata"]["labels"]["more"] = json!("x")).await;
     stage.lease.edit(|object| object["spec"]["renewTime"] = json!(time(1))).await;
     let renewed = running.line().await;
     assert!(renewed.contains("renewed") && renewed.contains("main   held   me"), "{renewed}");
+    stage.lease.set_spec(released()).await;
+    let free = running.line().await;
+    assert!(free.contains("released") && free.contains("main   free   -"), "{free}");
     stage.lease.delete().await;
     let deleted = running.line().await;
     assert!(deleted.contains("deleted"), "{deleted}");

@@ -33,7 +33,6 @@ pub(crate) fn all() -> Vec<Case> {
         the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else,
         a_second_apply_leaves_the_holder_alone,
         a_prefix_reaches_every_place_where_the_lease_is_named,
-        its_configuration_is_one_that_tenure_takes,
         its_pods_have_the_grace_period_that_their_configuration_needs,
         the_builder_has_the_pinned_toolchain,
         the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else,
@@ -187,13 +186,6 @@ fn a_prefix_reaches_every_place_where_the_lease_is_named(cluster: &Namespace) {
     let selector = json!({ "app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "billing" });
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], selector, "it would select the other's pods");
     assert_eq!(cluster.get("pdb/billing-tenure")["spec"]["selector"]["matchLabels"], selector);
-}
-
-fn its_configuration_is_one_that_tenure_takes(_: &Namespace) {
-    let mut tenure = Command::new(TENURE);
-    tenure.args(["config", "effective", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
-
-    tenure.output().unwrap().success();
 }
 
 fn its_pods_have_the_grace_period_that_their_configuration_needs(cluster: &Namespace) {

@@ -14,13 +14,13 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
 use support::{
-    Behaviour, Case, Fault, LEASE, Prepared, Replica, Request, Stage, Times, Verb, Verbs, cases,
+    Behaviour, Case, Fault, LEASE, Prepared, Replica, Stage, Times, Verb, Verbs, cases,
     spec::{calm, held, micros, released, wait, wall},
 };
 use tenure::clock;
 
 use self::slots::{
-    a_lease_without_its_label_still_has_its_holder, two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
+    two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
     where_a_list_is_forbidden_a_slot_is_read_by_its_name,
 };
 
@@ -31,11 +31,8 @@ pub(crate) fn all() -> Vec<Case> {
         a_signal_while_waiting_ends_it_with_128_and_more_and_writes_nothing,
         a_command_runs_once_and_its_end_is_the_end,
         a_lease_that_cannot_be_had_has_a_code_for_each_reason,
-        a_bound_that_passes_in_an_unanswered_acquisition_waits_for_what_became_of_it,
         a_lock_beside_a_replica_takes_of_its_configuration_what_applies,
-        what_a_foreign_holder_empties_is_taken_at_once_where_that_is_trusted,
         two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
-        a_lease_without_its_label_still_has_its_holder,
         where_a_list_is_forbidden_a_slot_is_read_by_its_name,
     ];
     let others = [crowd::all(), grelmicro::all(), leases4s::all(), tasks::all()];
@@ -173,19 +170,6 @@ async fn a_lease_that_cannot_be_had_has_a_code_for_each_reason(stage: Stage) {
     paused.said("the Lease is paused").await;
 }
 
-async fn a_bound_that_passes_in_an_unanswered_acquisition_waits_for_what_became_of_it(stage: Stage) {
-    stage.lease.create(released()).await;
-    let me = patient(&stage, "me", &["--try"]).await;
-    me.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
-
-    let me = me.start();
-
-    stage.witness.start("me", 0).await;
-    let acquires = |request: &Request| request.is_held() && request.spec()["acquireTime"] == request.spec()["renewTime"];
-    assert_eq!(me.proxy.log.count(|e| acquires(&e.request)), 1, "by the very write whose reply was lost");
-    end(&me).await;
-}
-
 async fn a_lock_beside_a_replica_takes_of_its_configuration_what_applies(stage: Stage) {
     stage.lease.create(released()).await;
     let (address, _kept) = stage.free_address();
@@ -198,19 +182,5 @@ async fn a_lock_beside_a_replica_takes_of_its_configuration_what_applies(stage: 
     let start = stage.witness.start("me", 0).await;
     assert_eq!((start.variable("TENURE_LEASE"), start.variable("TENURE_ROLE")), (LEASE, "leader"));
     assert!(!me.lines().iter().any(|line| line.contains("serving probes")));
-    end(&me).await;
-}
-
-async fn what_a_foreign_holder_empties_is_taken_at_once_where_that_is_trusted(stage: Stage) {
-    stage.lease.create(held("grelmicro", 20)).await;
-    let me = lock(&stage, "me", &[]).await.unhurried().set("lease.foreignRelease", "trust").start();
-    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
-
-    let empty = json!({"holderIdentity": null, "leaseDurationSeconds": null, "acquireTime": null, "renewTime": null});
-    stage.lease.set_spec(empty).await;
-    let emptied = clock::boot();
-
-    let start = stage.witness.start("me", 0).await;
-    assert!(start.at() < emptied + Duration::from_secs(10), "half of what nobody would be waited for");
     end(&me).await;
 }

@@ -2,20 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-use support::{LEASE, Replica, Stage};
-
-/// A replica of a pool of two slots, which may do everything in its namespace.
-async fn start(pool: &Stage, name: &str) -> Replica {
-    let token = pool.api.token().to_owned();
-    pool.prepare_at(name, token, Ipv4Addr::LOCALHOST).await.set("lease.slots", 2).start()
-}
+use support::{LEASE, Stage};
 
 pub async fn two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back(stage: Stage) {
     // Beside the case's own stage, where nobody may run at a time.
     let pool = stage.beside("pool").await;
     let mut replicas = Vec::new();
     for name in ["a", "b", "c"] {
-        replicas.push(start(&pool, name).await);
+        // It may do everything in its namespace.
+        let prepared = pool.prepare_at(name, pool.api.token().to_owned(), Ipv4Addr::LOCALHOST).await;
+        replicas.push(prepared.set("lease.slots", 2).start());
     }
     let first = pool.witness.first("a start", |event| event.what == "start").await;
     let second = pool.witness.first("another", |event| event.what == "start" && event.replica != first.replica).await;
@@ -41,30 +37,6 @@ pub async fn two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_g
     assert_eq!(third.variable("TENURE_SLOT"), first.variable("TENURE_SLOT"));
     pool.witness.assert_gone(&first.replica, third.at());
     assert_eq!(pool.witness.starts(&second.replica), 1, "nobody else noticed");
-}
-
-pub async fn a_lease_without_its_label_still_has_its_holder(stage: Stage) {
-    let pool = stage.beside("pool").await;
-    let holders = [start(&pool, "a").await, start(&pool, "b").await];
-    for replica in ["a", "b"] {
-        pool.witness.start(replica, 0).await;
-    }
-    for lease in [LEASE, "main-slot-1"] {
-        let lease = pool.api.lease(&pool.namespace, lease);
-        lease.edit(|object| object["metadata"]["labels"] = serde_json::Value::Null).await;
-    }
-
-    let third = start(&pool, "c").await;
-    // It has read both by their names, and each label is back with a renewal.
-    for lease in [LEASE, "main-slot-1"] {
-        pool.api
-            .lease(&pool.namespace, lease)
-            .wait("its label", |lease| lease.is_some_and(|lease| lease["metadata"]["labels"]["tenure.dev/slots"] == LEASE))
-            .await;
-    }
-    assert_eq!(third.stop().await, 0);
-    assert_eq!((pool.witness.starts("c"), pool.witness.starts("a"), pool.witness.starts("b")), (0, 1, 1));
-    drop(holders);
 }
 
 pub async fn where_a_list_is_forbidden_a_slot_is_read_by_its_name(stage: Stage) {

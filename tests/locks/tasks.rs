@@ -28,7 +28,6 @@ pub(super) fn all() -> Vec<Case> {
         a_failed_run_rests_or_is_left_to_another_replica,
         a_rest_is_held_for_grelmicro_until_it_is_over,
         a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_first,
-        the_next_run_of_a_schedule_is_told_at_the_start_and_with_each_run,
     ]
 }
 
@@ -195,24 +194,19 @@ async fn a_rest_is_held_for_grelmicro_until_it_is_over(stage: Stage) {
     assert_eq!(says("Shared.Report").as_deref(), Some("runs"));
 }
 
-const YEARLY: &[&str] = &["--schedule", "0 0 1 1 *", "--time-zone", "UTC"];
-
-/// The last run was for the fire of 2020.
-async fn fired_in_2020(stage: &Stage) {
+async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_first(stage: Stage) {
+    // The last run was for the fire of 2020.
     let past = time(-90);
     let mut spec = held("x_1", 60);
     spec["renewTime"] = json!(past);
     stage.lease.create(spec).await;
     let fired = json!({"tenure.dev/rests": format!("{past} x_1"), "tenure.dev/fire": "2020-01-01T00:00:00Z"});
     stage.lease.edit(|lease| lease["metadata"]["annotations"] = fired.clone()).await;
-}
-
-async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_first(stage: Stage) {
-    fired_in_2020(&stage).await;
-    let yearly = [YEARLY, &["--once"]].concat();
+    let yearly = ["--schedule", "0 0 1 1 *", "--time-zone", "UTC", "--once"];
 
     let late = running(task(&stage, "late", &yearly).await, &["true"]).start();
     assert_eq!(late.exit().await, 0);
+    late.said("a run has been due since 2021-01-01 00:00:00 UTC").await;
     let next = running(task(&stage, "next", &yearly).await, &["true"]).start();
     assert_eq!((next.exit().await, next.proxy.log.writes().len()), (75, 0));
     next.said("not due: the last run began at ").await;
@@ -221,20 +215,4 @@ async fn a_fire_that_nobody_could_run_is_run_once_by_whichever_replica_comes_fir
     let year: i64 = time(0)[..4].parse().expect("a year");
     let fires = ["tenure.dev/fire", "tenure.dev/next-fire"].map(|name| annotations[name].as_str().expect("a fire").to_owned());
     assert_eq!(fires, [year, year + 1].map(|year| format!("{year}-01-01T00:00:00Z")));
-}
-
-async fn the_next_run_of_a_schedule_is_told_at_the_start_and_with_each_run(stage: Stage) {
-    fired_in_2020(&stage).await;
-    let due = |year: i64| format!("the next run is due at {year}-01-01 00:00:00 UTC");
-    let missed = "a run has been due since 2021-01-01 00:00:00 UTC";
-    let year: i64 = time(0)[..4].parse().expect("a year");
-
-    let runs = running(task(&stage, "runs", YEARLY).await, &["true"]).start();
-    runs.said(missed).await;
-    runs.said(&due(year + 1)).await;
-    runs.said("the lock is kept until the next run is due").await;
-    let waits = running(task(&stage, "waits", YEARLY).await, &["true"]).start();
-
-    waits.said(&due(year + 1)).await;
-    assert!(runs.runs() && waits.runs(), "a loop goes on");
 }

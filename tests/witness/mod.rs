@@ -24,7 +24,6 @@ pub(crate) fn all() -> Vec<Case> {
         a_killed_replica_is_followed_at_once,
         a_witness_that_waits_keeps_nothing_in_memory_that_only_its_start_needed,
         a_witness_that_is_told_to_end_stays_until_its_replica_is_dead,
-        the_end_of_a_connection_is_no_death,
         a_witness_that_was_killed_before_gives_nothing_back,
         a_witness_that_comes_back_is_told_again,
         what_is_no_elector_is_refused_and_disturbs_nobody,
@@ -37,7 +36,6 @@ pub(crate) fn all() -> Vec<Case> {
         a_token_that_was_rotated_while_it_waited_is_used,
         a_witness_without_access_says_so_and_releases_once_it_has_some,
         a_witness_that_may_not_update_says_so_once_and_releases_once_it_may,
-        a_witness_that_is_told_to_end_tries_nothing_again_that_is_refused,
         the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else,
     ]
 }
@@ -122,19 +120,6 @@ async fn a_witness_that_is_told_to_end_stays_until_its_replica_is_dead(stage: St
 
     assert_eq!(witness.exit().await, 0);
     assert_eq!(stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"], "");
-}
-
-async fn the_end_of_a_connection_is_no_death(stage: Stage) {
-    let witness = witness(&stage, "aside").await;
-    let (me, _other) = pair(&stage).await;
-
-    kill(me.elector().await, Signal::SIGKILL).expect("it lives");
-
-    me.proxy.log.nth(3, "the next elector renews", |e| e.request.is_held() && e.succeeded()).await;
-    assert!(witness.proxy.log.all().is_empty(), "{:?}", witness.proxy.log.all());
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
-    follows(&stage, killed).await;
 }
 
 async fn a_witness_that_was_killed_before_gives_nothing_back(stage: Stage) {
@@ -437,18 +422,6 @@ async fn a_witness_that_may_not_update_says_so_once_and_releases_once_it_may(sta
     stage.api.allow(account, &stage.namespace, LEASE, &may).await;
 
     follows(&stage, given).await;
-}
-
-async fn a_witness_that_is_told_to_end_tries_nothing_again_that_is_refused(stage: Stage) {
-    let (may, account) = (Verbs::default(), "witness");
-    let token = stage.api.minimal_account(account, &stage.namespace, LEASE, &may.without("update")).await;
-    let witness = start_witness(&stage, stage.prepare_at("aside", token, Ipv4Addr::LOCALHOST).await).await;
-    let (me, _other) = pair(&stage).await;
-
-    me.signal(Signal::SIGKILL).await;
-    witness.said("is tried again").await;
-
-    assert_eq!(witness.stop().await, 0);
 }
 
 async fn the_word_of_an_operator_releases_what_a_dead_replica_holds_and_nothing_else(stage: Stage) {
