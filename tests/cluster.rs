@@ -33,6 +33,8 @@
     unreachable_pub,
     reason = "a test fails by panicking, and says why"
 )]
+// A `json!` recurses with each row of a table.
+#![recursion_limit = "256"]
 
 use std::process::ExitCode;
 

@@ -64,15 +64,9 @@ async fn times_have_six_digits_and_are_in_utc(stage: Stage) {
         let created = stage.given(name, json!({ "renewTime": sent, "acquireTime": sent })).await;
         assert_eq!(created["spec"], json!({ "renewTime": kept, "acquireTime": kept }));
     }
-    for wrong in [
-        "2024-01-01T00:00:00Z",
-        "2024-01-01T00:00:00.000Z",
-        "2024-01-01T00:00:00.0000000Z",
-        "2024-01-01 00:00:00.000000Z",
-        "2024-01-01T00:00:00.000000",
-        "2024-13-01T00:00:00.000000Z",
-        "now",
-    ] {
+    let wrong = "2024-01-01T00:00:00Z|2024-01-01T00:00:00.000Z|2024-01-01T00:00:00.0000000Z|2024-01-01 00:00:00.000000Z|\
+                 2024-01-01T00:00:00.000000|2024-13-01T00:00:00.000000Z|now";
+    for wrong in wrong.split('|') {
         stage.post(&lease("d", json!({ "renewTime": wrong }))).await.refused(400, "BadRequest");
     }
 }

@@ -212,8 +212,7 @@ fn the_jobs_of_the_examples_have_the_grace_period_that_an_undo_needs(cluster: &N
 /// Checks that the pods of a workload have the grace period that this `tenure check` asks for.
 fn has_its_grace(cluster: &Namespace, workload: &str, check: &mut Command) {
     let said = String::from_utf8(check.output().unwrap().success().stdout).unwrap();
-    let (_, needed) = said.split_once("terminationGracePeriodSeconds: ").unwrap();
-    let needed: u64 = needed.split(' ').next().unwrap().parse().unwrap();
+    let needed = support::grace(&said);
     let granted = cluster.get(workload)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
     assert!(granted >= needed, "{workload}: {granted} s granted, {needed} s needed");
 }
@@ -270,92 +269,35 @@ fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
 struct Example {
     file: &'static str,
     account: &'static str,
-    workloads: &'static [&'static str],
-    leases: &'static [&'static str],
+    workloads: Vec<&'static str>,
+    leases: Vec<&'static str>,
     /// What its transaction or promotion changes.
-    targets: &'static [&'static str],
+    targets: Vec<&'static str>,
 }
 
-const ALL_EXAMPLES: &[Example] = &[
-    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"], targets: &[] },
-    Example {
-        file: "job.yaml",
-        account: "billing-import",
-        workloads: &["job/billing-import"],
-        leases: &["lock-billing-import"],
-        targets: &[],
-    },
-    Example {
-        file: "transaction.yaml",
-        account: "billing-release",
-        workloads: &["job/billing-release"],
-        leases: &["txn-billing-release"],
-        targets: &["configmaps/billing", "deployments.apps/billing", "services/billing"],
-    },
-    Example {
-        file: "blue-green.yaml",
-        account: "billing-web-switch",
-        workloads: &["job/billing-web-switch"],
-        leases: &["txn-billing-web-switch"],
-        targets: &["deployments.apps/billing-web-green", "services/billing-web", "services/billing-web-preview"],
-    },
-    Example {
-        file: "role-label.yaml",
-        account: "billing-role",
-        workloads: &["deployment/billing-role"],
-        leases: &["billing-role"],
-        targets: &["pods"],
-    },
-    Example {
-        file: "selector.yaml",
-        account: "billing-store",
-        workloads: &["statefulset/billing-store"],
-        leases: &["billing-store"],
-        targets: &["services/billing-store"],
-    },
-    Example {
-        file: "sidecar.yaml",
-        account: "billing-mail",
-        workloads: &["deployment/billing-mail"],
-        leases: &["billing-mail"],
-        targets: &[],
-    },
-    Example {
-        file: "statefulset.yaml",
-        account: "billing-ledger",
-        workloads: &["statefulset/billing-ledger"],
-        leases: &["billing-ledger"],
-        targets: &[],
-    },
-    Example {
-        file: "migration.yaml",
-        account: "billing-server",
-        workloads: &["deployment/billing-server"],
-        leases: &["lock-billing-migration"],
-        targets: &[],
-    },
-    Example {
-        file: "nightly.yaml",
-        account: "billing-nightly",
-        workloads: &["cronjob/billing-nightly", "cronjob/billing-nightly-again"],
-        leases: &["tasklock-billing-nightly"],
-        targets: &[],
-    },
-    Example {
-        file: "periodic.yaml",
-        account: "billing-refresh",
-        workloads: &["deployment/billing-refresh"],
-        leases: &["tasklock-billing-refresh"],
-        targets: &[],
-    },
-    Example {
-        file: "pool.yaml",
-        account: "billing-worker",
-        workloads: &["deployment/billing-worker"],
-        leases: &["billing-worker", "billing-worker-slot-1"],
-        targets: &[],
-    },
-];
+/// The fields of each [`Example`]. A list has commas, and `-` stands for an empty one.
+const ALL_EXAMPLES: &str = "\
+service.yaml billing deployment/billing billing -
+job.yaml billing-import job/billing-import lock-billing-import -
+transaction.yaml billing-release job/billing-release txn-billing-release configmaps/billing,deployments.apps/billing,services/billing
+blue-green.yaml billing-web-switch job/billing-web-switch txn-billing-web-switch \
+deployments.apps/billing-web-green,services/billing-web,services/billing-web-preview
+role-label.yaml billing-role deployment/billing-role billing-role pods
+selector.yaml billing-store statefulset/billing-store billing-store services/billing-store
+sidecar.yaml billing-mail deployment/billing-mail billing-mail -
+statefulset.yaml billing-ledger statefulset/billing-ledger billing-ledger -
+migration.yaml billing-server deployment/billing-server lock-billing-migration -
+nightly.yaml billing-nightly cronjob/billing-nightly,cronjob/billing-nightly-again tasklock-billing-nightly -
+periodic.yaml billing-refresh deployment/billing-refresh tasklock-billing-refresh -
+pool.yaml billing-worker deployment/billing-worker billing-worker,billing-worker-slot-1 -";
+
+fn examples() -> impl Iterator<Item = Example> {
+    let list = |words: &'static str| words.split(',').filter(|word| *word != "-").collect();
+    ALL_EXAMPLES.lines().map(move |line| {
+        let [file, account, workloads, leases, targets] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        Example { file, account, workloads: list(workloads), leases: list(leases), targets: list(targets) }
+    })
+}
 
 /// Workloads of the examples in whose pods tenure does not run.
 const BESIDE: &[&str] = &["deployment/billing-web-blue", "deployment/billing-web-green"];
@@ -385,13 +327,13 @@ fn template(workload: &Value) -> Value {
 fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
     let files: BTreeSet<_> =
         fs::read_dir(EXAMPLES).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(files, ALL_EXAMPLES.iter().map(|example| example.file.to_owned()).collect(), "what is there, and what is tested");
+    assert_eq!(files, examples().map(|example| example.file.to_owned()).collect(), "what is there, and what is tested");
     // What a controller makes in each namespace.
     cluster.kubectl(&["create", "serviceaccount", "default"]).success();
     let warnings = apply_examples(cluster).stderr;
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
-    for workload in ALL_EXAMPLES.iter().flat_map(|example| example.workloads).chain(BESIDE) {
+    for workload in examples().flat_map(|example| example.workloads).chain(BESIDE.iter().copied()) {
         cluster.admits(&template(&cluster.get(workload)));
     }
 }
@@ -399,11 +341,11 @@ fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluste
 fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else(cluster: &Namespace) {
     apply_examples(cluster);
 
-    for Example { file, account, leases, targets, .. } in ALL_EXAMPLES {
+    for Example { file, account, leases, targets, .. } in examples() {
         let is_pool = leases.len() > 1;
         let account = cluster.account(account, "update", leases[0]);
         let may = |verb, lease: &str| account.may(verb, &format!("leases.coordination.k8s.io/{lease}"));
-        for lease in *leases {
+        for lease in &leases {
             for verb in ["get", "update", "watch"] {
                 assert_eq!(may(verb, lease), Some(true), "{file}: {verb} {lease} is missing");
             }
@@ -439,9 +381,9 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
     let there = cluster.get("leases")["items"].take();
     let there: BTreeSet<&str> =
         there.as_array().unwrap().iter().map(|lease| lease["metadata"]["name"].as_str().unwrap()).collect();
-    assert_eq!(there, ALL_EXAMPLES.iter().flat_map(|example| example.leases).copied().collect());
-    for Example { file, workloads, leases, .. } in ALL_EXAMPLES {
-        for workload in *workloads {
+    assert_eq!(there, examples().flat_map(|example| example.leases).collect());
+    for Example { file, workloads, leases, .. } in examples() {
+        for workload in workloads {
             let template = template(&cluster.get(workload));
             let containers = ["initContainers", "containers"].into_iter().filter_map(|list| template["spec"][list].as_array());
             let (witnesses, others): (Vec<_>, Vec<_>) =

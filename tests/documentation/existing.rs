@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use serde_json::{Value, json};
-use support::{Ended as _, Namespace, Stage, fences};
+use support::{Ended as _, Namespace, Stage, fences, grace};
 
 use crate::TENURE;
 
@@ -124,10 +124,8 @@ fn granted(pod: &Value) -> u64 {
 fn needed(container: &Value) -> u64 {
     let mut check = Command::new(TENURE);
     check.envs(variables(container));
-    let said =
-        String::from_utf8(check.args(["check", "--offline", "--lease=any", "--", "true"]).output().unwrap().success().stdout)
-            .unwrap();
-    said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+    let said = check.args(["check", "--offline", "--lease=any", "--", "true"]).output().unwrap().success().stdout;
+    grace(&String::from_utf8(said).unwrap())
 }
 
 /// The variables of tenure that have a value, not a reference.

@@ -1,5 +1,5 @@
-//! Each command of the README and of docs/ is run: every line of a fenced block of `sh` is on a list here, or it fails. Each link leads
-//! to a file.
+//! Each command of the README and of docs/ is run: every line of a fenced block of `sh` is on a list here, or its page is, or it fails.
+//! Each link leads to a file.
 
 use std::{
     collections::BTreeSet,
@@ -107,37 +107,6 @@ const COMMANDS: &[(&str, How)] = &[
         "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set image.tag=1.0 --set-json 'args=[\"/usr/bin/billing-writer\"]'",
         By("tests/chart.rs", "\"install\", \"billing\", CHART"),
     ),
-    ("kubectl scale deployment/shop-billing --replicas=0", By("tests/node/existing.rs", "fences::commands(PAGE)")),
-    (
-        "kubectl wait --for=delete pod --selector=app.kubernetes.io/instance=shop --timeout=2m",
-        By("tests/node/existing.rs", "fences::commands(PAGE)"),
-    ),
-    ("kubectl apply -k .", By("tests/node/existing.rs", "fences::commands(PAGE)")),
-    ("kubectl apply -k deploy/inject", By("tests/node/existing.rs", "fences::commands(LABEL)")),
-    (
-        "echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"podinfo\"}}' | kubectl apply -n shop -f -",
-        By("tests/node/existing.rs", "fences::commands(LABEL)"),
-    ),
-    (
-        "kubectl create role tenure-podinfo --verb=get,watch,update --resource=leases --resource-name=podinfo -n shop",
-        By("tests/node/existing.rs", "fences::commands(LABEL)"),
-    ),
-    (
-        "kubectl create rolebinding tenure-podinfo --role=tenure-podinfo --serviceaccount=shop:default -n shop",
-        By("tests/node/existing.rs", "fences::commands(LABEL)"),
-    ),
-    ("kubectl scale deployment/shop-podinfo --replicas=0 -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
-    (
-        "kubectl wait --for=delete pod --selector=app.kubernetes.io/name=shop-podinfo --timeout=2m -n shop",
-        By("tests/node/existing.rs", "fences::commands(LABEL)"),
-    ),
-    (
-        "kubectl patch deployment/shop-podinfo -n shop -p '{\"spec\":{\"replicas\":2,\"template\":{\"metadata\":{\"labels\":{\"tenure.dev/lease\":\"podinfo\"}}}}}'",
-        By("tests/node/existing.rs", "fences::commands(LABEL)"),
-    ),
-    ("kubectl rollout status deployment/shop-podinfo -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
-    ("kubectl get lease podinfo -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
-    ("kubectl delete pod NAME -n shop", By("tests/node/existing.rs", "fences::commands(LABEL)")),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/page.rs", "\"kubectl exec deploy/tenure -- /tenure check\"")),
     ("kubectl rollout status deployment/tenure", By("tests/node/page.rs", "\"kubectl rollout status\"")),
@@ -162,6 +131,12 @@ const COMMANDS: &[(&str, How)] = &[
         By("tests/documentation/mod.rs", "directory.join(\"kubectl-tenure\")"),
     ),
     ("tests/run", By(".ci/run", "\ntests/run\n")),
+];
+
+/// Pages of which one test runs each command: the page, the file of the test, and words that the file contains.
+const PAGES: [(&str, &str, &str); 2] = [
+    ("pasted-parts.md", "tests/node/existing.rs", "fences::commands(PAGE)"),
+    ("existing-charts.md", "tests/node/existing.rs", "fences::commands(LABEL)"),
 ];
 
 pub(crate) fn all() -> Vec<Case> {
@@ -201,6 +176,7 @@ fn what_a_chart_renders_for_kubectl_has_no_hooks(_: &Stage) {
 async fn each_command_does_what_it_says(stage: Stage) {
     let listed: BTreeSet<String> = COMMANDS.iter().map(|(line, _)| (*line).to_owned()).collect();
     assert_eq!(documented(), listed, "what is documented, and what is run here");
+    PAGES.into_iter().for_each(|(page, file, words)| is_run_by(page, file, words));
     let place = Place::of(&stage);
     let _leader = place.start("TENURE_LEASE__CREATION_WAIT=0s tenure --lease billing-writer -- billing-writer", "writes");
     let mut running = Vec::new();
@@ -209,10 +185,7 @@ async fn each_command_does_what_it_says(stage: Stage) {
         match how {
             Ends(words) => place.run(line, words),
             Stays(words) => running.push(place.start(line, words)),
-            By(file, words) => {
-                let text = fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
-                assert!(text.contains(words), "{file} does not run {line:?} any more");
-            }
+            By(file, words) => is_run_by(line, file, words),
         }
     }
 
@@ -224,6 +197,12 @@ async fn each_command_does_what_it_says(stage: Stage) {
     while running.pop().is_some() {}
 }
 
+/// Checks that this file, which runs this command or page, still contains these words.
+fn is_run_by(what: &str, file: &str, words: &str) {
+    let text = fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
+    assert!(text.contains(words), "{file} does not run {what:?} any more");
+}
+
 /// The README and its pages, with their paths.
 fn pages() -> Vec<(PathBuf, String)> {
     let files = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|page| page.expect("a page").path());
@@ -232,9 +211,11 @@ fn pages() -> Vec<(PathBuf, String)> {
     all.map(|page| (page.clone(), fs::read_to_string(page).expect("a page"))).collect()
 }
 
-/// The commands of all pages.
+/// The commands of all pages but those of [`PAGES`].
 fn documented() -> BTreeSet<String> {
-    pages().iter().flat_map(|(_, text)| fences::commands(text)).map(str::to_owned).collect()
+    let pages = pages();
+    let pages = pages.iter().filter(|(page, _)| !PAGES.iter().any(|(name, ..)| page.ends_with(name)));
+    pages.flat_map(|(_, text)| fences::commands(text)).map(str::to_owned).collect()
 }
 
 /// Where they run: `tenure` and `kubectl` are on the PATH, `cargo run --` is tenure, and so is a program to run.

@@ -77,31 +77,11 @@ async fn five_hundred_names_mean_the_same_lease(_: Stage) {
 
 /// Names with all that people write, some of them longer than a name can be.
 fn names() -> Vec<String> {
-    let parts = [
-        "a",
-        "Z",
-        "7",
-        "-",
-        "--",
-        ".",
-        "_",
-        ":",
-        "/",
-        " ",
-        "my-resource",
-        "\u{130}",
-        "\u{212a}",
-        "\u{df}",
-        "\u{3a3}",
-        "\u{1e9e}",
-        "\u{e9}",
-        "\u{65e5}\u{672c}",
-        "\u{1f512}",
-        "\t",
-        "X\u{301}",
-        &"long".repeat(75),
-    ];
-    let mut names: BTreeSet<String> = parts.into_iter().map(str::to_owned).collect();
+    let long = "long".repeat(75);
+    let others = "\u{130}|\u{212a}|\u{df}|\u{3a3}|\u{1e9e}|\u{e9}|\u{65e5}\u{672c}|\u{1f512}|\t|X\u{301}";
+    let parts = "a|Z|7|-|--|.|_|:|/| |my-resource".split('|').chain(others.split('|')).chain([&*long]);
+    let parts: Vec<_> = parts.collect();
+    let mut names: BTreeSet<String> = parts.iter().copied().map(str::to_owned).collect();
     let mut random = fastrand::Rng::with_seed(26);
     while names.len() < NAMES {
         let some = (0..random.usize(1..9)).map(|_| parts[random.usize(..parts.len())]);

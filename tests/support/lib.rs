@@ -55,7 +55,7 @@ pub use denied::denied;
 pub use incomplete::not_run;
 pub use kept::Kept;
 pub use lines::Lines;
-pub use namespace::{Ended, Namespace};
+pub use namespace::{Ended, Namespace, grace};
 pub use proxy::{Answer, Canned, Exchange, Fault, Flow, Log, Passage, Proxy, Reply, Request, Times, Valve, Verb};
 pub use replica::{Launch, Replica};
 pub use safety::safe;

@@ -142,3 +142,8 @@ impl Ended for Output {
         String::from_utf8(self.stderr).unwrap()
     }
 }
+
+/// Returns the grace period, in seconds, that `tenure check` asks for in what it printed.
+pub fn grace(said: &str) -> u64 {
+    said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+}
