@@ -14,11 +14,11 @@ use std::{
     collections::BTreeSet,
     env, fs,
     os::unix::fs::PermissionsExt as _,
-    process::{self, Command, ExitCode, Output},
+    process::{Command, ExitCode, Output},
 };
 
 use serde_json::{Value, json};
-use support::{Ended as _, Namespace, cases};
+use support::{Ended as _, Namespace, Scratch, cases};
 
 /// The program.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -33,10 +33,6 @@ const LEAST: [&str; 4] = ["--set", "image.repository=writer,image.tag=1.0", "--s
 
 /// Without a server Helm would believe in an old Kubernetes.
 const TEMPLATE: [&str; 4] = ["template", "--kube-version=1.36.3", "billing", CHART];
-
-/// 64 characters.
-const LONG_SLOTS: &str =
-    "config.lease.slots=2,config.lease.name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// With the name of the release 64 characters.
 const LONG_NAME: &str = "nameOverride=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -132,11 +128,8 @@ fn what_tenure_takes_as_a_file_is_taken_as_config(cluster: &Namespace) {
     let indented: String = defaults.lines().map(|line| format!("  {line}\n")).collect();
     let nothing = "{lease: null, http: null, service: null, events: null}";
     for config in [format!("\n{indented}"), nothing.to_owned()] {
-        let file = env::temp_dir().join(format!("tenure-chart-{}.yaml", process::id()));
-        fs::write(&file, format!("config: {config}\n")).unwrap();
-        let values = ["--values", file.to_str().unwrap()];
-        install(cluster, &[&LEAST, &values]).success();
-        fs::remove_file(&file).unwrap();
+        let place = Scratch::new();
+        install(cluster, &[&LEAST, &["--values", &place.file("values.yaml", format!("config: {config}\n"))]]).success();
 
         let container = cluster.get("deployment/billing-tenure")["spec"]["template"]["spec"]["containers"][0].take();
         assert_eq!((&container["command"], &container["args"]), (&json!(["/tenure"]), &json!(["--", "/bin/writer"])));
@@ -199,56 +192,59 @@ fn an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration(c
     assert_ne!(rolled(), before.1, "replicas read their configuration only once");
 }
 
+/// Values, and words of the sentence that refuses them. Without ports a NetworkPolicy would let everything pass.
+const REFUSED: &str = "\
+replics=3 | 'replics' not allowed
+config.workload.stop.grce=2s | 'grce' not allowed
+config.workload.runs=sometimes | /config/workload/runs
+image.repository= | /image/repository
+config.lease.namespace=other | in the namespace of the release
+image.tag= | image: set tag or digest, so that all nodes run the same image
+inject.repository=tenure | inject: set tag or digest
+image.digest=1.0 | /image/digest
+env[0].name=TENURE_LEASE__DURATION,env[0].value=60s | env: TENURE_LEASE__DURATION would override
+env[0].name=TENURE_HTTP__LISTEN,env[0].value=a | env: TENURE_HTTP__LISTEN would override
+env[0].name=TENURE_WORKLOAD__STOP__GRACE,env[0].value=60s | env: TENURE_WORKLOAD__STOP__GRACE would
+env[0].name=TENURE_SERVICE__ENDPOINT_SLICE,env[0].value=a | env: TENURE_SERVICE__ENDPOINT_SLICE would
+env[0].name=TENURE_EVENTS__ENABLED,env[0].value=true | env: TENURE_EVENTS__ENABLED would override
+env[0].name=TENURE_CONFIG,env[0].value=/own.yaml | env: TENURE_CONFIG would override
+env[0].name=POD_NAME,env[0].value=a | env: the chart sets POD_NAME itself: remove it
+volumeMounts[0].mountPath=/tmp/,volumeMounts[0].name=a | volumeMounts: the chart has /tmp/ itself: use another path
+volumeMounts[0].mountPath=/run/tenure | volumeMounts: the chart has /run/tenure itself: use another path
+volumes[0].name=config | volumes: the chart has config itself: use another name
+volumeClaimTemplates[0].metadata.name=tmp | volumeClaimTemplates: the chart has tmp itself: use
+initContainers[0].name=witness | initContainers: the chart has witness itself: use another name
+inject.repository=a,volumes[0].name=tenure | volumes: the chart has tenure itself: use another name
+inject.repository=a,initContainers[0].name=install | initContainers: the chart has install itself: use
+nameOverride=A_B | nameOverride: with the name of the release it makes billing-A_B: use a to z
+networkPolicy=true,apiServerPorts=null | apiServerPorts: write the ports of the API server
+config.http.listen=0.0.0.0:0 | config.http.listen: the probes need an address and a port
+config.http.listen=[::] | config.http.listen: the probes need an address and a port
+config.http.listen=::8080 | config.http.listen: the probes need an address and a port
+ports[0].name=tenure,ports[0].containerPort=80 | ports: the chart has tenure itself: use another name
+initContainers[0].name=tenure | initContainers: the chart has tenure itself: use another name
+nameOverride=led,initContainers[0].name=led | initContainers: the chart has led itself: use another name
+nameOverride=witness | nameOverride: the chart has an init container witness: use another name
+nameOverride=install,inject.repository=a | nameOverride: the chart has an init container install: use";
+
 fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have(cluster: &Namespace) {
-    for (values, words) in [
-        (&["--set", "replics=3"][..], "'replics' not allowed"),
-        (&["--set", "config.workload.stop.grce=2s"], "'grce' not allowed"),
-        (&["--set", "config.workload.runs=sometimes"], "/config/workload/runs"),
-        (&["--set", "image.repository="], "/image/repository"),
-        (&["--set-json", "args=[]"], "args, or config.workload.command, is required"),
-        (&["--set", "config.lease.namespace=other"], "in the namespace of the release"),
-        (&["--set", "image.tag="], "image: set tag or digest, so that all nodes run the same image"),
-        (&["--set", "inject.repository=tenure"], "inject: set tag or digest"),
-        (&["--set", "image.digest=1.0"], "/image/digest"),
-        (&["--set", "env[0].name=TENURE_LEASE__DURATION,env[0].value=60s"], "env: TENURE_LEASE__DURATION would override"),
-        (&["--set", "env[0].name=TENURE_HTTP__LISTEN,env[0].value=a"], "env: TENURE_HTTP__LISTEN would override"),
-        (&["--set", "env[0].name=TENURE_WORKLOAD__STOP__GRACE,env[0].value=60s"], "env: TENURE_WORKLOAD__STOP__GRACE would"),
-        (&["--set", "env[0].name=TENURE_SERVICE__ENDPOINT_SLICE,env[0].value=a"], "env: TENURE_SERVICE__ENDPOINT_SLICE would"),
-        (&["--set", "env[0].name=TENURE_EVENTS__ENABLED,env[0].value=true"], "env: TENURE_EVENTS__ENABLED would override"),
-        (&["--set", "env[0].name=TENURE_CONFIG,env[0].value=/own.yaml"], "env: TENURE_CONFIG would override"),
-        (&["--set", "env[0].name=POD_NAME,env[0].value=a"], "env: the chart sets POD_NAME itself: remove it"),
-        (
-            &["--set-json", r#"podLabels={"app.kubernetes.io/name": "a"}"#],
-            "podLabels: the chart sets app.kubernetes.io/name itself",
-        ),
-        (&["--set-json", r#"podAnnotations={"checksum/config": "a"}"#], "podAnnotations: the chart sets checksum/config itself"),
-        (
-            &["--set", "volumeMounts[0].mountPath=/tmp/,volumeMounts[0].name=a"],
-            "volumeMounts: the chart has /tmp/ itself: use another path",
-        ),
-        (&["--set", "volumeMounts[0].mountPath=/run/tenure"], "volumeMounts: the chart has /run/tenure itself: use another path"),
-        (&["--set", "volumes[0].name=config"], "volumes: the chart has config itself: use another name"),
-        (&["--set", "volumeClaimTemplates[0].metadata.name=tmp"], "volumeClaimTemplates: the chart has tmp itself: use"),
-        (&["--set", "initContainers[0].name=witness"], "initContainers: the chart has witness itself: use another name"),
-        (&["--set", "inject.repository=a,volumes[0].name=tenure"], "volumes: the chart has tenure itself: use another name"),
-        (&["--set", "inject.repository=a,initContainers[0].name=install"], "initContainers: the chart has install itself: use"),
-        (&["--set", "nameOverride=A_B"], "nameOverride: with the name of the release it makes billing-A_B: use a to z"),
-        (&["--set", LONG_NAME], "63 characters at most"),
-        (&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most"),
-        // Without ports the policy would let everything pass.
-        (&["--set", "networkPolicy=true,apiServerPorts=null"], "apiServerPorts: write the ports of the API server"),
-        (&["--set", "config.http.listen=0.0.0.0:0"], "config.http.listen: the probes need an address and a port"),
-        (&["--set", "config.http.listen=[::]"], "config.http.listen: the probes need an address and a port"),
-        (&["--set", "config.http.listen=::8080"], "config.http.listen: the probes need an address and a port"),
-        (&["--set", "ports[0].name=tenure,ports[0].containerPort=80"], "ports: the chart has tenure itself: use another name"),
-        (&["--set", "initContainers[0].name=tenure"], "initContainers: the chart has tenure itself: use another name"),
-        (&["--set", "nameOverride=led,initContainers[0].name=led"], "initContainers: the chart has led itself: use another name"),
-        (&["--set", "nameOverride=witness"], "nameOverride: the chart has an init container witness: use another name"),
-        (&["--set", "nameOverride=install,inject.repository=a"], "nameOverride: the chart has an init container install: use"),
-    ] {
-        let refused = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
-        assert!(refused.contains(words), "{values:?}: {refused}");
+    let refused = |values: &[&str], words: &str| {
+        let said = helm(cluster, &TEMPLATE, &[&LEAST, values]).failure();
+        assert!(said.contains(words), "{values:?}: {said}");
+    };
+    for line in REFUSED.lines() {
+        let (values, words) = line.split_once(" | ").unwrap();
+        refused(&["--set", values], words);
     }
+    for (values, words) in [
+        ("args=[]", "args, or config.workload.command, is required"),
+        (r#"podLabels={"app.kubernetes.io/name": "a"}"#, "podLabels: the chart sets app.kubernetes.io/name itself"),
+        (r#"podAnnotations={"checksum/config": "a"}"#, "podAnnotations: the chart sets checksum/config itself"),
+    ] {
+        refused(&["--set-json", values], words);
+    }
+    refused(&["--set", LONG_NAME], "63 characters at most");
+    refused(&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most");
 }
 
 fn the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused(cluster: &Namespace) {
@@ -262,12 +258,11 @@ fn the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_
     ] {
         let pod = rendered(cluster, "Deployment", &["--set", values])["spec"]["template"]["spec"].take();
         let said = check(values).success().stdout;
-        let said = String::from_utf8(said).unwrap();
-        let needed = said.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap();
+        let needed = support::grace(&String::from_utf8(said).unwrap());
 
-        assert_eq!(pod["terminationGracePeriodSeconds"].to_string(), needed, "{values}");
+        assert_eq!(pod["terminationGracePeriodSeconds"], needed, "{values}");
         assert_eq!(pod["containers"][0]["livenessProbe"]["failureThreshold"], failures, "{values}");
-        for (key, least) in [("terminationGracePeriodSeconds", needed.parse().unwrap()), ("livenessFailureThreshold", failures)] {
+        for (key, least) in [("terminationGracePeriodSeconds", needed), ("livenessFailureThreshold", failures)] {
             let less = format!("{values},{key}={}", least - 1);
             let refused = helm(cluster, &TEMPLATE, &[&LEAST, &["--set", &less]]).failure();
             assert!(refused.contains(&format!("{key}: config needs {least} or more")), "{less}: {refused}");
@@ -276,89 +271,46 @@ fn the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_
     }
 }
 
+/// The key that is refused, values that are taken, and values that are not, all without `config.`. One name has 64 characters.
+const JUDGED: &str = "\
+lease.duration | lease.duration=12s,lease.renewPeriod=2s | lease.duration=12s
+lease.duration | lease.duration=15s | lease.duration=15s500ms
+lease.duration | lease.clockDrift=9.5% | lease.clockDrift=20%
+lease.duration | workload.stop.lossGrace=6s | workload.stop.lossGrace=7s
+lease.renewPeriod | lease.renewPeriod=1s | lease.renewPeriod=999ms
+lease.attemptTimeout | lease.attemptTimeout=1s | lease.attemptTimeout=1ms
+workload.stop.killMargin | workload.stop.killMargin=100ms | workload.stop.killMargin=99ms
+lease.clockDrift | lease.clockDrift=0.01% | lease.clockDrift=0.001%
+lease.creationWait | lease.creationWait=3s | lease.creationWait=3s1ms
+lease.name | lease.name=a_b | lease.name=_
+lease.slots | lease.slots=64 | lease.slots=65
+lease.name | lease.slots=2 | lease.slots=2,lease.name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+lease.release | lease.release=delete | lease.release=keep
+workload.acknowledge | workload.runs=frozen | workload.runs=always,signals.onLead=USR1,signals.onFollow=USR2
+signals.onFollow | workload.runs=always,workload.acknowledge=none,signals.onLead=USR1,signals.onFollow=USR2 | workload.runs=always,workload.acknowledge=none,signals.onLead=USR1
+workload.acknowledge | workload.runs=always,workload.acknowledge=hook,hooks.afterLead.command={/bin/true},hooks.beforeFollow.command={/bin/true} | workload.runs=always,workload.acknowledge=hook,signals.onLead=USR1,hooks.beforeFollow.command={/bin/true}
+signals.onLead | signals.onLead=null | signals.onLead=USR1
+workload.acknowledge | workload.acknowledge=null | workload.acknowledge=none
+standby.command | standby.command={/bin/true} | standby.command={/bin/true},workload.runs=frozen
+hooks.beforeLead | hooks.beforeLead.command={/bin/true} | hooks.beforeLead.timeout=1s
+hooks.beforeLead.timeout | hooks.beforeLead.command={} | hooks.beforeLead.command={/bin/true},hooks.beforeLead.timeout=0s
+hooks.beforeFollow.timeout | hooks.beforeFollow.command={/bin/true},workload.stop.grace=11s | hooks.beforeFollow.command={/bin/true},workload.stop.grace=10s
+workload.readiness | workload.readiness.tcp.port=80 | workload.readiness.tcp.port=80,workload.readiness.http.port=80
+workload.readiness | workload.readiness.notify=true | workload.readiness.failureThreshold=2
+workload.liveness.period | workload.liveness.notify=true | workload.liveness.notify=true,workload.liveness.period=0s
+workload.liveness | workload.liveness.file.path=/x | workload.liveness.file.path=/x,workload.runs=frozen
+workload.startTimeout | workload.startTimeout=1m,workload.readiness.notify=true | workload.startTimeout=1m
+http.ready | http.ready=workload,workload.readiness.notify=true | http.ready=workload
+workload.candidate | workload.candidate=ready,workload.runs=frozen,workload.readiness.notify=true | workload.candidate=ready,workload.readiness.notify=true
+service.ports | service.endpointSlice=null | service.endpointSlice=leader
+service.endpointSlice | service.endpointSlice=a,service.ports[0].port=80 | service.ports[0].port=80
+workload.stop.signal | workload.stop.signal=INT | workload.stop.signal=SIGKILL";
+
 fn a_configuration_that_tenure_refuses_is_refused_and_one_that_it_takes_is_taken(cluster: &Namespace) {
-    for (key, good, bad) in [
-        ("lease.duration", "config.lease.duration=12s,config.lease.renewPeriod=2s", "config.lease.duration=12s"),
-        ("lease.duration", "config.lease.duration=15s", "config.lease.duration=15s500ms"),
-        ("lease.duration", "config.lease.clockDrift=9.5%", "config.lease.clockDrift=20%"),
-        ("lease.duration", "config.workload.stop.lossGrace=6s", "config.workload.stop.lossGrace=7s"),
-        ("lease.renewPeriod", "config.lease.renewPeriod=1s", "config.lease.renewPeriod=999ms"),
-        ("lease.attemptTimeout", "config.lease.attemptTimeout=1s", "config.lease.attemptTimeout=1ms"),
-        ("workload.stop.killMargin", "config.workload.stop.killMargin=100ms", "config.workload.stop.killMargin=99ms"),
-        ("lease.clockDrift", "config.lease.clockDrift=0.01%", "config.lease.clockDrift=0.001%"),
-        ("lease.creationWait", "config.lease.creationWait=3s", "config.lease.creationWait=3s1ms"),
-        ("lease.name", "config.lease.name=a_b", "config.lease.name=_"),
-        ("lease.slots", "config.lease.slots=64", "config.lease.slots=65"),
-        ("lease.name", "config.lease.slots=2", LONG_SLOTS),
-        ("lease.release", "config.lease.release=delete", "config.lease.release=keep"),
-        (
-            "workload.acknowledge",
-            "config.workload.runs=frozen",
-            "config.workload.runs=always,config.signals.onLead=USR1,config.signals.onFollow=USR2",
-        ),
-        (
-            "signals.onFollow",
-            "config.workload.runs=always,config.workload.acknowledge=none,config.signals.onLead=USR1,config.signals.onFollow=USR2",
-            "config.workload.runs=always,config.workload.acknowledge=none,config.signals.onLead=USR1",
-        ),
-        (
-            "workload.acknowledge",
-            "config.workload.runs=always,config.workload.acknowledge=hook,config.hooks.afterLead.command={/bin/true},config.hooks.beforeFollow.command={/bin/true}",
-            "config.workload.runs=always,config.workload.acknowledge=hook,config.signals.onLead=USR1,config.hooks.beforeFollow.command={/bin/true}",
-        ),
-        ("signals.onLead", "config.signals.onLead=null", "config.signals.onLead=USR1"),
-        ("workload.acknowledge", "config.workload.acknowledge=null", "config.workload.acknowledge=none"),
-        (
-            "standby.command",
-            "config.standby.command={/bin/true}",
-            "config.standby.command={/bin/true},config.workload.runs=frozen",
-        ),
-        ("hooks.beforeLead", "config.hooks.beforeLead.command={/bin/true}", "config.hooks.beforeLead.timeout=1s"),
-        (
-            "hooks.beforeLead.timeout",
-            "config.hooks.beforeLead.command={}",
-            "config.hooks.beforeLead.command={/bin/true},config.hooks.beforeLead.timeout=0s",
-        ),
-        (
-            "hooks.beforeFollow.timeout",
-            "config.hooks.beforeFollow.command={/bin/true},config.workload.stop.grace=11s",
-            "config.hooks.beforeFollow.command={/bin/true},config.workload.stop.grace=10s",
-        ),
-        (
-            "workload.readiness",
-            "config.workload.readiness.tcp.port=80",
-            "config.workload.readiness.tcp.port=80,config.workload.readiness.http.port=80",
-        ),
-        ("workload.readiness", "config.workload.readiness.notify=true", "config.workload.readiness.failureThreshold=2"),
-        (
-            "workload.liveness.period",
-            "config.workload.liveness.notify=true",
-            "config.workload.liveness.notify=true,config.workload.liveness.period=0s",
-        ),
-        (
-            "workload.liveness",
-            "config.workload.liveness.file.path=/x",
-            "config.workload.liveness.file.path=/x,config.workload.runs=frozen",
-        ),
-        (
-            "workload.startTimeout",
-            "config.workload.startTimeout=1m,config.workload.readiness.notify=true",
-            "config.workload.startTimeout=1m",
-        ),
-        ("http.ready", "config.http.ready=workload,config.workload.readiness.notify=true", "config.http.ready=workload"),
-        (
-            "workload.candidate",
-            "config.workload.candidate=ready,config.workload.runs=frozen,config.workload.readiness.notify=true",
-            "config.workload.candidate=ready,config.workload.readiness.notify=true",
-        ),
-        ("service.ports", "config.service.endpointSlice=null", "config.service.endpointSlice=leader"),
-        (
-            "service.endpointSlice",
-            "config.service.endpointSlice=a,config.service.ports[0].port=80",
-            "config.service.ports[0].port=80",
-        ),
-        ("workload.stop.signal", "config.workload.stop.signal=INT", "config.workload.stop.signal=SIGKILL"),
-    ] {
+    let config = |values: &str| format!("config.{}", values.replace(',', ",config."));
+    for line in JUDGED.lines() {
+        let [key, good, bad] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let (good, bad) = (&config(good), &config(bad));
         check(good).success();
         rendered(cluster, "Deployment", &["--set", good]);
         assert!(check(bad).failure().contains(key), "tenure takes {bad}");
@@ -391,9 +343,8 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
         "config": "# The text of a file.\nlease: { prefix: shop- }\nworkload:\n  stop: { grace: 40s }\n",
     });
-    let file = env::temp_dir().join(format!("tenure-chart-{}-pod.yaml", process::id()));
-    fs::write(&file, values.to_string()).unwrap();
-    let values = ["--values", file.to_str().unwrap()];
+    let place = Scratch::new();
+    let values = ["--values", &place.file("values.yaml", values.to_string())];
 
     let deployment = rendered(cluster, "Deployment", &values);
 
@@ -424,7 +375,6 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
         (&pod["terminationGracePeriodSeconds"], &rendered(cluster, "Lease", &values)["metadata"]["name"]),
         (&json!(47), &json!("shop-billing-ledger"))
     );
-    fs::remove_file(&file).unwrap();
     // To YAML a name of digits is a number.
     assert_eq!(rendered(cluster, "Lease", &["--set-string", "config.lease.name=007"])["metadata"]["name"], "007");
     let verb = ["template", "--kube-version=1.36.3", "1e5", CHART];
@@ -462,13 +412,12 @@ fn a_program_gets_the_pod_that_it_needs(cluster: &Namespace) {
 
 /// Helm reads YAML 1.1, tenure YAML 1.2.
 fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_both(cluster: &Namespace) {
-    let file = env::temp_dir().join(format!("tenure-chart-{}-words.yaml", process::id()));
-    let (flag, path) = (format!("config={}", file.display()), file.to_str().unwrap());
+    let place = Scratch::new();
     let judged = |text: &str| {
-        fs::write(&file, text).unwrap();
-        let by_helm = helm(cluster, &TEMPLATE, &[&LEAST, &["--set-file", &flag]]);
+        let path = place.file("words.yaml", text);
+        let by_helm = helm(cluster, &TEMPLATE, &[&LEAST, &["--set-file", &format!("config={path}")]]);
         let mut check = Command::new(TENURE);
-        let by_tenure = check.args(["check", "--offline", "--lease=a", "--config", path, "--", "true"]).output().unwrap();
+        let by_tenure = check.args(["check", "--offline", "--lease=a", "--config", &path, "--", "true"]).output().unwrap();
         [by_helm, by_tenure]
     };
     for text in [
@@ -516,17 +465,12 @@ fn a_file_in_which_helm_and_tenure_would_read_different_values_is_refused_by_bot
         assert!(refused.contains("config: an unquoted ") && refused.contains(" is ambiguous: quote it"), "{text}: {refused}");
         by_tenure.success();
     }
-    fs::remove_file(&file).unwrap();
 }
 
 /// As docs/pasted-parts.md says.
 fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster: &Namespace) {
-    let directory = env::temp_dir().join(format!("tenure-chart-{}-existing", process::id()));
-    fs::create_dir(&directory).unwrap();
-    let written = |name: &str| {
-        fs::write(directory.join(name), support::fences::pasted(name)).unwrap();
-        directory.join(name).to_str().unwrap().to_owned()
-    };
+    let directory = Scratch::new();
+    let written = |name: &str| directory.file(name, support::fences::pasted(name));
     let script = ["tenure.yaml", "deployment.yaml", "kustomization.yaml", "post-render"].map(written)[3].clone();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     // The script calls kubectl by its name.
@@ -552,7 +496,6 @@ fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster:
         helm(cluster, &["uninstall", "shop"], &[]).success();
     }
 
-    fs::remove_dir_all(&directory).unwrap();
     let line = json!(["/usr/bin/billing-writer", "--port=8080"]);
     let wanted = [json!(2), json!(["/opt/tenure/tenure", "--"]), line, json!("/livez"), json!("/readyz")];
     assert_eq!(seen, [wanted.clone(), wanted]);
@@ -560,13 +503,13 @@ fn a_chart_that_exists_gets_tenure_by_its_values_and_by_a_post_renderer(cluster:
 
 /// What each of them makes of a chart by `tenure inject`, as docs/existing-charts.md says, with this command of its container.
 struct Injecting {
-    place: support::Scratch,
+    place: Scratch,
     command: &'static str,
 }
 
 impl Injecting {
     fn new(command: &'static str) -> Self {
-        let place = support::Scratch::new();
+        let place = Scratch::new();
         let page = include_str!("../docs/existing-charts.md");
         let plugin = include_str!("../release/plugin.yaml").replace("VERSION", env!("CARGO_PKG_VERSION"));
         for (name, text) in [
@@ -656,12 +599,11 @@ fn what_tenure_inject_refuses_ends_helm_and_kustomize(cluster: &Namespace) {
 /// The values of docs/images-and-pods.md.
 fn the_database_of_the_documentation_is_admitted(cluster: &Namespace) {
     let page = include_str!("../docs/images-and-pods.md");
-    let file = env::temp_dir().join(format!("tenure-chart-{}-ledger.yaml", process::id()));
-    fs::write(&file, support::fences::file(page, "ledger.yaml")).unwrap();
+    let place = Scratch::new();
+    let file = place.file("ledger.yaml", support::fences::file(page, "ledger.yaml"));
 
-    let said = helm(cluster, &["install", "billing", CHART], &[&["--values", file.to_str().unwrap()]]).success();
+    let said = helm(cluster, &["install", "billing", CHART], &[&["--values", &file]]).success();
 
-    fs::remove_file(&file).unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stderr), "", "a warning");
     let pod = cluster.get("statefulset/billing-ledger")["spec"]["template"]["spec"].take();
     assert_eq!(pod["containers"][0]["resources"]["limits"], json!({ "memory": "2Gi" }));
@@ -738,9 +680,7 @@ fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster:
 
     assert_eq!(tenure(&["run"], &["echo", "leads"]), "leads\n");
 
-    let needed = tenure(&["check", "--offline"], &["echo"]);
-    let needed =
-        needed.split_once("terminationGracePeriodSeconds: ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
+    let needed = support::grace(&tenure(&["check", "--offline"], &["echo"]));
     let granted = &cluster.get("deployment/billing-tenure")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
     assert!(granted.as_u64().unwrap() >= needed, "{granted} s granted, {needed} s needed");
     let may = |verb: &str| account.may(verb, "leases.coordination.k8s.io/billing-tenure");

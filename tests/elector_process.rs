@@ -50,20 +50,21 @@ fn started_by_hand_it_says_who_starts_it() {
 #[test]
 fn it_takes_no_other_context_than_the_one_that_init_found() {
     let another = context().map(|context| KubeContext { name: "another".into(), ..context });
-    refuses(another, "no longer has the context another");
+    refuses(InitialState { context: another, ..initial_state() }, "no longer has the context another");
 }
 
 #[test]
 fn it_goes_to_no_other_cluster_than_the_one_that_init_found() {
     let began = context().map(|context| KubeContext { server: "http://127.0.0.1:2/".into(), ..context });
-    refuses(began, "another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)");
+    let words = "another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)";
+    refuses(InitialState { context: began, ..initial_state() }, words);
 }
 
-/// An elector whose init found this context ends with this message.
-fn refuses(context: Option<KubeContext>, words: &str) {
+/// Checks that an elector with this initial state ends with this message.
+fn refuses(initial: InitialState, words: &str) {
     let mut elector = Elector::start("exec \"$0\" elector");
 
-    elector.receives(InitialState { context, ..initial_state() });
+    elector.receives(initial);
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
     assert!(message.contains(words), "{message}");
@@ -127,10 +128,7 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
     let left = elector.pid();
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
-    elector.child.end();
-    drop(elector);
-
-    wait_until("the process that was left is dead", || is_dead(left));
+    elector.kills(left);
 }
 
 #[test]
@@ -173,13 +171,10 @@ const ANONYMOUS: &str = "\"$0\" elector & (setsid env -i sleep 60 & echo $!); wa
 
 #[test]
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
-    let (mut elector, group) = Elector::of_a_term();
+    let (elector, group) = Elector::of_a_term();
     while elector.hears() != ToInit::Heartbeat {}
 
-    elector.child.end();
-    drop(elector);
-
-    wait_until("the group is dead", || is_dead(group));
+    elector.kills(group);
 }
 
 #[test]
@@ -190,10 +185,7 @@ fn an_elector_that_saw_the_group_start_kills_it() {
     assert_eq!(elector.hears(), ToInit::Heartbeat);
     elector.tell(&ToElector::Started { term: Term(1), pid: group.as_raw(), at: clock::boot() });
 
-    elector.child.end();
-    drop(elector);
-
-    wait_until("the group is dead", || is_dead(group));
+    elector.kills(group);
 }
 
 #[test]
@@ -206,10 +198,7 @@ fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
     elector.tell(&ToElector::Health { unready: Some("it starts".into()), status: String::new() });
     assert_eq!(elector.hears(), ToInit::Heartbeat);
 
-    elector.child.end();
-    drop(elector);
-
-    wait_until("what was left is dead", || is_dead(left));
+    elector.kills(left);
 }
 
 #[test]
@@ -264,33 +253,28 @@ fn a_successor_serves_the_probes_once_the_port_is_free_again() {
 
 #[test]
 fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
-    let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?");
-    let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
-    let resume = resume(sent, None);
-    let hard = resume.confirmed.deadlines.hard;
-    assert!(hard > clock::boot());
-
-    elector.receives(InitialState { resume: Some(resume), ..initial_state() });
-
-    assert_eq!(elector.line(), "137");
-    assert!(clock::boot() >= hard);
+    kills_at_the_hard_deadline(Command::new("env"), Duration::ZERO);
 }
 
 #[test]
 fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
-    if slept::flags().is_empty() {
-        return;
+    if !slept::flags().is_empty() {
+        kills_at_the_hard_deadline(slept::command(), slept::ASLEEP);
     }
-    let script = "\"$0\" elector & sleep 60; echo $?";
-    let mut elector = Elector::start_by(slept::command(), script, Kubeconfig::of_nobody());
+}
+
+/// Starts an elector by this command, on a machine that has slept so long.
+fn kills_at_the_hard_deadline(command: Command, asleep: Duration) {
+    let mut elector = Elector::start_by(command, "\"$0\" elector & sleep 60; echo $?", Kubeconfig::of_nobody());
     let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
-    let resume = resume(sent + slept::ASLEEP, None);
+    let resume = resume(sent + asleep, None);
     let hard = resume.confirmed.deadlines.hard;
+    assert!(hard > clock::boot() + asleep);
 
     elector.receives(InitialState { resume: Some(resume), ..initial_state() });
 
     assert_eq!(elector.line(), "137");
-    assert!(clock::boot() + slept::ASLEEP >= hard);
+    assert!(clock::boot() + asleep >= hard);
 }
 
 #[test]
@@ -419,6 +403,13 @@ impl Elector {
         self.lines.next_line()
     }
 
+    /// Kills its init, and waits until it has killed this process.
+    fn kills(mut self, left: Pid) {
+        self.child.end();
+        drop(self);
+        wait_until("what its init left is dead", || is_dead(left));
+    }
+
     /// The next line, which is a process id.
     fn pid(&mut self) -> Pid {
         pid(&self.line())
@@ -509,13 +500,8 @@ fn an_elector_that_cannot_start_says_why_before_its_link_ends() {
 #[test]
 fn probes_that_cannot_be_served_end_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut elector = Elector::start("exec \"$0\" elector");
     let mut first = initial_state();
     first.config.http.listen = Some(taken.local_addr().unwrap());
 
-    elector.receives(first);
-
-    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    assert!(message.contains("(http.listen)"), "{message}");
-    assert_eq!(elector.child.wait().unwrap().code(), Some(78));
+    refuses(first, "(http.listen)");
 }

@@ -1,7 +1,7 @@
 //! The examples of docs/transactions.md, applied unchanged: what a leader changes follows it however the last one ended, and what a Job
 //! changes is changed as a whole.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{fs, net::SocketAddr};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ use crate::{
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 
 /// Runs everything in order; panics where something does not hold.
-pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
+pub(crate) fn run(node: &Node, stamps: &Stamps) {
     let begin = tenure::clock::boot();
-    let changes = Changes { node, stamps, directory };
+    let changes = Changes { node, stamps };
     for file in ["role-label.yaml", "selector.yaml", "service.yaml"] {
         changes.apply(file);
     }
@@ -31,7 +31,6 @@ pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
 struct Changes<'a> {
     node: &'a Node,
     stamps: &'a Stamps,
-    directory: &'a Path,
 }
 
 impl Changes<'_> {
@@ -185,13 +184,8 @@ impl Changes<'_> {
         assert_eq!(colors(), before);
 
         self.node.kubectl(&["scale", "deployment/billing-web-green", "--replicas=0"]);
-        self.node.kubectl(&[
-            "wait",
-            "--for=delete",
-            "pod",
-            "--selector=app.kubernetes.io/name=billing-web,color=green",
-            "--timeout=60s",
-        ]);
+        let green = "--selector=app.kubernetes.io/name=billing-web,color=green";
+        self.node.kubectl(&["wait", "--for=delete", "pod", green, "--timeout=60s"]);
         await_some("the status of green", PATIENCE, || {
             self.node.get("deployment/billing-web-green")["status"]["readyReplicas"].is_null().then_some(())
         });
@@ -261,7 +255,7 @@ impl Changes<'_> {
         let spec = json!({ "policyName": "refuse-the-last", "validationActions": ["Deny"] });
         let binding =
             json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
-        self.apply_object(&json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] }));
+        self.node.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] }));
         await_some("the policy in force", PATIENCE, || {
             let value = format!("tried={}", now());
             (!self.node.try_kubectl(&["annotate", "--overwrite", "service/billing", &value]).status.success()).then_some(())
@@ -277,18 +271,12 @@ impl Changes<'_> {
         self.node.kubectl(&["apply", "-f", &format!("{EXAMPLES}/{file}")]);
     }
 
-    fn apply_object(&self, object: &Value) {
-        let file = self.directory.join("object.json");
-        fs::write(&file, object.to_string()).unwrap();
-        self.node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
-    }
-
     /// Runs the Job of an example once more.
     fn again(&self, file: &str, job: &str) {
         self.node.kubectl(&["delete", &format!("job/{job}"), "--timeout=60s"]);
         let text = fs::read_to_string(format!("{EXAMPLES}/{file}")).unwrap();
         let documents = text.split("---\n").filter_map(|text| serde_saphyr::from_str::<Value>(text).ok());
-        self.apply_object(&documents.into_iter().find(|object| object["kind"] == "Job").expect("a Job"));
+        self.node.apply(&documents.into_iter().find(|object| object["kind"] == "Job").expect("a Job"));
     }
 
     /// What the first pod of a Job has said, once it has failed.

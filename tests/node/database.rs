@@ -5,7 +5,6 @@ use std::{
     cell::Cell,
     collections::BTreeSet,
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     thread,
@@ -29,7 +28,8 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     }
     let begin = tenure::clock::boot();
     let database = Database { node, rows: Cell::new(0) };
-    database.offer_volume(directory);
+    let claim = json!({ "namespace": NAMESPACE, "name": "data-shop-ledger-0" });
+    node.offer_volume("ledger", json!({ "capacity": { "storage": "10Gi" }, "claimRef": claim }));
     node.kubectl(&["create", "secret", "generic", "ledger-password", "--from-literal=POSTGRES_PASSWORD=secret"]);
     node.tag("docker.io/library/tenure:latest", "registry.example/tenure:0.1.0");
     let values = directory.join("ledger.yaml");
@@ -91,20 +91,6 @@ struct Leader {
 }
 
 impl Database<'_> {
-    fn offer_volume(&self, directory: &Path) {
-        let path = directory.join("ledger");
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        let claim = json!({ "namespace": NAMESPACE, "name": "data-shop-ledger-0" });
-        let spec = json!({
-            "capacity": { "storage": "10Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": path }, "claimRef": claim,
-        });
-        let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "ledger" }, "spec": spec });
-        let file = directory.join("ledger.json");
-        fs::write(&file, volume.to_string()).unwrap();
-        self.node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
-    }
-
     /// Ends a term, and waits until the server of the next one answers.
     fn follows(&self, leader: &Leader, what: &str, act: impl FnOnce(&Pod)) -> Leader {
         let begin = tenure::clock::boot();
@@ -131,19 +117,8 @@ impl Database<'_> {
     /// How many rows there are then; none if it does not answer.
     fn takes_row(&self, pod: &Pod) -> Option<u64> {
         let statement = "CREATE TABLE IF NOT EXISTS t (n bigint); INSERT INTO t VALUES (1); SELECT count(*) FROM t";
-        let psql = [
-            "exec",
-            pod.name(),
-            "--container=ledger",
-            "--",
-            "psql",
-            "-h",
-            "/var/run/postgresql",
-            "-U",
-            "postgres",
-            "-qtAc",
-            statement,
-        ];
+        let psql = "--container=ledger -- psql -h /var/run/postgresql -U postgres -qtAc";
+        let psql: Vec<_> = ["exec", pod.name()].into_iter().chain(psql.split(' ')).chain([statement]).collect();
         let output = self.node.try_kubectl(&psql);
         let text = if output.status.success() { String::from_utf8(output.stdout).ok()? } else { return None };
         text.trim().parse().ok()

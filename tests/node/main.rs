@@ -50,7 +50,7 @@ fn inside(directory: &Path) -> ExitCode {
         show::run(&node, &stamps);
     }
     if wants("witness") {
-        witness::run(Show { node: &node, stamps: &stamps }, directory);
+        witness::run(Show { node: &node, stamps: &stamps });
     }
     if wants("chart") {
         shipped::chart(&node, &stamps);
@@ -62,10 +62,10 @@ fn inside(directory: &Path) -> ExitCode {
         shipped::traffic(&node);
     }
     if wants("examples") {
-        patterns::run(&node, &stamps, directory);
+        patterns::run(&node, &stamps);
     }
     if wants("changes") {
-        changes::run(&node, &stamps, directory);
+        changes::run(&node, &stamps);
     }
     if wants("existing") {
         existing::run(&node, &stamps, directory);

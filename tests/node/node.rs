@@ -1,8 +1,9 @@
 //! A single-node cluster, and kubectl for it.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Output, Stdio},
     thread,
@@ -13,7 +14,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::apart;
 
@@ -70,6 +71,23 @@ impl Node {
         let mut kubectl = Command::new(&self.kubectl);
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", NAMESPACE, "--request-timeout=60s"]);
         kubectl.args(arguments).output().expect("kubectl starts")
+    }
+
+    /// Applies this object.
+    pub(crate) fn apply(&self, object: &Value) {
+        let file = self.directory.join("object.json");
+        fs::write(&file, object.to_string()).unwrap();
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    }
+
+    /// Offers a volume of the node, as a cluster with storage does, with this in its spec.
+    pub(crate) fn offer_volume(&self, name: &str, mut spec: Value) {
+        let path = self.directory.join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        spec["accessModes"] = json!(["ReadWriteOnce"]);
+        spec["hostPath"] = json!({ "path": path });
+        self.apply(&json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name }, "spec": spec }));
     }
 
     /// Runs Helm.

@@ -1,7 +1,5 @@
 //! deploy/examples and deploy/prune, applied unchanged: what their users come for is what they see.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
-
 use serde_json::json;
 
 use crate::{
@@ -13,15 +11,15 @@ const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 const PRUNE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/prune");
 
 /// All of them side by side, because the first term of each waits for nobody first.
-pub(crate) fn run(node: &Node, stamps: &Stamps, directory: &Path) {
+pub(crate) fn run(node: &Node, stamps: &Stamps) {
     let begin = tenure::clock::boot();
     let patterns = Patterns { node, stamps };
-    patterns.offer_volume(directory);
+    node.offer_volume("database", json!({ "capacity": { "storage": "1Mi" } }));
     node.kubectl(&["apply", "-f", EXAMPLES]);
     patterns.trigger("billing-nightly", "billing-nightly-one");
     patterns.trigger("billing-nightly-again", "billing-nightly-other");
 
-    patterns.prune(directory);
+    patterns.prune();
     patterns.migration();
     patterns.nightly();
     patterns.pool();
@@ -35,26 +33,14 @@ struct Patterns<'a> {
 }
 
 impl Patterns<'_> {
-    /// What a cluster with storage provides for a claim.
-    fn offer_volume(&self, directory: &Path) {
-        let (path, file) = (directory.join("database"), directory.join("volume.json"));
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        let spec = json!({ "capacity": { "storage": "1Mi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": path } });
-        self.apply(
-            &file,
-            &json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "database" }, "spec": spec }),
-        );
-    }
-
     /// The Lease of a lock that was given back long ago is gone after one run of the job.
-    fn prune(&self, directory: &Path) {
+    fn prune(&self) {
         let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "tenure.dev/kind": "lock" });
         let then = "2026-01-01T00:00:00.000000Z";
         let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": then, "renewTime": then });
         let metadata = json!({ "name": "lock-of-old", "labels": labels });
         let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec });
-        self.apply(&directory.join("lease.json"), &lease);
+        self.node.apply(&lease);
 
         self.node.kubectl(&["apply", "-k", PRUNE]);
         self.trigger("tenure-prune", "prune-now");
@@ -163,11 +149,6 @@ impl Patterns<'_> {
 
     fn rolled_out(&self, deployment: &str) {
         self.node.kubectl(&["rollout", "status", &format!("deployment/{deployment}"), "--timeout=60s"]);
-    }
-
-    fn apply(&self, file: &Path, object: &serde_json::Value) {
-        fs::write(file, object.to_string()).unwrap();
-        self.node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     }
 }
 

@@ -35,9 +35,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     });
     let spec = json!({ "restartPolicy": "Never", "containers": [container] });
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "release" }, "spec": spec });
-    let file = directory.join("pod.json");
-    fs::write(&file, pod.to_string()).unwrap();
-    node.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    node.apply(&pod);
     let phase = await_some("the end of the pod", PATIENCE, || {
         let phase = node.get("pod/release")["status"]["phase"].as_str()?.to_owned();
         ["Succeeded", "Failed"].contains(&&*phase).then_some(phase)

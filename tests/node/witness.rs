@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     ops::Range,
     os::unix::{ffi::OsStringExt as _, process::CommandExt as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -34,7 +34,7 @@ const WAITED: Range<u64> = 2_000..3_500;
 const VOID: Range<u64> = 800..3_500;
 
 /// Runs everything in order; panics where something does not hold.
-pub(crate) fn run(show: Show<'_>, directory: &Path) {
+pub(crate) fn run(show: Show<'_>) {
     let begin = tenure::clock::boot();
     show.node.kubectl(&["apply", "-k", OVERLAY]);
     show.rolled_out();
@@ -49,7 +49,7 @@ pub(crate) fn run(show: Show<'_>, directory: &Path) {
     show.other_namespaces();
     show.stamps.assert_no_overlap();
     show.node.kubectl(&["delete", "deployment/tenure", "--timeout=60s"]);
-    show.job(directory);
+    show.job();
     println!("node: the witness took {:.0} s", tenure::clock::boot().since(begin).as_secs_f64());
 }
 
@@ -236,7 +236,7 @@ impl Show<'_> {
     }
 
     /// Two Jobs of deploy/examples/job.yaml that take long: the second waits behind the first, whose container is killed.
-    fn job(&self, directory: &Path) {
+    fn job(&self) {
         self.node.kubectl(&["apply", "-f", &format!("{DEPLOY}/examples/job.yaml")]);
         self.node.kubectl(&["wait", "--for=condition=complete", "job/billing-import", "--timeout=60s"]);
         let template = self.node.get("job/billing-import")["spec"]["template"]["spec"].take();
@@ -247,10 +247,7 @@ impl Show<'_> {
             let script = container["args"].as_array_mut().and_then(|args| args.last_mut()).expect("a script");
             *script = json!(script.as_str().expect("text").replace("sleep 2", "sleep 600"));
             container["env"].as_array_mut().expect("variables").push(json!({ "name": "TENURE_LEASE__DURATION", "value": "30s" }));
-            let object = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": job }, "spec": { "template": { "spec": spec } } });
-            let file = directory.join("job.json");
-            fs::write(&file, object.to_string()).unwrap();
-            self.node.kubectl(&["create", "-f", file.to_str().unwrap()]);
+            self.node.apply(&json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": job }, "spec": { "template": { "spec": spec } } }));
         };
         start("one");
         let first = await_some("the first job's run", PATIENCE, || run("one-"));

@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
-use support::{Behaviour, Case, Exchange, LEASE, PATIENCE, Prepared, Replica, Stage, Verbs, cases, within};
+use support::{Behaviour, Case, Exchange, Kept, LEASE, PATIENCE, Prepared, Replica, Stage, Verbs, cases, within};
 use tenure::{clock, time::Instant};
 
 use crate::TENURE;
@@ -181,6 +181,16 @@ async fn peer(socket: &str, script: &str, argument: &str) -> String {
     said.trim().to_owned()
 }
 
+/// Starts such a program, which ends with this; returns its first line.
+fn begins(script: &str, arguments: &[&str]) -> (Kept, String) {
+    let mut python = std::process::Command::new("setpriv");
+    python.args(["--pdeathsig", "KILL", "python3", "-c", &format!("{PEER}{script}")]).args(arguments).stdout(Stdio::piped());
+    let mut program = Kept(python.spawn().expect("python3"));
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    (program, line.trim().to_owned())
+}
+
 async fn what_is_no_elector_is_refused_and_disturbs_nobody(stage: Stage) {
     let witness = witness(&stage, "aside").await;
     let (me, _other) = pair(&stage).await;
@@ -202,15 +212,9 @@ print([say(good(me, leases=leases), pidfd) for leases in [(), (b"a/b",), (b"main
     let said = peer(&socket(&stage), script, &holder).await;
     assert_eq!(said.lines().collect::<Vec<_>>(), ["[0, 0, 0, 0, 0]", "[0, 0, 0]", "[0, 0, 0, 0]", "[0, 0, 0, 0] 0"]);
 
-    for words in [
-        "no elector of this version",
-        "hands over no pidfd",
-        "is no pidfd",
-        "is not that of PID 1",
-        "of a process which is dead",
-        "is not of this pod",
-        "no configuration allows",
-    ] {
+    let words = "no elector of this version|hands over no pidfd|is no pidfd|is not that of PID 1|of a process which is dead|\
+                 is not of this pod|no configuration allows";
+    for words in words.split('|') {
         witness.said(words).await;
     }
     assert!(witness.proxy.log.all().is_empty());
@@ -225,7 +229,6 @@ async fn a_later_elector_takes_the_place_of_an_earlier_one_of_the_same_replica(s
     let holder = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].as_str().expect("held").to_owned();
     // In the name of the leader, whose elector is connected: a pidfd that never fires, and one that does. In the name of a third replica
     // one that never fires, and after the end of its connection one that does. Then the leader's next elector comes.
-    let mut held = std::process::Command::new("setpriv");
     let script = r#"
 pidfd, lives = box(); later, dies = box(); third = b"me_" + b"0" * 32
 leader = good(sys.argv[2].encode()); other, ends = box()
@@ -234,12 +237,8 @@ ends.stdin.close(); kept.clear()
 while not say(good(third), later): kept.clear()
 dies.stdin.close(); lives.wait()
 "#;
-    let script = format!("{PEER}{script}");
-    held.args(["--pdeathsig", "KILL", "python3", "-c", &script, &socket(&stage), &holder]).stdout(Stdio::piped());
-    let mut held = held.spawn().expect("python3");
-    let mut line = String::new();
-    BufReader::new(held.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    assert_eq!(line.trim(), "0 0 1 0");
+    let (_held, line) = begins(script, &[&socket(&stage), &holder]);
+    assert_eq!(line, "0 0 1 0");
     witness.said("it is dead, and").await;
     assert!(!witness.lines().iter().any(|line| line.contains("given back")), "{:?}", witness.lines());
     let told = || me.lines().iter().filter(|line| line.contains("gives the Lease back if")).count();
@@ -251,7 +250,6 @@ dies.stdin.close(); lives.wait()
     me.signal(Signal::SIGKILL).await;
 
     follows(&stage, killed).await;
-    held.kill().and_then(|()| held.wait()).expect("it lives");
 }
 
 async fn however_many_die_at_once_the_api_server_is_asked_at_a_pace(stage: Stage) {
@@ -315,7 +313,7 @@ async fn a_flood_of_connections_costs_no_release(stage: Stage) {
 
     // More than it serves at once, which say nothing, and garbage beside them for as long as this runs.
     let script = r#"
-import resource, socket, sys
+import resource
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
 def connect():
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(0.01)
@@ -328,16 +326,11 @@ while True:
     try: s and s.send(b"x" * 30000)
     except OSError: pass
 "#;
-    let mut flood = std::process::Command::new("setpriv");
-    flood.args(["--pdeathsig", "KILL", "python3", "-c", script, &stage.namespace]).stdout(Stdio::piped());
-    let mut flood = flood.spawn().expect("python3");
-    let mut line = String::new();
-    BufReader::new(flood.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let _flood = begins(script, &[&stage.namespace]);
     let killed = clock::boot();
     me.signal(Signal::SIGKILL).await;
 
     follows(&stage, killed).await;
-    flood.kill().and_then(|()| flood.wait()).expect("it lives");
 }
 
 async fn ten_thousand_identities_are_bounded_and_cost_no_release(stage: Stage) {
@@ -345,24 +338,16 @@ async fn ten_thousand_identities_are_bounded_and_cost_no_release(stage: Stage) {
     let (me, _other) = pair(&stage).await;
 
     // All with a pidfd of one PID 1, which lives.
-    let script = format!(
-        "{PEER}{}",
-        r#"
+    let script = r#"
 pidfd, one = box()
 def tell(number):
     known = say(good(b"me_%032x" % number), pidfd); kept.pop().close(); return known
 print(sum(tell(number) for number in range(10000)), flush=True)
 one.wait()
-"#
-    );
-    let mut crowd = std::process::Command::new("setpriv");
-    crowd.args(["--pdeathsig", "KILL", "python3", "-c", &script, &socket(&stage)]).stdout(Stdio::piped());
-    let mut crowd = crowd.spawn().expect("python3");
-    let mut line = String::new();
-    BufReader::new(crowd.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    let known: u32 = line.trim().parse().expect("a number");
+"#;
+    let (_crowd, known) = begins(script, &[&socket(&stage)]);
     // One of the 256 places is that of the leader.
-    assert_eq!(known, 255);
+    assert_eq!(known, "255");
     let said = witness.lines().into_iter().filter(|line| line.contains("there is no room for another replica")).count();
     assert_eq!(said, 1);
 
@@ -370,7 +355,6 @@ one.wait()
     me.signal(Signal::SIGKILL).await;
 
     follows(&stage, killed).await;
-    crowd.kill().and_then(|()| crowd.wait()).expect("it lives");
 }
 
 async fn a_token_that_was_rotated_while_it_waited_is_used(stage: Stage) {
