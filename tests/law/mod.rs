@@ -124,8 +124,9 @@ impl Step {
 }
 
 /// Who holds a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
+    #[default]
     Absent,
     /// Nobody, and nobody gave it back.
     Free,
@@ -139,7 +140,7 @@ pub enum Kind {
 }
 
 /// A version. Versions with equal uid and spec have one number of the spec: that of the first; what is free has one for each uid.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Version {
     kind: Kind,
     hold: usize,
@@ -159,21 +160,8 @@ struct Version {
 }
 
 impl Version {
-    const fn of(kind: Kind) -> Self {
-        Self {
-            kind,
-            hold: 0,
-            by: 0,
-            snd: 0,
-            dur: 0,
-            spec: 0,
-            uid: 0,
-            ts: 0,
-            tv: 0,
-            is_named: false,
-            is_orphan: false,
-            is_dropped: false,
-        }
+    fn of(kind: Kind) -> Self {
+        Self { kind, ..Self::default() }
     }
 }
 

@@ -7,10 +7,10 @@ use std::{collections::VecDeque, time::Duration};
 use tenure::{
     link::ToInit,
     notification::Notification,
-    supervision::{Action, AgentConfig, Turn},
+    supervision::{Action, Turn},
     time::Instant,
 };
-use tenure_world::{Choice, Due, Observer, Scene, Who, Wrong};
+use tenure_world::{Choice, Due, Observer, Scene, Who, Wrong, agent};
 
 use crate::{
     clock::Ns,
@@ -130,15 +130,6 @@ pub struct Container {
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, setup: &Setup) -> Self {
-        let config = AgentConfig {
-            config: setup.config.clone().into(),
-            preset: setup.preset.clone(),
-            began: Instant::BOOT,
-            identity: who.to_string(),
-            context: None,
-            pid1: true,
-            terminal: false,
-        };
         Self {
             who,
             elector: None,
@@ -146,7 +137,7 @@ impl Container {
             frozen: false,
             dawdles: false,
             over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
-            turn: Sealed::new(Turn::new(config, 0)),
+            turn: Sealed::new(Turn::new(agent(&setup.config, &setup.preset, &who.to_string()), 0)),
             undead: Vec::new(),
             signals: VecDeque::new(),
             spawned: None,

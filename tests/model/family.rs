@@ -9,7 +9,7 @@ use std::{
 use tenure::config::{self, Acknowledge, Candidate, Config, Drift, Hook, OnExit, Preset, Release, Runs, Signal, Task, Trigger};
 
 use crate::{
-    clock::{Clock, MS, Ns, S},
+    clock::{Clock, MS, Ns, S, nanos},
     fault::Kind,
     register::Start,
     tree::Habits,
@@ -107,134 +107,89 @@ pub fn families(size: Size) -> Vec<Family> {
     };
     vec![
         base("lost requests and replies", &[LoseRequest, HoldRequest, LoseReply, HoldReply, Cut], 1, 1_500 * MS),
-        Family { mends: large, ..base("late answers and cuts", &[HoldReply, Cut], 2, 1_100 * MS) },
+        base("late answers and cuts", &[HoldReply, Cut], 2, 1_100 * MS).mends(large),
         base("lost answers and late requests", &[LoseReply, HoldRequest], 2, 1_100 * MS),
         base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1, 1_500 * MS),
         base("refusals of every kind", &[Refuse, Unauthorize, Forbid, Throttle, Conflict, LoseReply], 2, 1_100 * MS),
         base("freezes", &[FreezeElector, FreezeInit, Cut], 1, 1_500 * MS),
-        Family { mends: large, ..base("freezes and cuts", &[FreezeElector, FreezeInit, Cut], 2, 0) },
-        Family {
-            setups: fused(pair(3, 3)),
-            mends: large,
-            ..base("init and elector frozen", &[FreezeElector, FreezeInit], 2, 1_050 * MS)
-        },
+        base("freezes and cuts", &[FreezeElector, FreezeInit, Cut], 2, 0).mends(large),
+        base("init and elector frozen", &[FreezeElector, FreezeInit], 2, 1_050 * MS).on(fused(pair(3, 3))).mends(large),
         Family { undisturbed: true, ..base("elector restarts", &[CrashElector], 2, 1_100 * MS) },
         base("elector restarts and lost replies", &[CrashElector, LoseReply], 1, 2_500 * MS),
         base("deletions and edits", &[Delete, Clear, Seize, Cut], 1, 1_500 * MS),
-        Family { mends: large, ..base("deletions and cuts", &[Delete, Clear, Cut], 2, 0) },
+        base("deletions and cuts", &[Delete, Clear, Cut], 2, 0).mends(large),
         Family { start: Start::Free, ..base("nobody holds", &[CrashElector, KillInit, Delete, Clear, Wipe], 1, 3_500 * MS) },
         Family {
             start: Start::Free,
-            mends: large,
-            ..base("nobody holds, and late writes", &[HoldRequest, RepeatRequest, LoseReply], 2, 100 * MS)
+            ..base("nobody holds, and late writes", &[HoldRequest, RepeatRequest, LoseReply], 2, 100 * MS).mends(large)
         },
         Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1, 1_500 * MS) },
         // A second API server serves the watch.
-        Family { mends: large, ..base("stale watches", &[StaleWatch, Stall, Delete, Clear, StepDown], 2, 200 * MS) },
-        Family { setups: copied(), calm: 10 * S, ..base("a copied replica", &[Copy, LoseReply, Cut], 1, 1_500 * MS) },
+        base("stale watches", &[StaleWatch, Stall, Delete, Clear, StepDown], 2, 200 * MS).mends(large),
+        Family { calm: 10 * S, ..base("a copied replica", &[Copy, LoseReply, Cut], 1, 1_500 * MS).on(copied()) },
         base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
         Family {
-            setups: preferring(pair(3, 3)),
             from: 2_050 * MS,
             ..base("preemptions", &[StepDown, Pause, LoseReply, HoldRequest, CrashElector, Cut], 1, 2_400 * MS)
+                .on(preferring(pair(3, 3)))
         },
         Family {
-            setups: preferring(notifying(always(pair(3, 3)))),
             from: 1_050 * MS,
             ..base("preemptions, and readiness", &[Unready, StepDown], 1, 2_400 * MS)
+                .on(preferring(notifying(always(pair(3, 3)))))
         },
         // Neither is preferred: nobody asks.
-        Family { setups: preempting(pair(3, 3), [-1, -1]), ..base("preemptions among equals", &[StepDown, Cut], 1, 1_500 * MS) },
+        base("preemptions among equals", &[StepDown, Cut], 1, 1_500 * MS).on(preempting(pair(3, 3), [-1, -1])),
         base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
-        Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
+        base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS).mends(large),
         // Unlike a step-down, an exit is proved at once.
         base("step-downs, exits and restarts", &[StepDown, Exit, CrashElector], 2, 200 * MS),
         base("step-downs and late messages", &[StepDown, LoseReply, HoldRequest], 2, 500 * MS),
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
-        Family {
-            setups: witnessed(pair(3, 3)),
-            ..base("ends of containers, with witnesses", &[KillInit, CrashElector, LoseReply], 1, 1_500 * MS)
-        },
-        Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
-        Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
+        base("ends of containers, with witnesses", &[KillInit, CrashElector, LoseReply], 1, 1_500 * MS).on(witnessed(pair(3, 3))),
+        base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS).on(always(pair(3, 3))),
+        base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS).on(always(pair(3, 3))),
         // Init may be stopped between its decision that a signal suffices and the signal.
-        Family {
-            setups: fused(unasked(always(pair(3, 3)))),
-            mends: large,
-            ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
-        },
-        Family { setups: beside(pair(3, 3)), ..base("standby commands", &[StepDown, Exit, FreezeInit, Cut], 1, 1_500 * MS) },
-        Family { setups: hooked(pair(3, 3)), ..base("hooks", &[StepDown, Exit, Dawdle, Cut, FreezeInit], 1, 1_500 * MS) },
+        base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
+            .on(fused(unasked(always(pair(3, 3)))))
+            .mends(large),
+        base("standby commands", &[StepDown, Exit, FreezeInit, Cut], 1, 1_500 * MS).on(beside(pair(3, 3))),
+        base("hooks", &[StepDown, Exit, Dawdle, Cut, FreezeInit], 1, 1_500 * MS).on(hooked(pair(3, 3))),
         // Its hook after a stop may still run when it leads again.
-        Family { setups: alone(hooked(pair(3, 3))), ..base("hooks, one replica", &[StepDown, Exit, Dawdle], 2, 500 * MS) },
-        Family {
-            setups: fused(hooked(pair(3, 3))),
-            mends: large,
-            ..base("hooks, and both frozen", &[StepDown, FreezeInit, FreezeElector], 2, 0)
-        },
-        Family {
-            setups: frozen(pair(3, 3)),
-            mends: large,
-            ..base("frozen", &[StepDown, Stir, StirWorker, PassOn, Terminate, CrashElector, Cut], 1, 700 * MS)
-        },
-        Family {
-            setups: frozen(pair(3, 3)),
-            mends: large,
-            ..base("frozen, and stopped in a promotion", &[StepDown, Stir, FreezeInit], 2, 10 * MS)
-        },
-        Family { setups: notifying(pair(3, 3)), ..base("health", &[Sicken, LoseReply, CrashElector], 2, 100 * MS) },
-        Family {
-            setups: notifying(always(pair(3, 3))),
-            mends: large,
-            ..base("always, and health in a promotion", &[StepDown, Sicken, Unready], 2, 50 * MS)
-        },
-        Family { setups: tasks(pair(3, 3)), ..base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS) },
-        Family {
-            setups: tasks(vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]),
-            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, kernel: 1_000_000, boot: 5_000 * S, wall: EPOCH }),
-            ..base("rests, beside client-go", &[Exit, LoseReply, Cut], 1, 1_500 * MS)
-        },
-        Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
+        base("hooks, one replica", &[StepDown, Exit, Dawdle], 2, 500 * MS).on(alone(hooked(pair(3, 3)))),
+        base("hooks, and both frozen", &[StepDown, FreezeInit, FreezeElector], 2, 0).on(fused(hooked(pair(3, 3)))).mends(large),
+        base("frozen", &[StepDown, Stir, StirWorker, PassOn, Terminate, CrashElector, Cut], 1, 700 * MS)
+            .on(frozen(pair(3, 3)))
+            .mends(large),
+        base("frozen, and stopped in a promotion", &[StepDown, Stir, FreezeInit], 2, 10 * MS).on(frozen(pair(3, 3))).mends(large),
+        base("health", &[Sicken, LoseReply, CrashElector], 2, 100 * MS).on(notifying(pair(3, 3))),
+        base("always, and health in a promotion", &[StepDown, Sicken, Unready], 2, 50 * MS)
+            .on(notifying(always(pair(3, 3))))
+            .mends(large),
+        base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS).on(tasks(pair(3, 3))),
+        base("rests, beside client-go", &[Exit, LoseReply, Cut], 1, 1_500 * MS).on(tasks(half())).beside_client_go(),
+        Family { calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS).on(pair(5, 3)) },
         // The holder is cut off and runs on for its D, which is longer than that of the follower that has seen it and finds the
         // Lease edited.
         Family {
-            setups: pair(5, 3),
             from: 900 * MS,
             calm: 8 * S,
-            mends: large,
-            ..base("mixed durations, cuts and edits", &[Cut, Delete, Wipe, Unset], 2, 1_050 * MS)
+            ..base("mixed durations, cuts and edits", &[Cut, Delete, Wipe, Unset], 2, 1_050 * MS).on(pair(5, 3)).mends(large)
         },
         // The elector that has seen it no longer exists.
         Family {
-            setups: pair(5, 3),
             from: 1_000 * MS,
             calm: 8 * S,
-            mends: large,
-            ..base("mixed durations and a lost sight", &[Cut, CrashElector, Delete], 3, 1_020 * MS)
+            ..base("mixed durations and a lost sight", &[Cut, CrashElector, Delete], 3, 1_020 * MS).on(pair(5, 3)).mends(large)
         },
-        Family { setups: mixed(20_000, 5_000), ..base("mixed drifts", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
-        Family {
-            setups: mixed(5_000, 20_000),
-            ..base("mixed drifts, the other way", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS)
-        },
-        Family { setups: three(), mends: large, ..base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS) },
-        Family {
-            setups: slots(),
-            mends: large,
-            ..base("two slots", &[LoseReply, HoldRequest, Cut, Unlabel, Delete], 1, 60 * MS)
-        },
-        Family {
-            // rho is the bound on the sum of both nodes' errors.
-            setups: vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)],
-            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, kernel: 1_000_000, boot: 5_000 * S, wall: EPOCH }),
-            ..base("beside client-go", &[LoseReply, HoldReply, HoldRequest, Cut], 1, 1_500 * MS)
-        },
-        Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS) },
+        base("mixed drifts", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS).on(mixed(20_000, 5_000)),
+        base("mixed drifts, the other way", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS).on(mixed(5_000, 20_000)),
+        base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS).on(three()).mends(large),
+        base("two slots", &[LoseReply, HoldRequest, Cut, Unlabel, Delete], 1, 60 * MS).on(slots()).mends(large),
+        base("beside client-go", &[LoseReply, HoldReply, HoldRequest, Cut], 1, 1_500 * MS).on(half()).beside_client_go(),
+        base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS).on(slow(pair(3, 3))),
         control("control: a clock that is wrong by three times rho", too_fast(pair(3, 3)), &base),
-        Family {
-            mends: false,
-            ..control("control: a clock that is wrong by three times rho, with two slots", too_fast(slots()), &base)
-        },
+        control("control: a clock that is wrong by three times rho, with two slots", too_fast(slots()), &base).mends(false),
         control("control: a death after killMargin", too_slow(pair(3, 3)), &base),
         control("control: two terms in one replica", hiding(pair(3, 3)), &base),
         Family {
@@ -269,16 +224,42 @@ impl Setup {
 }
 
 impl Family {
+    /// The same with these replicas.
+    fn on(self, setups: Vec<Setup>) -> Self {
+        Self { setups, ..self }
+    }
+
+    /// The same; lasting faults may end before the others, or not.
+    fn mends(self, mends: bool) -> Self {
+        Self { mends, ..self }
+    }
+
+    /// The same beside a client-go replica, whose node's clock is as wrong as that of [`half`], the other way.
+    fn beside_client_go(self) -> Self {
+        let clock = Clock { rate: 1_000_000 + DRIFT / 2, kernel: 1_000_000, boot: 5_000 * S, wall: EPOCH };
+        Self { peer: Some(clock), ..self }
+    }
+
     /// If nobody leads for this long after the last fault, something is wrong.
     pub fn wait_limit(&self) -> Ns {
         let longest = self.setups.iter().map(|setup| setup.config.lease.duration).max().unwrap_or_default();
-        3 * u64::try_from(longest.as_nanos()).unwrap_or(Ns::MAX) + 2 * S
+        3 * nanos(longest) + 2 * S
     }
+}
+
+fn each(mut setups: Vec<Setup>, change: impl FnMut(&mut Setup)) -> Vec<Setup> {
+    setups.iter_mut().for_each(change);
+    setups
 }
 
 /// Two replicas with these D: the first one's clock as slow as rho allows, the second one's as fast.
 fn pair(first: u64, second: u64) -> Vec<Setup> {
     vec![setup(first, 1_000_000 - DRIFT, 1_000 * S), setup(second, 1_000_000 + DRIFT, 5_000 * S)]
+}
+
+/// One replica whose clock is wrong by half of rho, which is the bound on the sum of both nodes' errors.
+fn half() -> Vec<Setup> {
+    vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]
 }
 
 /// Each with a rho of its own in parts per million, and a clock that is as wrong as that allows.
@@ -300,16 +281,13 @@ fn too_fast(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
-fn too_slow(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.death = 100 * MS);
-    setups
+fn too_slow(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |setup| setup.death = 100 * MS)
 }
 
 /// Reduces the setups to one replica, whose workload outlives its term unseen.
 fn hiding(setups: Vec<Setup>) -> Vec<Setup> {
-    let mut setups = alone(setups);
-    setups.iter_mut().for_each(|setup| setup.hides = true);
-    setups
+    each(alone(setups), |setup| setup.hides = true)
 }
 
 /// The third place is that of a copy of the first replica.
@@ -330,8 +308,7 @@ fn slots() -> Vec<Setup> {
     let mut setups = three();
     setups[1].clock.rate = setups[0].clock.rate;
     setups[2].starts = 60 * MS;
-    setups.iter_mut().for_each(|setup| setup.config.lease.slots = 2);
-    setups
+    each(setups, |setup| setup.config.lease.slots = 2)
 }
 
 /// The second is preferred, and comes once the first leads.
@@ -350,32 +327,27 @@ fn preempting(mut setups: Vec<Setup>, priorities: [i8; 2]) -> Vec<Setup> {
 }
 
 /// The workload always runs on both, and is told its role by signals.
-fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
-    for Setup { config, .. } in &mut setups {
+fn always(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |Setup { config, .. }| {
         config.workload.runs = Runs::Always;
         config.workload.acknowledge = Some(Acknowledge::Notify);
         config.signals.on_lead = Some(Signal(libc::SIGUSR1));
         config.signals.on_follow = Some(Signal(libc::SIGUSR2));
-    }
-    setups
+    })
 }
 
 /// The workload is frozen until it leads, for which it has a killMargin, as for its death.
 fn frozen(setups: Vec<Setup>) -> Vec<Setup> {
-    let mut setups = slow(setups);
-    setups.iter_mut().for_each(|setup| setup.config.workload.runs = Runs::Frozen);
-    setups
+    each(slow(setups), |setup| setup.config.workload.runs = Runs::Frozen)
 }
 
-fn blind(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.blind = true);
-    setups
+fn blind(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |setup| setup.blind = true)
 }
 
 /// Another program runs while following.
-fn beside(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.config.standby.command = vec!["standby".into()]);
-    setups
+fn beside(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |setup| setup.config.standby.command = vec!["standby".into()])
 }
 
 fn alone(mut setups: Vec<Setup>) -> Vec<Setup> {
@@ -395,15 +367,14 @@ fn hooked(mut setups: Vec<Setup>) -> Vec<Setup> {
 }
 
 /// The workload says whether it is ready and live, and has a while to be ready once it leads.
-fn notifying(mut setups: Vec<Setup>) -> Vec<Setup> {
-    for Setup { config: Config { workload, .. }, .. } in &mut setups {
+fn notifying(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |Setup { config: Config { workload, .. }, .. }| {
         (workload.readiness.notify, workload.liveness.notify) = (true, true);
         workload.start_timeout = Some(Duration::from_millis(500));
         workload.candidate = if workload.runs == Runs::Always { Candidate::Ready } else { Candidate::Any };
         // It is not asked: it says so.
         workload.liveness.period = Duration::from_secs(1_000);
-    }
-    setups
+    })
 }
 
 /// A workload is a run of a task, which is due soon; the wall clocks are an hour apart.
@@ -416,32 +387,27 @@ fn tasks(mut setups: Vec<Setup>) -> Vec<Setup> {
 }
 
 /// The signal suffices.
-fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.config.workload.acknowledge = Some(Acknowledge::None));
-    setups
+fn unasked(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |setup| setup.config.workload.acknowledge = Some(Acknowledge::None))
 }
 
 /// Each has a witness, and dies slowly.
 fn witnessed(setups: Vec<Setup>) -> Vec<Setup> {
-    let mut setups = slow(setups);
-    setups.iter_mut().for_each(|setup| setup.witness = true);
-    setups
+    each(slow(setups), |setup| setup.witness = true)
 }
 
 /// The kernel kills at H, so that init and elector may both be stopped.
-fn fused(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.fuse = true);
-    setups
+fn fused(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |setup| setup.fuse = true)
 }
 
 /// The workload takes all of killMargin to die.
-fn slow(mut setups: Vec<Setup>) -> Vec<Setup> {
-    for Setup { config, clock, death, .. } in &mut setups {
+fn slow(setups: Vec<Setup>) -> Vec<Setup> {
+    each(setups, |Setup { config, clock, death, .. }| {
         config.workload.stop.kill_margin = Duration::from_millis(100);
         // killMargin on the node's clock, less the rounding of instants.
         *death = 100 * MS * 1_000_000 / u64::from(clock.rate) - 10;
-    }
-    setups
+    })
 }
 
 fn setup(duration: u64, rate: u32, boot: u64) -> Setup {

@@ -1,19 +1,21 @@
 //! The witness of a replica: the shipping one, which sends one request at a time (law 20).
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use tenure::{
     election::{
         Request, RequestId,
-        obituary::{Action, Input, Replica, Witness},
+        obituary::{Action, Input, Witness},
     },
     request::Answer,
-    slot::Slot,
 };
 
-use tenure_world::Who;
+use tenure_world::{Who, dependent};
 
-use crate::{clock::Ns, family::Setup, register::name_of};
+use crate::{
+    clock::{Ns, nanos},
+    family::Setup,
+};
 
 /// In place of an elector's pid.
 pub const PID: i32 = -1;
@@ -42,15 +44,7 @@ impl WitnessProcess {
     /// An elector of `who` connects.
     pub fn told(&mut self, who: Who, setup: &Setup, now: Ns) {
         self.told = Some(who);
-        let lease = &setup.config.lease;
-        let replica = Replica {
-            identity: who.to_string(),
-            namespace: lease.namespace.clone(),
-            leases: vec![name_of(Slot::default())],
-            attempt_timeout: lease.attempt_timeout,
-            renew_period: lease.renew_period,
-        };
-        self.input(Input::Told(replica), setup, now);
+        self.input(Input::Told(dependent(&who.to_string(), &setup.config.lease)), setup, now);
     }
 
     /// Something arrives.
@@ -89,8 +83,4 @@ impl WitnessProcess {
         self.pending = Some((id, now + nanos(setup.config.lease.attempt_timeout)));
         Some((id, request))
     }
-}
-
-fn nanos(span: Duration) -> Ns {
-    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

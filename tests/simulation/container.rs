@@ -1,13 +1,15 @@
 //! A container: init with the shipping turn, its elector, and the processes under it.
 
-use std::{collections::VecDeque, rc::Rc, time::Duration};
+use std::{collections::VecDeque, rc::Rc};
 
 use tenure::{
     link::{Term, ToElector},
     notification::Notification,
-    supervision::{Action, AgentConfig, TermStatus, Turn},
-    time::{EXACT, Instant},
+    supervision::{Action, TermStatus, Turn},
+    time::EXACT,
 };
+
+use tenure_world::agent;
 
 use crate::{
     alarm::{Alarm, Overdue},
@@ -102,17 +104,7 @@ impl Container {
         e.note(who, || "starts".into());
         let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
         e.judge.begins(who, &identity, &node, able);
-        let (config, identity_of) = (node.config.clone(), identity.to_string());
-        let config = AgentConfig {
-            config: config.into(),
-            preset: node.preset.clone(),
-            began: Instant::BOOT,
-            identity: identity_of,
-            context: None,
-            pid1: true,
-            terminal: false,
-        };
-        let marks = e.rng.u64(..);
+        let (config, marks) = (agent(&node.config, &node.preset, &identity), e.rng.u64(..));
         let mut container = Self {
             who,
             identity,
@@ -320,8 +312,4 @@ impl Container {
         let news = e.latency(5 * MS);
         e.at(last + news, Event::Died(self.who));
     }
-}
-
-fn nanos(span: Duration) -> Ns {
-    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

@@ -54,7 +54,7 @@ mod traffic;
 mod witness;
 mod world;
 
-use tenure_world::{client_go, clock, lawful, register, tree};
+use tenure_world::{client_go, clock, lawful, number, register, tree};
 
 use clock::{Ns, S};
 use plan::Control;
@@ -160,8 +160,4 @@ fn tell(seed: u64) {
 
 fn cores() -> u64 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }

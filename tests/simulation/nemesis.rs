@@ -3,15 +3,13 @@
 //! Owns the faults, each of which reports whether it took effect. Of what the law does not cover, nobody forges the mark of a
 //! release, shortens a duration or restores an older spec; the rest is told to the judge where it is injected.
 
-use std::time::Duration;
-
 use tenure::{
     election::writes::{SLOTS, STEP_DOWN, operator},
     slot::Slot,
 };
 
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns, S, nanos},
     container::Moment,
     engine::{Child, Event, Who},
     network::Mood,
@@ -394,8 +392,4 @@ impl World {
         let span = self.e.between(0, self.plan.gap * 2);
         self.e.after(span, Event::Strike);
     }
-}
-
-fn nanos(span: Duration) -> Ns {
-    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

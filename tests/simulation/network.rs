@@ -42,9 +42,10 @@ pub struct Reply {
 }
 
 /// How the server treats requests that it does not carry out, or answers wrongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     /// The server works normally.
+    #[default]
     Fine,
     /// 429.
     Busy,
@@ -68,21 +69,14 @@ pub enum Mood {
 
 impl Mood {
     /// All but the normal one.
-    pub const BAD: [Self; 9] = [
-        Self::Busy,
-        Self::Unavailable,
-        Self::Confused,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::Invalid,
-        Self::Unserved,
-        Self::Conflicting,
-        Self::Garbled,
-    ];
+    pub const BAD: [Self; 9] = {
+        use Mood::*;
+        [Busy, Unavailable, Confused, Unauthorized, Forbidden, Invalid, Unserved, Conflicting, Garbled]
+    };
 }
 
 /// The network of one replica, in both directions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Road {
     /// Usual latency one way.
     pub usual: Ns,
@@ -108,18 +102,7 @@ pub struct Road {
 
 impl Road {
     pub fn new(usual: Ns, latest: Ns) -> Self {
-        Self {
-            usual,
-            latest,
-            up_cut: 0,
-            down_cut: 0,
-            bad: (0, 0.0),
-            slow: (0, 0),
-            mood: (0, Mood::Fine),
-            twice: 0,
-            mute: 0,
-            admission: (0, Admission::Sound),
-        }
+        Self { usual, latest, ..Self::default() }
     }
 
     /// Until when it has a fault.

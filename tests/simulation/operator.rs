@@ -17,7 +17,7 @@ use tenure::{
 };
 
 use crate::{
-    clock::{MS, Ns, S, US},
+    clock::{MS, Ns, S, US, nanos},
     engine::{Event, Who},
     nemesis::Fault,
     server::{Admission, EPOCH},
@@ -92,7 +92,7 @@ impl World {
         self.e.note("people", || format!("prune, after {span:?}"));
         let deed = Deed::Prune(operator::deletion(&record));
         let command = Command { slot, began: self.e.now, tries: 0, deed };
-        self.e.after(crate::plan::nanos(span), Event::Command(Box::new(command)));
+        self.e.after(nanos(span), Event::Command(Box::new(command)));
         true
     }
 
@@ -107,9 +107,7 @@ impl World {
                 let (living, Some(record)) = (*living, self.read(slot)) else { return };
                 match machine.look(record, self.wall()) {
                     // The clocks of the replicas may be slow.
-                    Confirmation::Watch(span) => {
-                        self.e.after(crate::plan::nanos(span) * 10 / 9, Event::Command(Box::new(command)))
-                    }
+                    Confirmation::Watch(span) => self.e.after(nanos(span) * 10 / 9, Event::Command(Box::new(command))),
                     Confirmation::Write(write) => {
                         // Whoever is in trouble now may be cut off, and then people would not say that it is dead.
                         if living.is_some_and(|replica| self.e.judge.is_troubled(replica, command.began)) {

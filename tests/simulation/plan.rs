@@ -15,7 +15,7 @@ use tenure::{
 use tenure_world::engine::spread;
 
 use crate::{
-    clock::{Clock, MS, Ns, S},
+    clock::{Clock, MS, Ns, S, nanos},
     engine::{Engine, Event, Who},
     nemesis::{Fault, Hang},
     peer,
@@ -456,12 +456,8 @@ fn node(
             0.0
         },
         stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
-        hides: false,
-        ill: 0.0,
-        tells: false,
         freezes: plan.frozen,
-        leaves: 0.0,
-        blind: false,
+        ..Habits::default()
     };
     // By numbers of its own: whether it is asked how it is changes nothing else of the world.
     let mut own = Rng::with_seed(clock.boot);
@@ -618,8 +614,4 @@ fn every(task: &Task) -> Option<Duration> {
         Trigger::Every(interval) => Some(interval),
         Trigger::Schedule(_) => None,
     }
-}
-
-pub fn nanos(span: Duration) -> Ns {
-    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

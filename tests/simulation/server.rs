@@ -59,9 +59,10 @@ pub struct WatchHabits {
 }
 
 /// How admission changes a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// Not at all.
+    #[default]
     Sound,
     /// An acquisition gets a shorter duration than it asks for.
     Shortens,

@@ -18,10 +18,9 @@ use tenure::{
 };
 
 use crate::{
-    clock::Ns,
+    clock::{Ns, nanos},
     container::Container,
     engine::{Child, Engine, Event},
-    plan::nanos,
     world::World,
 };
 

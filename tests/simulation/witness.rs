@@ -7,14 +7,16 @@ use std::{collections::BTreeMap, rc::Rc};
 use tenure::{
     election::{
         RequestId,
-        obituary::{Action, Input, Replica, Witness},
+        obituary::{Action, Input, Witness},
     },
     request::Answer,
     slot::Slot,
 };
 
+use tenure_world::dependent;
+
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns, S, nanos},
     engine::{Child, Event, Who},
     network::Flight,
     register::name_of,
@@ -43,18 +45,7 @@ impl World {
             return;
         };
         let Some(WitnessProcess { machine: Some(machine), told, .. }) = self.witnesses.get_mut(&who.replica) else { return };
-        let lease = &replica.node.config.lease;
-        let leases = (0..lease.slots).map(Slot).map(name_of).collect();
-        machine.handle(
-            Input::Told(Replica {
-                identity: container.identity.to_string(),
-                namespace: lease.namespace.clone(),
-                leases,
-                attempt_timeout: lease.attempt_timeout,
-                renew_period: lease.renew_period,
-            }),
-            0,
-        );
+        machine.handle(Input::Told(dependent(&container.identity, &replica.node.config.lease)), 0);
         told.insert(Rc::clone(&container.identity), who);
     }
 
@@ -122,7 +113,7 @@ impl World {
         }
         let replica = &self.replicas[from.who.replica];
         let limit = replica.node.config.lease.attempt_timeout;
-        self.e.after(u64::try_from(limit.as_nanos()).unwrap_or(Ns::MAX), Event::WitnessLate(from, id));
+        self.e.after(nanos(limit), Event::WitnessLate(from, id));
         let road = replica.road.clone();
         if let Some(first) = road.up(&mut self.e) {
             if let Some(again) = road.again(first, &mut self.e) {
@@ -140,7 +131,7 @@ impl World {
                     let Some((identity, who)) = told.get_key_value(dead.identity.as_str()) else { continue };
                     let slot = (0..u8::MAX).map(Slot).find(|slot| name_of(*slot) == lease).unwrap_or_default();
                     let from = Child { who: *who, pid: *life };
-                    let (identity, pause) = (Rc::clone(identity), u64::try_from(pause.as_nanos()).unwrap_or(Ns::MAX));
+                    let (identity, pause) = (Rc::clone(identity), nanos(pause));
                     let number = self.e.judge.law.as_mut().and_then(|law| law.asks(*who, slot, &request, true));
                     let flight = Flight { from, identity, sent: self.e.now + pause, slot, id, request, number };
                     self.e.after(pause, Event::SendObituary(Box::new(flight)));

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tenure::{
     config::{Acknowledge, Config, Hook, OnExit, Preset, Runs, Signal},
-    supervision::{AgentConfig, Turn},
-    time::Instant,
+    supervision::Turn,
 };
+use tenure_world::{agent, number};
 
 use self::{judge::Judge, kernel::Kernel, nemesis::Nemesis};
 
@@ -68,18 +68,9 @@ fn run(seed: u64) -> Result<(), String> {
     let kind = rng.choice(kinds).unwrap_or_default();
     let config = config(kind);
     let judge = Judge::new(kind, &config);
-    let agent = AgentConfig {
-        config: config.into(),
-        preset: Preset::Run,
-        began: Instant::BOOT,
-        identity: "me".into(),
-        context: None,
-        pid1: true,
-        terminal: false,
-    };
     let mut kernel = Kernel::new(rng.fork(), judge);
     let mut nemesis = Nemesis::new(rng);
-    let mut turn = Turn::new(agent, 0);
+    let mut turn = Turn::new(agent(&config, &Preset::Run, "me"), 0);
     for _ in 0..TURNS {
         nemesis.acts(kind, &turn, &mut kernel);
         let began = kernel.now;
@@ -99,7 +90,6 @@ fn run(seed: u64) -> Result<(), String> {
 
 #[test]
 fn no_step_of_a_turn_is_against_the_law() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first = number("SEED").unwrap_or(0);
     for seed in first..first + number("TURNS").unwrap_or(WORLDS) {
         if let Err(wrong) = run(seed) {

@@ -99,44 +99,33 @@ impl ClientGo {
     pub fn answered(&mut self, id: RequestId, answer: Answer, now: Now) -> Option<Deed> {
         let Awaited { writes, .. } = self.awaited.take_if(|awaited| awaited.id == id)?;
         if let Some(end) = self.leaves {
-            return Some(match answer {
+            return Some(match (answer, writes) {
                 // It alone decides whether it is the leader.
-                Answer::Object(lease) if !writes && now.boot < end => self.ask(Request::Replace(mark(&lease, now)), now),
-                Answer::Conflict if now.boot < end => self.ask(Request::Get, now),
-                Answer::Object(_)
-                | Answer::Conflict
-                | Answer::NotFound
-                | Answer::Deleted
-                | Answer::Listed { .. }
-                | Answer::Refused { .. }
-                | Answer::Unknown { .. } => Deed::Exits,
+                (Answer::Object(lease), false) if now.boot < end => self.ask(Request::Replace(mark(&lease, now)), now),
+                (Answer::Conflict, _) if now.boot < end => self.ask(Request::Get, now),
+                _ => Deed::Exits,
             });
         }
         self.next = now.boot + self.times.retry_period;
-        match answer {
-            Answer::Object(lease) if writes => {
+        match (answer, writes) {
+            (Answer::Object(lease), true) => {
                 let token = lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
                 self.observe(lease, now.boot);
                 let begins = self.leads.replace(now.boot + self.times.renew_deadline).is_none();
                 begins.then_some(Deed::Leads(token))
             }
-            Answer::Object(lease) => {
+            (Answer::Object(lease), false) => {
                 let request = Request::Replace(self.record(&lease, now));
                 self.observe(lease, now.boot);
                 self.may_write(now.boot).then(|| self.ask(request, now))
             }
-            Answer::NotFound if !writes => {
+            (Answer::NotFound, false) => {
                 let request = self.record(&json!({"metadata": {"name": "lease", "namespace": "default"}}), now);
                 Some(self.ask(Request::Create(request), now))
             }
             // The fast path failed: it reads the Lease, and decides then.
-            Answer::Conflict if writes => Some(self.ask(Request::Get, now)),
-            Answer::NotFound
-            | Answer::Conflict
-            | Answer::Deleted
-            | Answer::Listed { .. }
-            | Answer::Refused { .. }
-            | Answer::Unknown { .. } => None,
+            (Answer::Conflict, true) => Some(self.ask(Request::Get, now)),
+            _ => None,
         }
     }
 

@@ -79,6 +79,7 @@ fn part(nanos: u128, rate: u32) -> Duration {
     Duration::from_nanos(u64::try_from(nanos * u128::from(rate) / MILLION).unwrap_or(u64::MAX))
 }
 
-fn nanos(span: Duration) -> Ns {
+/// The span in nanoseconds.
+pub fn nanos(span: Duration) -> Ns {
     u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

@@ -14,7 +14,7 @@ use tenure::{config::Config, election::Request, link::InitialState, slot::Slot, 
 
 use crate::{
     Who,
-    clock::{Clock, Ns, S},
+    clock::{Clock, Ns, S, nanos},
     law::{Kind, Law, Memory, Step, What},
     reading::Reading,
 };
@@ -23,7 +23,7 @@ mod link;
 mod seen;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Lawful {
     laws: Vec<One>,
     replicas: BTreeMap<Who, usize>,
@@ -106,19 +106,7 @@ impl Lawful {
             }
             one
         };
-        Self {
-            laws: leases.map(one).collect(),
-            replicas: BTreeMap::new(),
-            electors: Vec::new(),
-            identities: HashMap::new(),
-            requests: Vec::new(),
-            arrives: None,
-            now: 0,
-            over: None,
-            wrong: None,
-            counts: Counts::default(),
-            taken: 0,
-        }
+        Self { laws: leases.map(one).collect(), ..Self::default() }
     }
 
     /// Something has happened that the law does not know: it judges no more.
@@ -146,7 +134,7 @@ impl Lawful {
     /// A replica with this D begins.
     pub fn begins(&mut self, who: Who, identity: &str, config: &Config, clock: Clock) {
         for one in &mut self.laws {
-            let replica = one.law.adds(span(config.lease.duration), false);
+            let replica = one.law.adds(nanos(config.lease.duration), false);
             self.replicas.insert(who, replica);
             self.identities.insert(identity.to_owned(), replica);
         }
@@ -184,7 +172,7 @@ impl Lawful {
             let mut memory: Memory = self.laws[slot].law.memory(r).clone();
             let handed = u8::try_from(slot).ok().and_then(|slot| last_seen.get(&Slot(slot)));
             let until = handed.map_or(0, |handed| clock.real(handed.not_before));
-            let longest = handed.map_or(0, |handed| span(handed.duration)).max(self.laws[slot].law.duration(r));
+            let longest = handed.map_or(0, |handed| nanos(handed.duration)).max(self.laws[slot].law.duration(r));
             let (is_held, is_named) = handed.map_or((false, false), |handed| (handed.held.is_some(), handed.named));
             let forgets = memory.uid != 0 && !is_held || memory.is_named && !is_named;
             // What it took in within a turn that it did not end was not handed on.
@@ -459,8 +447,4 @@ impl Lawful {
             self.wrong.get_or_insert(what);
         }
     }
-}
-
-fn span(span: Duration) -> Ns {
-    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

@@ -21,3 +21,33 @@ mod scene;
 pub mod tree;
 
 pub use scene::{Child, Choice, Due, Observer, Scene, Who, Wrong};
+
+use tenure::{
+    config::{Config, LeaseConfig, Preset},
+    election::obituary,
+    slot::Slot,
+    supervision::AgentConfig,
+    time::Instant,
+};
+
+/// Init's agent of a replica: it is PID 1, and has no terminal.
+pub fn agent(config: &Config, preset: &Preset, identity: &str) -> AgentConfig {
+    let (config, preset, identity) = (config.clone().into(), preset.clone(), identity.to_owned());
+    AgentConfig { config, preset, began: Instant::BOOT, identity, context: None, pid1: true, terminal: false }
+}
+
+/// The replica as its witness is told of it.
+pub fn dependent(identity: &str, lease: &LeaseConfig) -> obituary::Replica {
+    obituary::Replica {
+        identity: identity.to_owned(),
+        namespace: lease.namespace.clone(),
+        leases: (0..lease.slots).map(Slot).map(register::name_of).collect(),
+        attempt_timeout: lease.attempt_timeout,
+        renew_period: lease.renew_period,
+    }
+}
+
+/// The number in this variable of the environment, if it is set.
+pub fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}

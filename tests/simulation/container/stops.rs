@@ -5,7 +5,7 @@ use tenure_world::Due;
 
 use super::Container;
 use crate::{
-    clock::{MS, Ns},
+    clock::{MS, Ns, nanos},
     elector::ElectorProcess,
     engine::{Child, Engine, Event},
     judge::Uncovered,
@@ -96,7 +96,7 @@ impl Container {
     /// when it last looked.
     pub fn expose(&self, e: &mut Engine) {
         if self.frozen && !self.is_guarded() {
-            let margin = super::nanos(self.node.config.workload.stop.kill_margin);
+            let margin = nanos(self.node.config.workload.stop.kill_margin);
             let elector = self.elector.as_ref().map_or(Ns::MAX, ElectorProcess::stands_until);
             e.judge.injects(Uncovered::Unguarded, self.who, self.frozen_until.min(elector).saturating_add(margin));
         }
@@ -111,7 +111,7 @@ impl Container {
         e.note(self.who, || format!("the node is suspended for {} ms", span / MS));
         self.suspended_until = until;
         // On waking the workload may run for as long as it takes to kill it.
-        let end = until + super::nanos(self.node.config.workload.stop.kill_margin);
+        let end = until + nanos(self.node.config.workload.stop.kill_margin);
         e.judge.injects(Uncovered::Suspended, self.who, end);
         self.freeze(Moment::Now, span, e);
         self.freeze_elector(Moment::Now, span, e);

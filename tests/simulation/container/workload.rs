@@ -5,7 +5,7 @@ use tenure_world::Due;
 
 use super::{Container, Word};
 use crate::{
-    clock::{MS, S},
+    clock::{MS, S, nanos},
     engine::{Child, Engine, Event},
 };
 
@@ -23,7 +23,7 @@ impl Container {
         let child = elector.child;
         let span = e.latency(MS);
         e.judge.trouble(self.who.replica, e.now + S);
-        let until = e.now + super::nanos(self.node.config.lease.duration) * 2 + S;
+        let until = e.now + nanos(self.node.config.lease.duration) * 2 + S;
         e.judge.forgets(self.who, until);
         e.after(span, Event::ElectorGone(child));
         self.wake(e);

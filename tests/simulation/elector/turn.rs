@@ -17,7 +17,7 @@ use tenure_world::reading::NOBODY;
 
 use super::{ElectorProcess, Outstanding};
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns, S, nanos},
     container::{Container, Moment},
     engine::{Child, Engine, Event},
     nemesis::Fault,
@@ -156,9 +156,13 @@ impl Running<'_> {
         let Self { container, e, .. } = self;
         e.judge.lawful(|law| law.says(who, message));
         match message {
-            ToInit::Lead { term, info, .. } => e.judge.told(who, *term, info),
+            ToInit::Lead { term, info, confirmed, .. } => {
+                e.judge.told(who, *term, info);
+                self.elector().soft = confirmed.deadlines.soft;
+            }
             ToInit::Extend { term, confirmed, .. } => {
                 e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
+                self.elector().soft = confirmed.deadlines.soft;
             }
             ToInit::StepDown { term, reason, .. } => {
                 // A renewal that the network repeats may be answered with a conflict although it is stored: what it shows then
@@ -171,10 +175,17 @@ impl Running<'_> {
                 if *reason == Reason::StepDown {
                     e.judge.steps_down(who, &container.identity);
                 }
+                // What init had proved before S has not expired.
+                if *reason == Reason::Expired {
+                    let elector = self.elector();
+                    let (soft, proof) = (clock.real(elector.soft), elector.proof.filter(|(proved, _)| proved == term));
+                    let wrong = || format!("{who} lets term {} expire at {soft}, whose end init {proof:?}", term.0);
+                    self.e.judge.judges("a proved term does not expire", proof.is_some_and(|(_, at)| at < soft), wrong);
+                }
             }
             // What a copy gives back may be the other's.
             ToInit::Releasing { .. } => {
-                let duration = u64::try_from(container.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
+                let duration = nanos(container.node.config.lease.duration);
                 e.judge.forgets(who, e.now + duration * 2 + S);
             }
             ToInit::Ended { .. } => e.judge.ended(who, e.now),
@@ -188,39 +199,11 @@ impl Running<'_> {
             | ToInit::Failed { .. } => {}
         }
     }
-}
 
-impl Running<'_> {
     /// Its slice is to change.
     fn publishes(&mut self) {
         let (child, span) = (self.child(), self.delay());
         self.e.after(span, Event::Publishes(child));
-    }
-
-    /// What init had proved before S has not expired.
-    fn judge_proof(&mut self, message: &ToInit) {
-        let clock = self.container.clock();
-        let elector = self.elector();
-        match message {
-            ToInit::Lead { confirmed, .. } | ToInit::Extend { confirmed, .. } => elector.soft = confirmed.deadlines.soft,
-            ToInit::StepDown { term, reason: Reason::Expired, .. } => {
-                let soft = clock.real(elector.soft);
-                let proof = elector.proof.filter(|(proved, _)| proved == term);
-                let wrong = || format!("{} lets term {} expire at {soft}, whose end init {proof:?}", self.container.who, term.0);
-                self.e.judge.judges("a proved term does not expire", proof.is_some_and(|(_, at)| at < soft), wrong);
-            }
-            ToInit::StepDown { .. }
-            | ToInit::Ended { .. }
-            | ToInit::Releasing { .. }
-            | ToInit::Hello
-            | ToInit::Withdrawn { .. }
-            | ToInit::Observed { .. }
-            | ToInit::Probed { .. }
-            | ToInit::Heartbeat
-            | ToInit::Done
-            | ToInit::GaveUp { .. }
-            | ToInit::Failed { .. } => {}
-        }
     }
 }
 
@@ -312,7 +295,6 @@ impl Process for Running<'_> {
 
     fn send(&mut self, message: &ToInit) -> Result<(), Infallible> {
         self.judge(message);
-        self.judge_proof(message);
         let is_step = !matches!(
             message,
             ToInit::Hello

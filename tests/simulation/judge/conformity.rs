@@ -12,11 +12,11 @@ use tenure_world::reading::State;
 
 use super::{Judge, Replica, Running};
 use crate::{
-    clock::{Ns, S},
+    clock::{Ns, S, nanos},
     engine::Who,
     hygiene::Write,
     operator::OPERATOR,
-    plan::{Node, nanos},
+    plan::Node,
 };
 
 /// How many writes are remembered.

@@ -1,6 +1,11 @@
 //! Faults of processes, and what malfunctioning ones say.
 
-use crate::{clock::S, container::Moment, judge::Uncovered, world::World};
+use crate::{
+    clock::{S, nanos},
+    container::Moment,
+    judge::Uncovered,
+    world::World,
+};
 
 impl World {
     pub(super) fn stop_elector(&mut self, replica: usize) -> bool {
@@ -50,7 +55,7 @@ impl World {
         let Some(twin) = original.restored(index, &mut self.e) else { return false };
         let (from, to) = (original.who, twin.who);
         // Neither knows more than its last confirmed write: within D one of them has lost.
-        let duration = super::nanos(twin.node.config.lease.duration);
+        let duration = nanos(twin.node.config.lease.duration);
         let until = self.e.now + duration * 2 + S;
         self.e.note(to, || format!("is restored from the memory of {from}"));
         self.e.judge.begins(to, &twin.identity, &twin.node, u64::MAX);

@@ -1,8 +1,7 @@
 //! Faults on the way to the server and back.
 
-use super::nanos;
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns, S, nanos},
     world::World,
 };
 

@@ -1,8 +1,8 @@
 //! Schedules of several faults in the order that has done harm before; random draws alone find them too seldom.
 
-use super::{Fault, nanos};
+use super::Fault;
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns, S, nanos},
     engine::{Event, Who},
     world::World,
 };

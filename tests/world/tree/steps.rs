@@ -85,11 +85,6 @@ impl Tree {
         self.processes.iter().any(|process| !process.orders.is_empty())
     }
 
-    /// Returns whether this child has not done yet what it was forked for.
-    pub fn is_forked(&self, pid: i32) -> bool {
-        self.find(pid).is_some_and(|process| matches!(process.stage, Stage::Forked(_)))
-    }
-
     /// The main process, if it runs, and whether it leads.
     pub fn main(&self) -> Option<(i32, bool)> {
         let running = |process: &&Process| process.part == Part::Main && matches!(process.stage, Stage::Runs(_) | Stage::Stands);
