@@ -15,6 +15,7 @@ use nix::{
 use support::{
     Lines, Scratch, denied,
     denied::without_close_range,
+    kept,
     procfs::{children, is_dead, state},
     wait_for, wait_until,
 };
@@ -348,14 +349,8 @@ impl Init {
     }
 
     fn run(init: &[&str], workload: &[&str], contained: bool) -> Self {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
-        if contained {
-            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
-            if !nix::unistd::geteuid().is_root() {
-                command.arg("--map-root-user");
-            }
-        }
+        let mut command = kept::bound();
+        command.args(kept::contained().filter(|_| contained));
         // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it started.
         command.args(["env", "--default-signal"]).args(init).args(workload);
         Self::of(&mut command, contained)

@@ -14,7 +14,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use nix::time::{ClockId, clock_gettime};
-use support::{Behaviour, Case, Stage, case::EMBEDDED, not_run, slewed, slewed::Slewed};
+use support::{Behaviour, Stage, cases, not_run, slewed, slewed::Slewed};
 
 /// D. The law leaves 0.52 s until then after H, and a clock that is 8 % slow would use up twice as much.
 const DURATION: Duration = Duration::from_secs(12);
@@ -26,13 +26,8 @@ fn main() -> ExitCode {
     if let Some(code) = slewed::face() {
         return code;
     }
-    let case = Case {
-        name: "no_slew_of_the_kernels_clock_moves_a_deadline",
-        on: EMBEDDED,
-        since: 0,
-        body: |stage| Box::pin(no_slew_of_the_kernels_clock_moves_a_deadline(stage)),
-    };
-    support::case::main(env!("CARGO_BIN_EXE_tenure"), vec![("clock", vec![case])])
+    let cases = cases![EMBEDDED: no_slew_of_the_kernels_clock_moves_a_deadline];
+    support::case::main(env!("CARGO_BIN_EXE_tenure"), vec![("clock", cases)])
 }
 
 /// CLOCK_MONOTONIC_RAW, which nothing slews.

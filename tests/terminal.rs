@@ -20,7 +20,9 @@ use nix::{
 };
 
 use support::{
-    Kept, Lines, Scratch, procfs,
+    Kept, Lines, Scratch,
+    kept::contained,
+    procfs,
     procfs::{children, is_dead, parent, state},
     wait_for, wait_until,
 };
@@ -389,7 +391,7 @@ fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
 #[test]
 fn an_init_whose_shell_is_in_another_pid_namespace_takes_no_terminal_from_it() {
     let mut terminal = Terminal::of_shell();
-    let contained = contained().join(" ");
+    let contained = contained().collect::<Vec<_>>().join(" ");
     terminal.run(&format!("{contained} tenure --leader-election=off -- bash -c 'echo runs; {TICKING}' &"));
     assert_eq!(terminal.words(), "runs");
     terminal.pid();
@@ -513,7 +515,7 @@ impl Terminal {
     fn of_init(arguments: &[&str], script: &str, place: Place) -> Self {
         let mut command = vec!["setsid", "--ctty", TENURE, "--leader-election=off"];
         if matches!(place, Place::Pid1) {
-            command = [contained(), command].concat();
+            command.splice(..0, contained());
         }
         Self::of(&[&command, arguments, &["--", "bash", "-c", script]].concat())
     }
@@ -613,12 +615,6 @@ impl Drop for Terminal {
             let _ = kill(pid, Signal::SIGKILL);
         }
     }
-}
-
-/// Makes the command that follows PID 1 of a namespace.
-fn contained() -> Vec<&'static str> {
-    let root: &[&str] = if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] };
-    [&["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"], root].concat()
 }
 
 /// As one word of a shell.

@@ -9,6 +9,7 @@ use std::{
 
 use libtest_mimic::Failed;
 use support::{
+    kept::{bound, contained},
     programs,
     server::{SCRATCH, scratch},
 };
@@ -59,11 +60,8 @@ fn hindrance() -> Option<String> {
 
 /// A command in its own namespaces. It dies with this process, and takes everything in them along.
 fn apart() -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-    if !nix::unistd::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
+    let mut command = bound();
+    command.args(contained()).args(["--mount", "--net"]);
     command
 }
 

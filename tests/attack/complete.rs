@@ -33,7 +33,7 @@ pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), Strin
     let rounds = histories.iter().flat_map(|history| &history.rounds);
     let struck: BTreeSet<&Fault> = rounds.flat_map(|round| &round.faults).collect();
     let rare = |fault: &Fault| *fault == Fault::ContinueStandby && length < LONG;
-    let missed = Fault::ALL.iter().filter(|fault| !struck.contains(fault) && !rare(fault));
+    let missed = Fault::all().into_iter().filter(|fault| !struck.contains(fault) && !rare(fault));
     let mut missing: Vec<_> = missed.map(|fault| fault.describe()).collect();
     let came_up = |words: &str| histories.iter().any(|history| history.said(words) > 0);
     let said = [

@@ -81,9 +81,9 @@ const DELAYED: (u64, u64) = (100, 6_000);
 /// All kinds. Killing an elector around a write delays the first such write, whoever makes it. A freeze of both usually lasts until
 /// after the next one may lead, a restart until it answers again, a revoked token longer than the 10 s for which the API server caches
 /// its verdict on it.
-const KINDS: [Kind; Fault::COUNT] = {
+const KINDS: &[Kind] = {
     use Fault::*;
-    [
+    &[
         kind(Term, "SIGTERM to init", Group::Processes, AT_ONCE),
         kind(KillInit, "init killed", Group::Processes, AT_ONCE),
         kind(KillElector, "elector killed", Group::Processes, AT_ONCE),
@@ -137,18 +137,10 @@ const KINDS: [Kind; Fault::COUNT] = {
 };
 
 impl Fault {
-    const COUNT: usize = 49;
-
     /// All, in the order of the report.
-    pub(crate) const ALL: [Self; Self::COUNT] = {
-        let mut all = [Self::Term; Self::COUNT];
-        let mut index = 0;
-        while index < Self::COUNT {
-            all[index] = KINDS[index].fault;
-            index += 1;
-        }
-        all
-    };
+    pub(crate) fn all() -> Vec<Self> {
+        KINDS.iter().map(|kind| kind.fault).collect()
+    }
 
     fn kind(self) -> &'static Kind {
         KINDS.iter().find(|kind| kind.fault == self).expect("the table has all kinds")

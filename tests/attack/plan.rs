@@ -64,7 +64,7 @@ impl Plan {
             {
                 return fault;
             }
-            let mut faults = Fault::ALL;
+            let mut faults = Fault::all();
             self.chance.shuffle(&mut faults);
             self.deck.extend(faults);
         }

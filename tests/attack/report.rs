@@ -30,7 +30,7 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
         count(history, verdict, &mut rows);
     }
     println!("\n{:<42} {:>6} {:>9} {:>16} {:>18}", "fault", "times", "overlaps", "worst handover", "led again within");
-    for fault in Fault::ALL {
+    for fault in Fault::all() {
         let Row { times, overlaps, worst, led_again } = rows.remove(&fault).unwrap_or_default();
         let (worst, led_again) = (worst.as_secs_f64(), led_again.as_secs_f64());
         println!("{:<42} {times:>6} {overlaps:>9} {worst:>14.3} s {led_again:>16.3} s", fault.describe());

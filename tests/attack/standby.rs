@@ -39,44 +39,23 @@ pub(crate) const SETTINGS: [(&str, &str); 4] = [
 /// Pause between two messages of a forger.
 const FORGES: Duration = Duration::from_millis(20);
 
-/// When it stops leading after it was told to, and reports it. A demotion may take the grace period of a stop, or 200 ms if the
-/// Lease is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    /// At once.
-    Prompt,
-    /// Usually in time.
-    Late,
-    /// When it should be dead already.
-    Overdue,
-    /// Never.
-    Never,
-    /// Never; but a daemon that it started reports all the time that it follows.
-    Forged,
-}
-
-impl Manner {
-    const ALL: [(Self, &str); 5] = [
-        (Self::Prompt, "prompt"),
-        (Self::Late, "late"),
-        (Self::Overdue, "overdue"),
-        (Self::Never, "never"),
-        (Self::Forged, "forged"),
-    ];
-
-    const fn wait_limit(self) -> Option<Duration> {
-        match self {
-            Self::Prompt => Some(Duration::ZERO),
-            Self::Late => Some(Duration::from_millis(120)),
-            Self::Overdue => Some(Duration::from_secs(4)),
-            Self::Never | Self::Forged => None,
-        }
-    }
-}
+/// The manner in which a daemon of the workload reports all the time that it follows.
+const FORGED: &str = "forged";
+/// The manners, and how long after it was told to each stops leading, and reports it. A demotion may take the grace period of a stop,
+/// or 200 ms if the Lease is lost.
+const MANNERS: [(&str, Option<Duration>); 5] = [
+    ("prompt", Some(Duration::ZERO)),
+    // Usually in time.
+    ("late", Some(Duration::from_millis(120))),
+    // When it should be dead already.
+    ("overdue", Some(Duration::from_secs(4))),
+    ("never", None),
+    (FORGED, None),
+];
 
 /// The command line of a workload of the replica `name`, whose manner this seed draws.
 pub(crate) fn command(seed: u64, directory: &Path, name: &str) -> Vec<String> {
-    let (_, manner) = Manner::ALL[Rng::with_seed(seed).usize(..Manner::ALL.len())];
+    let (manner, _) = MANNERS[Rng::with_seed(seed).usize(..MANNERS.len())];
     line(directory, name, manner)
 }
 
@@ -95,17 +74,17 @@ pub(crate) fn face() -> Option<ExitCode> {
     if manner == "forger" {
         forge();
     }
-    let (manner, _) = *Manner::ALL.iter().find(|(_, word)| word == manner)?;
-    Some(
-        Workload { directory: directory.into(), voice: Voice::new(Path::new(directory), name), name: name.clone(), manner }.run(),
-    )
+    let (manner, wait_limit) = *MANNERS.iter().find(|(word, _)| word == manner)?;
+    let (directory, name, voice) = (directory.into(), name.clone(), Voice::new(Path::new(directory), name));
+    Some(Workload { directory, name, voice, manner, wait_limit }.run())
 }
 
 struct Workload {
     directory: PathBuf,
     name: String,
     voice: Voice,
-    manner: Manner,
+    manner: &'static str,
+    wait_limit: Option<Duration>,
 }
 
 /// While this exists, it leads; dropping it frees the lock and ends the stamps.
@@ -121,7 +100,7 @@ impl Workload {
         let signals = SigSet::all();
         signals.thread_block().expect("signals blocked");
         let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
-        if self.manner == Manner::Forged {
+        if self.manner == FORGED {
             self.start_forger();
         }
         let mut leading = None;
@@ -147,7 +126,7 @@ impl Workload {
                 if signal == Signal::SIGUSR1 {
                     leading = Some(self.lead());
                 }
-                if let (Signal::SIGUSR2, Some(leads), Some(wait_limit)) = (signal, &mut leading, self.manner.wait_limit()) {
+                if let (Signal::SIGUSR2, Some(leads), Some(wait_limit)) = (signal, &mut leading, self.wait_limit) {
                     leads.until = leads.until.min(clock::boot() + wait_limit);
                 }
             }

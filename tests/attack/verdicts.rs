@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use support::{Answer, Exchange, Life, Process, Request, Verb, audit::Record};
+use support::{Answer, Exchange, Life, Process, Request, Trial, Verb, audit::Record, trials};
 use tenure::{
     election::writes::NOBODY,
     time::{Instant, Now},
@@ -19,21 +18,12 @@ use crate::{
     judge::{self, Excuse, Verdict},
     plan::LEFT,
     report::NOT_LIVE,
+    verdicts,
     world::{Past, Span, account, place_of},
 };
 
-/// Tests of functions without parameters.
-macro_rules! trials {
-    ($($name:ident),* $(,)?) => {
-        vec![$(Trial::test(concat!("verdicts::", stringify!($name)), || {
-            $name();
-            Ok(())
-        })),*]
-    };
-}
-
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![
+    trials![verdicts:
         a_life_ends_with_its_hold_even_if_no_other_one_begins,
         a_write_without_an_answer_is_a_hold_once_it_is_read,
         a_freeze_excuses_what_has_no_fuse_until_soon_after_it,
@@ -231,11 +221,11 @@ fn a_complete_attack_lacks_no_fault() {
         complete::judge(&[one, other], Duration::from_secs(600))
     };
 
-    let said = [LEFT, NOT_LIVE, OBITUARY];
-    assert_eq!(judged(&Fault::ALL, &said), Ok(()));
-    assert_eq!(judged(&Fault::ALL, &said[1..]), Err("faults that did not come up: a hook that leaves a daemon".into()));
-    assert_eq!(judged(&Fault::ALL, &said[..2]), Err("faults that did not come up: a witness that releases".into()));
-    assert_eq!(judged(&Fault::ALL[1..], &said), Err("faults that did not come up: SIGTERM to init".into()));
+    let (all, said) = (Fault::all(), [LEFT, NOT_LIVE, OBITUARY]);
+    assert_eq!(judged(&all, &said), Ok(()));
+    assert_eq!(judged(&all, &said[1..]), Err("faults that did not come up: a hook that leaves a daemon".into()));
+    assert_eq!(judged(&all, &said[..2]), Err("faults that did not come up: a witness that releases".into()));
+    assert_eq!(judged(&all[1..], &said), Err("faults that did not come up: SIGTERM to init".into()));
 }
 
 /// Each of these runs from its first to its last moment, under the Lease of this slot, where its token is its time.

@@ -17,7 +17,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use support::{Kept, Scratch, denied, kept::pid, procfs::children};
+use support::{
+    Kept, Scratch, denied,
+    kept::{as_root, pid},
+    procfs::children,
+};
 
 /// The program.
 pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -122,9 +126,7 @@ fn in_a_pod(account: &Path) -> Command {
 /// The binary at the end of this shell script, which has a mount namespace of its own, and its `$0`.
 fn after(script: &str, zero: &Path) -> Command {
     let mut unshare = Command::new("unshare");
-    if !nix::unistd::geteuid().is_root() {
-        unshare.arg("--map-root-user");
-    }
+    unshare.args(as_root());
     unshare.args(["--mount", "sh", "-c", script]).arg(zero).arg(TENURE);
     unshare
 }

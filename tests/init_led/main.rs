@@ -11,8 +11,8 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use support::{fresh, slept};
+use libtest_mimic::Arguments;
+use support::{fresh, slept, trials};
 
 mod always;
 mod deadlines;
@@ -28,16 +28,6 @@ mod standby;
 mod start;
 mod stops;
 mod world;
-
-/// Tests of functions without parameters.
-macro_rules! trials {
-    ($($module:ident: $($name:ident),* ;)*) => {
-        vec![$($(Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {
-            $module::$name();
-            Ok(())
-        }),)*)*]
-    };
-}
 
 fn main() -> ExitCode {
     if let Some(code) = faces::worn() {

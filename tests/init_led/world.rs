@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     fs,
     os::fd::{AsRawFd as _, OwnedFd},
-    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
+    process::{Child, ChildStderr, ChildStdout, Stdio},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use nix::{
     unistd::Pid,
 };
 use support::{
-    Lines, PATIENCE, procfs,
+    Lines, PATIENCE, kept, procfs,
     procfs::{children, state},
     wait_for, wait_until,
 };
@@ -153,15 +153,8 @@ impl World {
         setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
         bind(listener.as_raw_fd(), &UnixAddr::new_abstract(address.as_bytes()).unwrap()).unwrap();
         listen(&listener, Backlog::new(4).unwrap()).unwrap();
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
-        if contained {
-            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
-            if !nix::unistd::geteuid().is_root() {
-                command.arg("--map-root-user");
-            }
-        }
-        command.args(by).arg(std::env::current_exe().unwrap()).arg(INIT);
+        let mut command = kept::bound();
+        command.args(kept::contained().filter(|_| contained)).args(by).arg(std::env::current_exe().unwrap()).arg(INIT);
         command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address).env("POD_NAME", POD);
         command.env("KUBECONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/init_led/kubeconfig.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

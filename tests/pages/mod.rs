@@ -154,6 +154,7 @@ fn is_since(time: &str) -> String {
 struct Browser<'a> {
     stage: &'a Stage,
     driver: SocketAddr,
+    /// The path of the session.
     session: String,
     process: Kept,
 }
@@ -171,7 +172,7 @@ impl<'a> Browser<'a> {
         command.arg(format!("--port={}", driver.port())).current_dir(directory).env("TMPDIR", directory);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let process = Kept(command.spawn().expect("setpriv"));
-        let mut browser = Self { stage, driver, session: String::new(), process };
+        let mut browser = Self { stage, driver, session: "/session".into(), process };
         if !browser.listens().await {
             not_run("the page in a real browser", fs::read_to_string(directory.join("chromium.log")).expect("a log").trim());
             return None;
@@ -183,8 +184,8 @@ impl<'a> Browser<'a> {
             "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
         });
         let session = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
-        let answer = browser.post("/session", &session).await;
-        browser.session = answer["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {answer}")).into();
+        let answer = browser.post("", &session).await;
+        browser.session = format!("/session/{}", answer["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {answer}")));
         Some(browser)
     }
 
@@ -203,22 +204,27 @@ impl<'a> Browser<'a> {
         .await
     }
 
+    /// Asks the driver for something of the session.
     async fn post(&self, path: &str, body: &Value) -> Value {
-        let answer = self.stage.ask(self.driver, "POST", path, &body.to_string()).await;
+        let path = format!("{}{path}", self.session);
+        let answer = self.stage.ask(self.driver, "POST", &path, &body.to_string()).await;
         let body = answer.split_once("\r\n\r\n").expect("a head").1;
         serde_json::from_str::<Value>(body).unwrap_or_else(|error| panic!("{error}: {answer}"))["value"].take()
     }
 
     async fn prefer(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        let order = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
-        self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await;
+        self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+    }
+
+    /// A command of the Chrome DevTools Protocol.
+    async fn devtools(&self, command: &str, params: Value) -> Value {
+        self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": params })).await
     }
 
     /// Of a picture of the page: the brightness of the corner, the least and the most, from 0 to 255.
     async fn brightness(&self) -> [u64; 3] {
-        let order = json!({ "cmd": "Page.captureScreenshot", "params": { "format": "png" } });
-        let picture = self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await["data"].take();
+        let picture = self.devtools("Page.captureScreenshot", json!({ "format": "png" })).await["data"].take();
         let script = "const [data, done] = arguments;
             createImageBitmap(new Blob([Uint8Array.from(atob(data), c => c.charCodeAt(0))])).then(picture => {
                 const canvas = new OffscreenCanvas(picture.width, picture.height), drawn = canvas.getContext('2d');
@@ -229,25 +235,24 @@ impl<'a> Browser<'a> {
                 done([bytes[1], least, most]);
             })";
         let order = json!({ "script": script, "args": [picture] });
-        let answer = self.post(&format!("/session/{}/execute/async", self.session), &order).await;
+        let answer = self.post("/execute/async", &order).await;
         serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
     /// Writes the page as a picture, as WebP.
     async fn take_picture(&self, file: &Path) {
-        self.post(&format!("/session/{}/window/rect", self.session), &json!({ "width": 1060, "height": 520 })).await;
-        let order = json!({ "cmd": "Page.captureScreenshot", "params": { "format": "webp", "quality": 35 } });
-        let answer = self.post(&format!("/session/{}/goog/cdp/execute", self.session), &order).await;
+        self.post("/window/rect", &json!({ "width": 1060, "height": 520 })).await;
+        let answer = self.devtools("Page.captureScreenshot", json!({ "format": "webp", "quality": 35 })).await;
         let picture = STANDARD.decode(answer["data"].as_str().expect("a picture")).expect("base64");
         fs::write(file, picture).expect("a file");
     }
 
     async fn open(&self, url: &str) {
-        self.post(&format!("/session/{}/url", self.session), &json!({ "url": url })).await;
+        self.post("/url", &json!({ "url": url })).await;
     }
 
     async fn tell(&self, script: &str) -> Value {
-        self.post(&format!("/session/{}/execute/sync", self.session), &json!({ "script": script, "args": [] })).await
+        self.post("/execute/sync", &json!({ "script": script, "args": [] })).await
     }
 
     /// Waits until this holds in the page.

@@ -10,7 +10,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::{Pid, getpid},
 };
-use support::{PATIENCE, slept};
+use support::{PATIENCE, kept, slept};
 use tenure::{
     link::Exit,
     process::{
@@ -60,11 +60,7 @@ pub(crate) fn is_inside() -> bool {
 /// has been suspended, if that is possible.
 fn start(name: &str, world: &World) -> Child {
     let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "60", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
-    command.args(slept::flags());
-    if !nix::unistd::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
+    command.args(["--signal=KILL", "60"]).args(kept::contained()).args(slept::flags());
     match world {
         World::Pid1 => {}
         World::LateLoopback => drop(command.args(["--net", "sh", "-c", LATE_LOOPBACK, "sh"])),

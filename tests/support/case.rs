@@ -31,6 +31,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// A case for servers of any minor.
+    pub const fn new(name: &'static str, on: &'static [Kind], body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) -> Self {
+        Self { name, on, since: 0, body }
+    }
+
     /// The same for a server of this minor of Kubernetes or a later one.
     #[must_use]
     pub const fn since(self, minor: u32) -> Self {
@@ -53,38 +58,31 @@ pub const REAL: &[Kind] = &[Kind::Real];
 #[macro_export]
 macro_rules! cases {
     (each $function:ident: $($name:ident($($argument:expr),* $(,)?);)*) => {
-        vec![$($crate::Case {
-            name: stringify!($name),
-            on: $crate::REAL,
-            since: 0,
-            body: |stage| Box::pin($function(stage, $($argument),*)),
-        }),*]
+        vec![$($crate::Case::new(stringify!($name), $crate::REAL, |stage| Box::pin($function(stage, $($argument),*)))),*]
     };
     (blocking: $($name:ident),* $(,)?) => {
-        vec![$($crate::Case {
-            name: stringify!($name),
-            on: $crate::REAL,
-            since: 0,
-            body: |stage| Box::pin(async move { $name(&stage) }),
-        }),*]
+        vec![$($crate::Case::new(stringify!($name), $crate::REAL, |stage| Box::pin(async move { $name(&stage) }))),*]
     };
     (restricted: $($name:ident),* $(,)?) => {
-        vec![$($crate::Case {
-            name: stringify!($name),
-            on: $crate::REAL,
-            since: 0,
-            body: |stage| Box::pin(async move { $name(&$crate::Namespace::restricted(&stage)) }),
-        }),*]
+        vec![$($crate::Case::new(stringify!($name), $crate::REAL, |stage| {
+            Box::pin(async move { $name(&$crate::Namespace::restricted(&stage)) })
+        })),*]
     };
     ($on:ident: $($name:ident),* $(,)?) => {
-        vec![$($crate::Case {
-            name: stringify!($name),
-            on: $crate::case::$on,
-            since: 0,
-            body: |stage| Box::pin($name(stage)),
-        }),*]
+        vec![$($crate::Case::new(stringify!($name), $crate::case::$on, |stage| Box::pin($name(stage)))),*]
     };
     ($($name:ident),* $(,)?) => { $crate::cases![REAL: $($name),*] };
+}
+
+/// Trials of functions without parameters: `trials![a_module: a, b; another: c]`.
+#[macro_export]
+macro_rules! trials {
+    ($($module:ident: $($name:ident),* $(,)?);* $(;)?) => {
+        vec![$($($crate::Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {
+            $module::$name();
+            Ok(())
+        })),*),*]
+    };
 }
 
 /// The `main` of a binary of cases of the program at this path, each with the name of its group.

@@ -1,8 +1,8 @@
-//! A child process that ends with the test.
+//! Child processes that end with the test.
 
 use std::{
     ops::{Deref, DerefMut},
-    process::Child,
+    process::{Child, Command},
 };
 
 use nix::unistd::Pid;
@@ -21,6 +21,23 @@ impl Kept {
         // It may have ended already.
         let _ = (self.0.kill(), self.0.wait());
     }
+}
+
+/// A command that runs its arguments, and dies with the thread that starts it.
+pub fn bound() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    command
+}
+
+/// The arguments that make the program after them PID 1 of its own namespace.
+pub fn contained() -> impl Iterator<Item = &'static str> {
+    ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"].into_iter().chain(as_root())
+}
+
+/// The flag that `unshare` needs unless root runs it.
+pub fn as_root() -> Option<&'static str> {
+    (!nix::unistd::geteuid().is_root()).then_some("--map-root-user")
 }
 
 /// The pid of a child.

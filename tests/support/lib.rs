@@ -13,7 +13,7 @@
 //! - [`safety`] judges what no busy machine excuses.
 //! - [`slewed`] slews the kernel's clocks.
 //! - [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`] and [`procfs`] are for tests without a runtime.
-//! - [`kept`] is a child process that ends with the test.
+//! - [`kept`] is for child processes that end with the test.
 //! - [`namespace`] is for tests that run kubectl and Helm; [`fences`] reads the commands of a page of the documentation.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is checked by
@@ -21,7 +21,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+
+use tokio::sync::watch;
 
 pub mod api;
 pub mod audit;
@@ -54,6 +59,7 @@ pub use case::{BOTH, Case, REAL};
 pub use denied::denied;
 pub use incomplete::not_run;
 pub use kept::Kept;
+pub use libtest_mimic::Trial;
 pub use lines::Lines;
 pub use namespace::{Ended, Namespace, grace};
 pub use proxy::{Answer, Canned, Exchange, Fault, Flow, Log, Passage, Proxy, Reply, Request, Times, Valve, Verb};
@@ -81,4 +87,27 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
         Ok(output) => output,
         Err(_) => panic!("not within {limit:?}: {what}"),
     }
+}
+
+/// The one of a list after `count` others that match, now or once the list has changed.
+async fn seen<T: Clone>(
+    list: &Mutex<Vec<T>>,
+    changed: &watch::Sender<()>,
+    limit: Duration,
+    count: usize,
+    what: &str,
+    is_so: impl Fn(&T) -> bool,
+) -> T {
+    let mut changed = changed.subscribe();
+    within(limit, what, async {
+        loop {
+            changed.borrow_and_update();
+            let found = list.lock().expect("no panic inside").iter().filter(|one| is_so(one)).nth(count).cloned();
+            if let Some(found) = found {
+                return found;
+            }
+            changed.changed().await.expect("the list lives");
+        }
+    })
+    .await
 }

@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     Kept, PATIENCE, found,
-    kept::pid,
+    kept::{bound, contained, pid},
     procfs::{children, command_line, is_dead, own_id},
     proxy::Proxy,
     until, within,
@@ -71,15 +71,8 @@ impl Launch {
         let config = directory.join("tenure.json");
         fs::write(&config, self.config.to_string()).expect("a configuration file");
         let kubeconfig = write_kubeconfig(&directory, &proxy, &self.token);
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
-        command.args(self.confined_by);
-        if self.contained {
-            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
-            if !nix::unistd::geteuid().is_root() {
-                command.arg("--map-root-user");
-            }
-        }
+        let mut command = bound();
+        command.args(self.confined_by).args(contained().filter(|_| self.contained));
         if !self.may_kill {
             command.args(["setpriv", "--bounding-set=-kill"]);
         }

@@ -12,7 +12,7 @@ use std::{
 
 use tenure::clock;
 
-use super::incomplete;
+use super::{incomplete, kept::as_root};
 
 /// How long it has slept.
 pub const ASLEEP: Duration = Duration::from_secs(100_000);
@@ -52,10 +52,7 @@ pub fn enter() {
 
 fn with(flags: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--fork", "--kill-child=SIGKILL"]).args(flags);
-    if !nix::unistd::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
+    command.args(["--fork", "--kill-child=SIGKILL"]).args(flags).args(as_root());
     command
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tenure::time::Instant;
 use tokio::{net::UnixDatagram, sync::watch};
 
-use super::{PATIENCE, safe, within};
+use super::{PATIENCE, safe, seen};
 
 /// A message from a workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -101,18 +101,7 @@ impl Witness {
 
     /// The same with another deadline.
     pub async fn nth_within(&self, limit: Duration, count: usize, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
-        let mut changed = self.changed.subscribe();
-        within(limit, what, async {
-            loop {
-                changed.borrow_and_update();
-                let found = self.events.lock().expect("no panic inside").iter().filter(|event| is_so(event)).nth(count).cloned();
-                if let Some(event) = found {
-                    return event;
-                }
-                changed.changed().await.expect("the witness lives");
-            }
-        })
-        .await
+        seen(&self.events, &self.changed, limit, count, what, is_so).await
     }
 
     /// The start of a replica's workload, after `count` earlier ones.

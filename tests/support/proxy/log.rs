@@ -7,7 +7,8 @@ use serde_json::Value;
 use tenure::{election::writes::NOBODY, time::Instant};
 use tokio::sync::watch;
 
-use super::{PATIENCE, within};
+use super::PATIENCE;
+use crate::seen;
 
 /// The kind of a request, by what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,18 +173,7 @@ impl Log {
 
     /// The one after `count` others that match, now or later.
     pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Exchange) -> bool) -> Exchange {
-        let mut changed = self.changed.subscribe();
-        within(PATIENCE, what, async {
-            loop {
-                changed.borrow_and_update();
-                let found = self.exchanges.lock().expect("no panic inside").iter().filter(|e| is_so(e)).nth(count).cloned();
-                if let Some(exchange) = found {
-                    return exchange;
-                }
-                changed.changed().await.expect("the record lives");
-            }
-        })
-        .await
+        seen(&self.exchanges, &self.changed, PATIENCE, count, what, is_so).await
     }
 
     /// Watches for this long, during which no such request may arrive.
