@@ -353,3 +353,47 @@ pub(crate) fn is_settled(secret: &Value) -> bool {
 pub(super) fn hex(random: &mut fastrand::Rng) -> String {
     format!("{:032x}", random.u128(..))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Another version may lead next in a rolling upgrade, and undoes what this one has promoted.
+    #[test]
+    fn a_journal_is_read_and_written_as_every_version_of_its_format_does() {
+        let entry = |path: Value, state: &str| {
+            json!({
+                "target": { "apiVersion": "v1", "kind": "Pod", "resource": "pods", "namespace": "ns", "name": "X0" },
+                "type": "patch",
+                "uid": "uid-1",
+                "claim": 3,
+                "fields": [{ "path": path, "before": "1", "after": "2", "known": 1 }],
+                "state": state,
+            })
+        };
+        let stored = json!({
+            "version": 2, "id": "ab", "nonce": "cd", "kind": "promotion", "phase": "undone", "claim": 3, "token": "7",
+            "by": "pod-1", "as": "user", "intent": "ef", "began": "2026-11-27T22:18:30Z",
+            "entries": [
+                entry(json!(["f:data", "f:a.b/c"]), ""),
+                entry(json!(["f:spec", "f:containers", "k:{\"name\":\"web\"}", "f:image"]), "done"),
+                entry(json!(["f:metadata", "f:finalizers", "v:\"x\""]), "doubt"),
+                entry(json!(["f:data"]), "conflict: data is somebody else's"),
+            ],
+        });
+
+        let journal: Journal = serde_json::from_value(stored.clone()).unwrap();
+
+        assert_eq!(serde_json::to_value(&journal).unwrap(), stored);
+        let state = |at: usize| &journal.entries[at].state;
+        assert_eq!([state(0), state(1), state(2)], [&State::Planned, &State::Changed, &State::Doubtful]);
+        assert_eq!(journal.entries[3].conflict().map(String::as_str), Some("data is somebody else's"));
+        for wrong in [json!(["data"]), json!(["k:[5]"]), json!(["v:"]), json!([5])] {
+            let mut stored = stored.clone();
+            stored["entries"][0]["fields"][0]["path"] = wrong;
+            assert!(serde_json::from_value::<Journal>(stored).is_err());
+        }
+    }
+}

@@ -10,93 +10,27 @@ use tenure::{
 use tenure_world::clock::S;
 
 use crate::{
-    judge::{data, field},
+    judge::field,
     server::mark,
     world::{Faults, Happening, Job, Shared, World, change, drain},
 };
 
-fn promotion(name: &str, value: &str) -> Job {
-    let content = json!({ "data": { "a": format!("{name}:{value}") } });
-    Job::Promote(vec![change(name, ChangeType::Patch, content)])
+/// A change that sets a field.
+pub fn patch(name: &str, key: &str, value: &str) -> Change {
+    change(name, ChangeType::Patch, json!({ "data": { key: value } }))
 }
 
-/// Runs a driver to its end. Returns its number.
-fn lead(world: &Shared, job: Job, token: u64, dies_late: bool, denied: &'static [&'static str]) -> usize {
-    let driver = world.borrow_mut().add("J1", token, job, Faults::default());
-    world.borrow_mut().drivers[driver].dies_late = dies_late;
-    world.borrow_mut().drivers[driver].denied = denied;
-    world.borrow_mut().e.after(0, Happening::Start(driver));
-    drain(world, u64::MAX);
-    driver
+pub fn patching(name: &str, key: &str, value: &str) -> Job {
+    Job::Apply(vec![patch(name, key, value)])
 }
 
-/// Delivers the write that was under way when a driver died. Returns the answer to it.
-fn deliver(world: &Shared, dead: usize) -> Answer {
-    let late = world.borrow_mut().drivers[dead].kept.take().unwrap();
-    let (answer, _) = world.borrow_mut().cluster.judge(&late);
-    world.borrow_mut().serve(dead, late, None);
-    answer
+pub fn promotion(name: &str, key: &str, value: &str) -> Job {
+    Job::Promote(vec![patch(name, key, value)])
 }
 
-fn planted(names: &[&str]) -> Shared {
-    let world: Shared = Rc::new(RefCell::new(World::new(1, false, false)));
-    for name in names {
-        world.borrow_mut().plant(name, data(name, "o", false));
-    }
-    world
-}
-
-/// Returns the field in the end, and what the judge reports.
-fn judged(world: &Shared) -> (Option<Value>, Vec<String>) {
-    let world = &mut *world.borrow_mut();
-    world.e.judge.end(&world.cluster);
-    (field(world.cluster.objects.get("X"), "a"), world.e.judge.violations.clone())
-}
-
-/// The schedule that a mark without its claim loses: a fence that changes nothing moves no version, and a late write of the dead driver
-/// commits under the next one. Returns the answer to that write, and the field in the end.
-pub fn scripted() -> (Answer, Option<Value>, Vec<String>) {
-    let world = planted(&["X", "Y", "D0"]);
-    lead(&world, promotion("X", "t1"), 1, false, &[]);
-    {
-        // GitOps puts the field back, the mark stays.
-        let world = &mut *world.borrow_mut();
-        world.cluster.edit("X", "argocd", |object| object["data"]["a"] = json!("X:oa"));
-        world.e.judge.foreign("X", "a", Some(json!("X:oa")));
-    }
-    let dead = lead(&world, promotion("X", "t2"), 2, true, &[]);
-    lead(&world, promotion("Y", "t3"), 3, false, &[]);
-    let answer = deliver(&world, dead);
-    lead(&world, Job::Demote, 4, false, &[]);
-    let (field, violations) = judged(&world);
-    (answer, field, violations)
-}
-
-/// A driver may not mark the object to which a write of the dead one is under way. Returns its outcome, the answer to that write, and the
-/// field in the end.
-pub fn unmarked() -> (Option<Outcome>, Answer, Option<Value>, Vec<String>) {
-    let world = planted(&["X", "D0"]);
-    let dead = lead(&world, promotion("X", "t1"), 1, true, &[]);
-    let denied = lead(&world, Job::Demote, 2, false, &["patch"]);
-    let answer = deliver(&world, dead);
-    lead(&world, Job::Demote, 3, false, &[]);
-    let (field, violations) = judged(&world);
-    let outcome = world.borrow_mut().drivers[denied].outcome.take();
-    (outcome, answer, field, violations)
-}
-
-/// A creation arrives after its driver has died, and after another file was committed. That file comes again, and then an undo. Returns
-/// true if the object is there in the end.
-pub fn arrived() -> bool {
-    let world = planted(&["X", "D0"]);
-    let creation = Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:t1" } }))]);
-    let other = || Job::Apply(vec![change("X", ChangeType::Patch, json!({ "data": { "a": "X:t2" } }))]);
-    let dead = lead(&world, creation, 1, true, &[]);
-    lead(&world, other(), 2, false, &[]);
-    deliver(&world, dead);
-    lead(&world, other(), 3, false, &[]);
-    lead(&world, Job::Recover, 4, false, &[]);
-    world.borrow().cluster.objects.contains_key("C0")
+/// A transaction of every kind of change.
+pub fn first() -> Job {
+    Job::Apply(every_kind("first"))
 }
 
 /// Two transactions over the same objects in opposite order, at about the same time, many times. Returns the values that stand after
@@ -140,6 +74,10 @@ pub fn every_kind(value: &str) -> Vec<Change> {
 pub enum Leg {
     /// A driver runs, and may die at this request.
     Drive(Job, Option<u32>),
+    /// A driver runs, and dies with its first change of a target under way.
+    DiesLate(Job),
+    /// That change arrives, and is answered like this.
+    Arrives(fn(&Answer) -> bool),
     /// A driver runs, and does not hear the answer to this request. This happens before it asks again.
     Unheard(Job, u32, fn(&mut World)),
     Meanwhile(fn(&mut World)),
@@ -168,9 +106,19 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
     }
     let (mut token, mut denied) = (1, &[][..]);
     let run = |leg| {
-        let (job, dies_at, unheard) = match leg {
-            Leg::Drive(job, dies_at) => (job, dies_at, None),
-            Leg::Unheard(job, at, happens) => (job, None, Some((at, happens))),
+        let (job, dies_at, dies_late, unheard) = match leg {
+            Leg::Drive(job, dies_at) => (job, dies_at, false, None),
+            Leg::DiesLate(job) => (job, None, true, None),
+            Leg::Unheard(job, at, happens) => (job, None, false, Some((at, happens))),
+            Leg::Arrives(is_right) => {
+                let world = &mut *world.borrow_mut();
+                let mut drivers = world.drivers.iter_mut().enumerate();
+                let (dead, late) = drivers.find_map(|(dead, driver)| Some((dead, driver.kept.take()?))).unwrap();
+                let (answer, _) = world.cluster.judge(&late);
+                assert!(is_right(&answer), "{answer:?}");
+                world.serve(dead, late, None);
+                return None;
+            }
             Leg::Term(next) => {
                 token = next;
                 return None;
@@ -189,8 +137,10 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
             }
         };
         let driver = world.borrow_mut().add("J1", token, job, Faults::default());
-        world.borrow_mut().drivers[driver].dies_at = dies_at;
-        world.borrow_mut().drivers[driver].denied = denied;
+        {
+            let driver = &mut world.borrow_mut().drivers[driver];
+            (driver.dies_at, driver.dies_late, driver.denied) = (dies_at, dies_late, denied);
+        }
         world.borrow_mut().e.after(0, Happening::Start(driver));
         if let Some((at, happens)) = unheard {
             world.borrow_mut().drivers[driver].unheard_at = Some(at);
@@ -206,6 +156,26 @@ pub fn relayed(legs: Vec<Leg>) -> (Vec<Option<Outcome>>, Shared) {
     let wrong = world.borrow().e.judge.violations.iter().find(|wrong| !wrong.starts_with("T6")).cloned();
     assert_eq!(wrong, None);
     (outcomes, world)
+}
+
+/// Everything has come to rest after a relay, and nothing that must hold has not.
+pub fn judge_all(world: &Shared) {
+    let world = &mut *world.borrow_mut();
+    world.e.judge.end(&world.cluster);
+    assert!(world.e.judge.violations.is_empty(), "{:?}", world.e.judge.violations);
+}
+
+/// What an undo has left as it is, and why.
+pub fn stuck(outcome: &Option<Outcome>) -> Vec<(&str, &str)> {
+    let Some(Outcome::Stuck(left)) = outcome else { panic!("{outcome:?}") };
+    left.iter().map(|(target, why)| (&*target.name, &**why)).collect()
+}
+
+/// Each write of this driver to a target was made as this user.
+pub fn acted_as(world: &Shared, driver: usize, user: &str) {
+    let world = world.borrow();
+    let users: Vec<_> = world.users.iter().filter(|(writer, _)| *writer == driver).map(|(_, user)| user).collect();
+    assert!(users.len() > 3 && users.iter().all(|as_whom| *as_whom == user), "{users:?}");
 }
 
 /// Somebody else sets a field.
