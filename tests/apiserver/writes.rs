@@ -98,8 +98,6 @@ async fn bodies_that_cannot_be_read_are_refused(stage: Stage) {
     assert_eq!(version(&stage.get("a").await.ok()), version(&object));
 }
 
-/// # Panics
-/// If any kind of write makes this field have this value.
 async fn assert_refused(stage: &Stage, object: &Value, field: &str, value: Value) {
     let spec = json!({ field: value });
     let field = format!("spec.{field}");

@@ -86,8 +86,6 @@ async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
     stage.witness.start("me", 0).await;
 }
 
-/// # Panics
-/// If that write did not follow the first sight of the Lease at once.
 async fn assert_taken_at_once(me: &Replica, taken: &Exchange) {
     let seen = me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.answer.is_some()).await;
     assert!(taken.request.at < seen.answered_at() + wait(4.0), "it waited for nothing");

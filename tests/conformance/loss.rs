@@ -26,8 +26,6 @@ fn is_acquisition(request: &Request) -> bool {
     request.is_held() && request.spec()["acquireTime"] == request.spec()["renewTime"]
 }
 
-/// # Panics
-/// If the workload was stopped not by the loss but by S, which counts from slightly before that write arrived.
 fn assert_stopped_before_s(spans: Spans, me: &Replica, stop: &Event) {
     assert!(stop.at() + timing::RENEW_PERIOD < spans.soft(last_confirmed(me, stop.at()).request.at));
 }

@@ -69,8 +69,6 @@ fn counts_from(me: &Replica, cut: Instant) -> Instant {
     last_confirmed(me, heard_of.request.at).answered_at()
 }
 
-/// # Panics
-/// If a replica that was cut off at `cut` was told to stop before S, or more than a second after it.
 fn assert_stopped_at_s(spans: Spans, me: &Replica, stop: &Event, cut: Instant) {
     let (earliest, latest) = (spans.soft(counts_from(me, cut)), spans.soft(last_confirmed(me, cut).request.at) + late(cut));
     assert!(stop.at() >= earliest, "{:?} before S", earliest.since(stop.at()));
@@ -97,8 +95,6 @@ fn token(start: &Event) -> u64 {
     start.variable("TENURE_FENCING_TOKEN").parse().expect("a resourceVersion")
 }
 
-/// # Panics
-/// If the fencing token of a start is not higher than that of an earlier one.
 pub(crate) fn assert_newer(later: &Event, earlier: &Event) {
     safe(token(later) > token(earlier), || format!("the fencing token did not rise: {earlier:?}, then {later:?}"));
 }
@@ -107,8 +103,6 @@ fn is_renewal(request: &Request) -> bool {
     request.is_held()
 }
 
-/// # Panics
-/// If anything of a replica's workload is alive at this moment, or soon after it.
 async fn assert_dead_by(stage: &Stage, name: &str, end: Instant) {
     until(end + timing::KILL_MARGIN).await;
     let last = stage.witness.last_alive(name);

@@ -41,8 +41,6 @@ fn base(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number")
 }
 
-/// # Panics
-/// If any write on this version or a later one drops the strategy.
 fn assert_strategy_kept(me: &Replica, object: &Value) {
     let writes = me.proxy.log.writes().into_iter().filter(|write| base(&write.request.body) >= base(object));
     for write in writes {

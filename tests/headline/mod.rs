@@ -84,8 +84,6 @@ struct Times {
 }
 
 impl Times {
-    /// # Panics
-    /// If the median is too long.
     fn assert_short(self, what: &str) {
         let median = |mut times: Vec<Duration>| {
             times.sort_unstable();

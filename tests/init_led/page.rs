@@ -21,8 +21,6 @@ use super::{
 /// The program that users run.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
-/// # Panics
-/// If a reader's line is not about a leader with these deadlines, which CLOCK_BOOTTIME shows, after so many renewals.
 #[track_caller]
 fn assert_leads(line: &str, soft: Instant, hard: Instant, renewals: u64) {
     const APART: Duration = Duration::from_millis(10);

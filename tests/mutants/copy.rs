@@ -40,9 +40,6 @@ impl Copy {
     }
 
     /// Makes it the working tree's state of all files that git does not ignore, with these woven files. An unchanged file keeps its time, so that what depends on it is not rebuilt.
-    ///
-    /// # Panics
-    /// It cannot be written.
     pub(crate) fn make(&self, woven: &BTreeMap<PathBuf, Woven>) {
         let files = tracked(&list::root());
         for file in &files {

@@ -89,9 +89,6 @@ impl Mutant {
     }
 
     /// The number of its rule, and the part of that.
-    ///
-    /// # Panics
-    /// There is not one, or it is no number.
     pub(crate) fn removes(&self) -> (usize, &str) {
         let (rule, sentence) = self.law.iter().next().filter(|_| self.law.len() == 1).expect("one sentence");
         (rule.parse().expect("a number of a rule"), sentence)
@@ -108,9 +105,6 @@ pub(crate) fn room(file: &Path) -> String {
 }
 
 /// The text of the law in the head of this file: what precedes its rules, and each rule.
-///
-/// # Panics
-/// It cannot be read.
 pub(crate) fn law(file: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(file)).expect("it can be read");
     let mut law: Vec<Vec<&str>> = vec![Vec::new()];
@@ -125,9 +119,6 @@ pub(crate) fn law(file: &str) -> Vec<String> {
 }
 
 /// Every mutant of every list, in the order of the rules.
-///
-/// # Panics
-/// A file is not a list, a name occurs twice, or an entry lacks its reason.
 pub(crate) fn read() -> Vec<Mutant> {
     let here = root().join("tests/mutants/law");
     let mut files: Vec<PathBuf> = fs::read_dir(&here)

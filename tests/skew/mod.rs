@@ -185,8 +185,6 @@ async fn follow_each_other(stage: Stage, end: End) {
     }
 }
 
-/// # Panics
-/// If the next leader began before the Lease had run out, or only then though it was given back.
 fn assert_waited(start: &Event, last: &Replica, struck: Instant, end: End) {
     if end.takes_the_duration() {
         // A write that was under way may still have arrived.

@@ -34,9 +34,6 @@ pub fn without_close_range(command: &mut Command, end: u32) -> &mut Command {
 }
 
 /// From now on this thread runs on a kernel without IPv6.
-///
-/// # Panics
-/// If there is no seccomp.
 pub fn without_ipv6() {
     let is_socket = (IS, 0, 3, libc::SYS_socket as u32);
     let is_ipv6 = (IS, 0, 1, libc::AF_INET6 as u32);

@@ -10,9 +10,6 @@ pub fn commands(page: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The text of this file of `deploy/pasted`.
-///
-/// # Panics
-/// If there is no such file.
 pub fn pasted(name: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/pasted").join(name);
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))

@@ -79,9 +79,6 @@ pub static TENURE: OnceLock<&str> = OnceLock::new();
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The future's output.
-///
-/// # Panics
-/// If it is not ready in time, naming what was awaited.
 pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(limit, future).await {
         Ok(output) => output,

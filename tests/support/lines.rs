@@ -20,9 +20,6 @@ impl<S: Read + AsFd> Lines<S> {
     }
 
     /// The next line, without its end.
-    ///
-    /// # Panics
-    /// If there is none in time, or the stream ends before a complete one.
     pub fn next_line(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         loop {
@@ -35,9 +32,6 @@ impl<S: Read + AsFd> Lines<S> {
     }
 
     /// The rest of the output.
-    ///
-    /// # Panics
-    /// If it does not end in time.
     pub fn rest(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         while self.read(give_up) {}

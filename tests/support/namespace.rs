@@ -121,13 +121,9 @@ impl Account<'_> {
 
 /// How a command is expected to end.
 pub trait Ended {
-    /// # Panics
-    /// If it failed.
+    /// What it printed; it succeeded.
     fn success(self) -> Output;
-    /// What it complained of.
-    ///
-    /// # Panics
-    /// If it succeeded.
+    /// What it complained of; it failed.
     fn failure(self) -> String;
 }
 

@@ -6,17 +6,11 @@ use std::{
 };
 
 /// The path of one of them, which is built if it is not there yet.
-///
-/// # Panics
-/// If it cannot be built; the reason is on standard error.
 pub fn path(program: &str) -> PathBuf {
     find(program).expect("what it is built from")
 }
 
 /// The same; none if what it is built from is not there. The reason is on standard error.
-///
-/// # Panics
-/// If it cannot be built for another reason.
 pub fn find(program: &str) -> Option<PathBuf> {
     /// As in sysexits.h.
     const NO_INPUT: i32 = 66;

@@ -5,8 +5,7 @@
 
 use std::{fs::OpenOptions, io::Write as _, thread};
 
-/// # Panics
-/// With these words, if this does not hold.
+/// Reports these words as unsafe, if this does not hold.
 #[track_caller]
 pub fn safe(holds: bool, otherwise: impl FnOnce() -> String) {
     if !holds {

@@ -67,9 +67,6 @@ pub const COORDINATED: u32 = 31;
 pub const MUTATING: u32 = 36;
 
 /// The minor of Kubernetes that `TENURE_KUBERNETES` asks a real server to be of; the latest of all without it.
-///
-/// # Panics
-/// If it is no such number as 1.31.
 pub fn minor() -> u32 {
     let Ok(asked) = std::env::var("TENURE_KUBERNETES") else { return u32::MAX };
     asked.strip_prefix("1.").and_then(|minor| minor.parse().ok()).expect("TENURE_KUBERNETES is like 1.31")
@@ -88,9 +85,6 @@ enum Runs {
 
 impl Server {
     /// Starts one and waits until it answers.
-    ///
-    /// # Panics
-    /// If it does not come up; the reason is on standard error.
     pub fn start(kind: Kind) -> Self {
         let directory = scratch(kind.as_str());
         let runs = match kind {

@@ -103,8 +103,7 @@ pub fn is_held_by(spec: &Value, name: &str) -> bool {
     nonce.len() == 32 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// # Panics
-/// If `write` lacks what every held record must have, for the replica `name` in this transition, which began after `since`.
+/// `write` has what every held record must have, for the replica `name` in this transition, which began after `since`.
 pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: Instant) {
     let spec = write.request.spec();
     assert!(is_held_by(spec, name), "{spec}");
@@ -117,8 +116,7 @@ pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: In
     assert!((wall(since)..=clock::wall()).contains(&micros(time)), "{time} is not now");
 }
 
-/// # Panics
-/// If `write` is not the one that lets nobody hold the Lease for this long.
+/// `write` is the one that lets nobody hold the Lease for this long.
 pub fn assert_nobody(write: &Exchange, seconds: i64) {
     let spec = write.request.spec();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(NOBODY), &json!(seconds)), "{spec}");
@@ -141,8 +139,7 @@ pub fn micros(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().expect("a time").as_microsecond()
 }
 
-/// # Panics
-/// If `write` is not a compare-and-swap on this object.
+/// `write` is a compare-and-swap on this object.
 pub fn assert_on_version(write: &Exchange, object: &Value) {
     for field in ["uid", "resourceVersion"] {
         assert_eq!(write.request.body["metadata"][field], object["metadata"][field], "{field}");

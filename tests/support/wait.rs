@@ -5,17 +5,11 @@ use std::time::Duration;
 use super::{PATIENCE, within};
 
 /// Polls until `ready` is true.
-///
-/// # Panics
-/// If it is not true in time, naming what was awaited.
 pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     wait_for(what, || ready().then_some(()));
 }
 
 /// Polls until `look` finds something.
-///
-/// # Panics
-/// If it does not in time, naming what was awaited.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = tenure::clock::boot() + PATIENCE;
     loop {
@@ -28,17 +22,11 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Polls until `is_so` is true.
-///
-/// # Panics
-/// If it is not true in time, naming what was awaited.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     found(what, async || is_so().await.then_some(())).await;
 }
 
 /// Polls until `look` finds something.
-///
-/// # Panics
-/// If it does not in time, naming what was awaited.
 pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     within(PATIENCE, what, async {
         loop {

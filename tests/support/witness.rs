@@ -155,8 +155,7 @@ impl Witness {
         self.lives().iter().filter(|life| life.replica == replica).map(|life| life.last).max().expect("a life")
     }
 
-    /// # Panics
-    /// If a process of a replica's workload was seen alive at this moment or later.
+    /// No process of a replica's workload was seen alive at this moment or later.
     pub fn assert_gone(&self, replica: &str, at: Instant) {
         let last = self.last_alive(replica);
         safe(last < at, || format!("{replica} was alive for {:?} after it had to be dead", last.since(at)));
@@ -184,8 +183,7 @@ impl Witness {
         Some(format!("two at once for {:?}: {life:?} and {later:?}", life.last.since(later.first)))
     }
 
-    /// # Panics
-    /// If the workloads of two terms were alive at once.
+    /// No two workloads ran at once.
     pub fn assert_no_overlap(&self) {
         let overlap = self.overlap();
         safe(overlap.is_none(), || overlap.unwrap_or_default());

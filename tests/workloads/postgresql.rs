@@ -224,8 +224,6 @@ impl Psql {
         until(what, async || self.ask("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
     }
 
-    /// # Panics
-    /// If one of these rows is gone, or nobody serves.
     fn assert_keeps(&self, rows: &BTreeSet<u64>) {
         let kept = self.ask("SELECT n FROM t").expect("somebody serves");
         let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();

@@ -177,9 +177,6 @@ impl Log {
     }
 
     /// Watches for this long, during which no such request may arrive.
-    ///
-    /// # Panics
-    /// If one does.
     pub async fn none_for(&self, span: Duration, what: &str, is_so: impl Fn(&Exchange) -> bool) {
         let before = self.count(&is_so);
         tokio::time::sleep(span).await;
