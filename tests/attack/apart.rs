@@ -36,7 +36,8 @@ pub(crate) fn run(length: Duration) -> Result<(), Failed> {
     if programs::find("tenure").is_none() {
         skip("an attack on an earlier tenure", "this clone does not have its commit", length)?;
     }
-    let directory = Directory::new();
+    let directory = Directory(scratch("attack"));
+    fs::create_dir(&directory.0)?;
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;
     if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }
 }
@@ -74,14 +75,6 @@ pub(crate) fn groups(directory: &Path) -> String {
 /// The attack's directory, in memory.
 struct Directory(PathBuf);
 
-impl Directory {
-    fn new() -> Self {
-        let path = scratch("attack");
-        fs::create_dir(&path).expect("a new directory");
-        Self(path)
-    }
-}
-
 impl Drop for Directory {
     /// Also removes the cgroups, which do not end with a namespace.
     fn drop(&mut self) {
@@ -90,15 +83,11 @@ impl Drop for Directory {
         for root in crate::processor::roots() {
             let groups = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
             for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(&name)) {
-                remove_group(&group.path());
+                // Its processes have ended with the namespaces.
+                if let Err(error) = fs::remove_dir(group.path()) {
+                    eprintln!("attack: {}: {error}", group.path().display());
+                }
             }
         }
-    }
-}
-
-/// Its processes have ended with the namespaces.
-fn remove_group(group: &Path) {
-    if let Err(error) = fs::remove_dir(group) {
-        eprintln!("attack: {}: {error}", group.display());
     }
 }

@@ -208,10 +208,10 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             replica.proxy.reset();
             Some(Done::AtOnce)
         }
-        Fault::FreezeEtcd => trouble(world, blow.fault, Trouble::freeze(Program::Etcd)),
-        Fault::RestartEtcd => trouble(world, blow.fault, Trouble::restart(Program::Etcd)),
-        Fault::FreezeApiServer => trouble(world, blow.fault, Trouble::freeze(Program::ApiServer)),
-        Fault::RestartApiServer => trouble(world, blow.fault, Trouble::restart(Program::ApiServer)),
+        Fault::FreezeEtcd => trouble(world, blow.fault, |server| Trouble::freeze(server, Program::Etcd)),
+        Fault::RestartEtcd => trouble(world, blow.fault, |server| Trouble::restart(server, Program::Etcd)),
+        Fault::FreezeApiServer => trouble(world, blow.fault, |server| Trouble::freeze(server, Program::ApiServer)),
+        Fault::RestartApiServer => trouble(world, blow.fault, |server| Trouble::restart(server, Program::ApiServer)),
         Fault::Spinners => trouble(world, blow.fault, |_| Trouble::Spinners(Spinners::start(blow.lasts))),
         Fault::Lease(change) => {
             let finalizer = change == lease::Change::DeleteHeldBack;
@@ -311,18 +311,14 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn freeze(program: Program) -> impl FnOnce(&Server) -> Self {
-        move |server| {
-            server.signal(program, Signal::SIGSTOP);
-            Self::Frozen(program)
-        }
+    fn freeze(server: &Server, program: Program) -> Self {
+        server.signal(program, Signal::SIGSTOP);
+        Self::Frozen(program)
     }
 
-    fn restart(program: Program) -> impl FnOnce(&Server) -> Self {
-        move |server| {
-            server.restart(program);
-            Self::Restarted
-        }
+    fn restart(server: &Server, program: Program) -> Self {
+        server.restart(program);
+        Self::Restarted
     }
 
     fn end(&self, server: &Server) {

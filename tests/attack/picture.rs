@@ -28,12 +28,10 @@ pub(crate) fn plain(history: &History, begin: Instant, end: Instant) -> String {
             }
         };
         for span in &history.spans {
-            let mark = if span.place.is_some() {
-                '.'
-            } else if span.to > span.from {
-                ':'
-            } else {
-                '*'
+            let mark = match span.place {
+                Some(_) => '.',
+                None if span.to > span.from => ':',
+                None => '*',
             };
             fill(span.place.map_or(0, |place| place + 1), span.from, span.to, mark);
         }

@@ -3,13 +3,16 @@
 use std::{
     fs,
     os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use nix::sys::signal::{Signal, killpg};
-use support::{kept::pid, not_run};
+use support::{
+    kept::{bound, pid},
+    not_run,
+};
 
 /// The share of one CPU that a starved replica keeps, in percent.
 const QUOTA: u32 = 20;
@@ -60,8 +63,9 @@ impl Processor {
         if !self.limit(Some(CROWDED)) {
             return false;
         }
-        let enter = self.enter();
-        self.crowd = (0..CROWD).map(|_| spinner(&enter)).collect();
+        let (enter, spin) = (self.enter(), ["sh", "-c", "while :; do :; done"]);
+        let spinner = |_| bound().args(&enter).args(spin).stdin(Stdio::null()).spawn().expect("a spinner");
+        self.crowd = (0..CROWD).map(spinner).collect();
         true
     }
 
@@ -78,10 +82,10 @@ impl Processor {
         let Some(group) = &self.group else { return false };
         if group.join("cpu.max").exists() {
             let quota = percent.map_or_else(|| "max".to_owned(), |percent| (percent * 1_000).to_string());
-            return write(&group.join("cpu.max"), &format!("{quota} 100000"));
+            return fs::write(group.join("cpu.max"), format!("{quota} 100000")).is_ok();
         }
         let quota = percent.map_or(-1, |percent| i64::from(percent) * 1_000);
-        write(&group.join("cpu.cfs_quota_us"), &quota.to_string())
+        fs::write(group.join("cpu.cfs_quota_us"), quota.to_string()).is_ok()
     }
 }
 
@@ -115,14 +119,4 @@ impl Drop for Spinners {
         self.end();
         drop(self.0.wait());
     }
-}
-
-fn write(file: &Path, value: &str) -> bool {
-    fs::write(file, value).is_ok()
-}
-
-fn spinner(enter: &[String]) -> Child {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).args(enter).args(["sh", "-c", "while :; do :; done"]);
-    command.stdin(Stdio::null()).spawn().expect("a spinner")
 }

@@ -68,15 +68,10 @@ fn led_again(history: &History, round: &Past) -> Duration {
 fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
     let sum = |of: fn(&Verdict) -> usize| verdicts.iter().map(of).sum::<usize>();
     let terms: usize = histories.iter().map(|history| history.lives.len()).sum();
-    let faults: usize =
-        histories.iter().map(|history| history.rounds.iter().map(|round| round.faults.len()).sum::<usize>()).sum();
+    let faults: usize = histories.iter().flat_map(|history| &history.rounds).map(|round| round.faults.len()).sum();
     let replicas: usize = histories.iter().map(|history| history.replicas.len()).sum();
-    let refused = |history: &History| -> usize {
-        let answers =
-            history.replicas.iter().flat_map(|replica| &replica.exchanges).filter_map(|exchange| exchange.answer.as_ref());
-        answers.filter(|answer| answer.status == 401).count()
-    };
-    let refused: usize = histories.iter().map(refused).sum();
+    let exchanges = histories.iter().flat_map(|history| &history.replicas).flat_map(|replica| &replica.exchanges);
+    let refused = exchanges.filter_map(|exchange| exchange.answer.as_ref()).filter(|answer| answer.status == 401).count();
     println!(
         "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused",
         sum(|verdict| verdict.writes),
@@ -93,11 +88,8 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
         sum(|verdict| verdict.locked_out),
         sum(|verdict| verdict.weapons),
     );
-    println!(
-        "hooks that left a daemon {}; leaders that hung, and were found out {}",
-        histories.iter().map(|history| history.said(LEFT)).sum::<usize>(),
-        histories.iter().map(|history| history.said(NOT_LIVE)).sum::<usize>(),
-    );
+    let said = |words: &str| histories.iter().map(|history| history.said(words)).sum::<usize>();
+    println!("hooks that left a daemon {}; leaders that hung, and were found out {}", said(LEFT), said(NOT_LIVE));
     for (history, verdict) in histories.iter().zip(verdicts) {
         for overlap in &verdict.overlaps {
             if let Some(excuse) = overlap.excuse {

@@ -72,7 +72,10 @@ pub(crate) fn face() -> Option<ExitCode> {
         return None;
     }
     if manner == "forger" {
-        forge();
+        loop {
+            say("standby");
+            std::thread::sleep(FORGES);
+        }
     }
     let (manner, wait_limit) = *MANNERS.iter().find(|(word, _)| word == manner)?;
     let (directory, name, voice) = (directory.into(), name.clone(), Voice::new(Path::new(directory), name));
@@ -103,10 +106,7 @@ impl Workload {
         if self.manner == FORGED {
             self.start_forger();
         }
-        let mut leading = None;
-        if std::env::var("TENURE_ROLE").is_ok_and(|role| role == "leader") {
-            leading = Some(self.lead());
-        }
+        let mut leading = std::env::var("TENURE_ROLE").is_ok_and(|role| role == "leader").then(|| self.lead());
         loop {
             if let Some(leads) = &leading {
                 leads.stamps.stamp();
@@ -148,13 +148,6 @@ impl Workload {
         let line = line(&self.directory, &self.name, "forger");
         let setsid = Command::new("setsid").arg("--fork").args(line).stdin(Stdio::null()).status().expect("setsid");
         assert!(setsid.success(), "setsid: {setsid}");
-    }
-}
-
-fn forge() -> ! {
-    loop {
-        say("standby");
-        std::thread::sleep(FORGES);
     }
 }
 

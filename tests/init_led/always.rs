@@ -54,7 +54,7 @@ pub(crate) fn a_standby_that_ends_before_the_elector_has_spoken_is_spoken_of() {
     let scratch = Scratch::new();
     let connected = scratch.join("connected");
     let script = format!("while [ ! -e {} ]; do sleep 0.01; done; exit 7", connected.display());
-    let world = World::ungreeted(&always(Acknowledge::None, &["sh", "-c", &script]), true);
+    let world = World::ungreeted(&always(Acknowledge::None, &["sh", "-c", &script]), true, &[]);
 
     fs::write(connected, "").unwrap();
     let (code, said) = world.exit();
@@ -101,18 +101,13 @@ pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved
     assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "its end is the proof, and not that it took a signal");
 }
 
-/// A workload that says its role, and is trusted to take it on; and its main process.
-fn trusted() -> (World, Pid) {
-    let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts $$; while :; do sleep 0.01; done";
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
-    world.line();
-    let main = world.main();
-    (world, main)
-}
-
 pub(crate) fn a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_taken() {
+    // It says its role, and is trusted to take it on.
+    let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts $$; while :; do sleep 0.01; done";
     for leads in [true, false] {
-        let (mut world, main) = trusted();
+        let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
+        world.line();
+        let main = world.main();
         let stop = || {
             kill(main, STOP).unwrap();
             wait_until("it is stopped", || state(main) == Some('T'));
@@ -145,15 +140,16 @@ pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_
 }
 
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
-    let (mut world, ready) = unready();
+    let (mut world, scratch) = unready();
     world.begin(clock::boot());
-    ready.get();
+    let mut fifo = wait_for("the workload's reading", || open_for_reader(&scratch.join("ready")));
+    fifo.write_all(b"go\n").unwrap();
     assert_eq!(world.line(), "leads");
     assert!(matches!(world.hear(), ToElector::Started { .. }));
 }
 
 pub(crate) fn a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_standby() {
-    let (mut world, _ready) = unready();
+    let (mut world, _scratch) = unready();
     world.begin(clock::boot());
     let child = wait_for("the one that is to send the signal", || messenger(&world));
 
@@ -172,23 +168,13 @@ fn messenger(world: &World) -> Option<Pid> {
     children(init).into_iter().find(|pid| *pid != elector && program(*pid) == program(init))
 }
 
-/// A standby that handles no signal before it is told to get ready.
-fn unready() -> (World, Ready) {
+/// A standby that handles no signal before it is told to get ready, by the FIFO `ready`.
+fn unready() -> (World, Scratch) {
     let scratch = Scratch::new();
     let fifo = scratch.fifo("ready");
     let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", fifo.display());
     let world = World::started(&always(Acknowledge::None, &["sh", "-c", &script]));
-    (world, Ready(scratch))
-}
-
-struct Ready(Scratch);
-
-impl Ready {
-    /// Tells it.
-    fn get(&self) {
-        let mut fifo = wait_for("the workload's reading", || open_for_reader(&self.0.join("ready")));
-        fifo.write_all(b"go\n").unwrap();
-    }
+    (world, scratch)
 }
 
 /// The term is renewed, and given up all the same.

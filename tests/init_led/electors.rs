@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 use support::{procfs::state, wait_until};
 use tenure::{
     clock,
@@ -20,7 +17,8 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
     let (mut world, first) = World::contained(&config(OBEDIENT));
     let a = clock::boot();
     world.lead(a);
-    let before = world.others();
+    let pids = |world: &World| world.others().into_iter().map(|(pid, _)| pid).collect::<Vec<_>>();
+    let before = pids(&world);
     kill(world.elector(), Signal::SIGKILL).unwrap();
     let next = world.next_elector();
     assert_eq!((first.generation, next.generation, next.identity == first.identity), (1, 2, true));
@@ -28,7 +26,7 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
     let resume = next.resume.unwrap();
     assert_eq!((resume.term, resume.info, resume.stopping), (Term(1), info(), None));
     assert_eq!(resume.confirmed, world.confirmed(a));
-    assert_eq!(pids(&world.others()), pids(&before));
+    assert_eq!(pids(&world), before);
     world.renew(clock::boot());
     world.follows(Reason::StepDown);
 }
@@ -87,8 +85,4 @@ pub(crate) fn it_has_a_session_of_its_own_and_no_standard_input() {
     assert_eq!(fs::read_link(format!("/proc/{elector}/fd/0")).unwrap().to_str(), Some("/dev/null"));
     let descriptors = fs::read_dir(format!("/proc/{elector}/fd")).unwrap().count();
     assert_eq!(descriptors, 5, "standard ones, the link, and what the test's elector opened");
-}
-
-fn pids(processes: &[(Pid, String)]) -> Vec<Pid> {
-    processes.iter().map(|(pid, _)| *pid).collect()
 }

@@ -18,10 +18,11 @@ use support::{
 use tenure::{
     clock,
     config::{Config, Runs},
+    law::Timing,
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::world::{World, config, shell, sleep_until, timing, within};
+use super::world::{World, config, patient, shell, sleep_until, timing, within};
 
 /// Says so whenever it runs, in a main process and a child of another session.
 const TREE: &str = "echo starts $$; export READY=$LOG.ready.$$
@@ -47,9 +48,9 @@ struct Frozen {
 
 impl Frozen {
     /// A standby that was frozen once it was ready.
-    fn start() -> Self {
+    fn start(timing: Timing) -> Self {
         let scratch = Scratch::new();
-        let (mut world, _) = World::contained(&frozen(scratch.join("log").to_str().unwrap()));
+        let (mut world, _) = World::contained(&within(timing, frozen(scratch.join("log").to_str().unwrap())));
         assert!(world.line().starts_with("starts"));
         let mut standby = Self { world, scratch };
         standby.freezes();
@@ -102,7 +103,7 @@ fn stopped(world: &World) -> Then {
 }
 
 pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_next_one_does_too() {
-    let mut standby = Frozen::start();
+    let mut standby = Frozen::start(patient());
     let before = standby.said();
     sleep_until(clock::boot() + Duration::from_millis(500));
     assert_eq!(standby.said(), before, "no process of it has run");
@@ -118,7 +119,7 @@ pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_n
 
 pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_it_is_and_the_next_one_leads() {
     for of_main in [true, false] {
-        let mut standby = Frozen::start();
+        let mut standby = Frozen::start(patient());
         let main = standby.world.main();
         let thawed = if of_main { main } else { *children(main).first().unwrap() };
 
@@ -139,7 +140,7 @@ pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever
 }
 
 pub(crate) fn what_somebody_leaves_in_the_container_costs_no_frozen_standby() {
-    let standby = Frozen::start();
+    let standby = Frozen::start(patient());
     let (init, main) = (standby.world.init().to_string(), standby.world.main());
     let visit = ["--target", &init, "--pid", "--mount", "sh", "-c", "setsid sleep 1000 & exit"];
     let visited = Command::new("nsenter").args(visit).stdin(Stdio::null()).stdout(Stdio::null()).status();
@@ -179,12 +180,7 @@ pub(crate) fn no_process_of_a_frozen_standby_runs_while_it_is_killed() {
 }
 
 pub(crate) fn a_lead_whose_init_stands_still_past_s_continues_nothing() {
-    let scratch = Scratch::new();
-    let log = scratch.join("log");
-    let (mut world, _) = World::contained(&within(timing(), frozen(log.to_str().unwrap())));
-    world.line();
-    let mut standby = Frozen { world, scratch };
-    standby.freezes();
+    let standby = Frozen::start(timing());
     let before = standby.said();
     let a = clock::boot();
     standby.world.freeze();

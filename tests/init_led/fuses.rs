@@ -81,7 +81,7 @@ pub(crate) fn what_left_the_group_dies_too_once_a_renewal_has_passed() {
 }
 
 pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
-    renewed_once(World::start(&leaving(), false).0, 3);
+    renewed_once(World::start(&leaving(), false, &[]).0, 3);
 }
 
 /// Leads, and renews once so many processes have said that they are ready.
@@ -110,10 +110,8 @@ pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() 
 }
 
 pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
-    dies_frozen_with_two_fuses(|| {
-        let config = always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]);
-        World::started(&within(timing(), config))
-    });
+    let config = within(timing(), always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]));
+    dies_frozen_with_two_fuses(|| World::started(&config));
 }
 
 /// On a busy machine the daemon may start after the last look: then the test tries again.

@@ -2,13 +2,15 @@
 
 use std::{fs, time::Duration};
 
-use nix::sys::signal::{Signal::SIGSTOP, kill};
+use nix::{
+    sys::signal::{Signal::SIGSTOP, kill},
+    unistd::Pid,
+};
 use support::{Scratch, procfs::children, wait_for, wait_until};
 use tenure::{
     clock,
     config::{Acknowledge, Config},
     link::{Reason, Term, Then, ToElector, ToInit},
-    role::Role,
     time::Instant,
 };
 
@@ -28,12 +30,8 @@ fn brisk(mut config: Config) -> Config {
 
 /// The next message about the workload's health: why it is not ready, and its status.
 fn health(world: &World) -> (Option<String>, String) {
-    let Some(health) =
-        until(world, |message| if let ToElector::Health { unready, status } = message { Some((unready, status)) } else { None })
-    else {
-        panic!("the link ended")
-    };
-    health
+    let told = |message| if let ToElector::Health { unready, status } = message { Some((unready, status)) } else { None };
+    until(world, told).expect("the link goes on")
 }
 
 /// The workload's status once it is ready. Before that, one reason why it is not may follow another.
@@ -218,18 +216,14 @@ pub(crate) fn a_demotion_leaves_no_probe_of_the_term() {
         world.lead(clock::boot());
         wait_until("it is asked", || asks.exists());
         let probe = wait_for("the probe", || {
-            let is_probe =
-                |pid: &nix::unistd::Pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x001000\0");
-            children(world.init()).into_iter().find(|pid| is_probe(pid) && is_asked_as(*pid, Role::Leader))
+            let read = |pid: &Pid, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let leads = |pid: &Pid| read(pid, "environ").split(|byte| *byte == 0).any(|entry| entry == b"TENURE_ROLE=leader");
+            let is_probe = |pid: &Pid| read(pid, "cmdline") == b"sleep\x001000\0" && leads(pid);
+            children(world.init()).into_iter().find(is_probe)
         });
 
         world.follows(Reason::StepDown);
 
         assert!(!children(world.init()).contains(&probe), "{acknowledge:?}: it was dead before the demotion counted");
     }
-}
-
-fn is_asked_as(pid: nix::unistd::Pid, role: Role) -> bool {
-    let entry = format!("TENURE_ROLE={}", role.as_str());
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()))
 }

@@ -26,7 +26,7 @@ const DAEMONS: &str = "trap 'exit 0' TERM
 
 pub(crate) fn stopped_is_told_when_the_whole_tree_is_gone_and_not_before_whether_init_is_pid_1_or_not() {
     for contained in [true, false] {
-        let (mut world, _) = World::start(&config(DAEMONS), contained);
+        let (mut world, _) = World::start(&config(DAEMONS), contained, &[]);
         world.lead(clock::boot());
         world.line();
         assert!(world.others().len() > 20, "{:?}", world.others());

@@ -124,30 +124,22 @@ pub(crate) struct World {
 impl World {
     /// As PID 1 of its own PID namespace, with an elector that has said Hello.
     pub(crate) fn contained(config: &Config) -> (Self, InitialState) {
-        Self::start(config, true)
-    }
-
-    pub(crate) fn start(config: &Config, contained: bool) -> (Self, InitialState) {
-        Self::begin_by(config, contained, &[])
+        Self::start(config, true, &[])
     }
 
     /// The same as PID 1, executed by this command.
     pub(crate) fn beginning(config: &Config, by: &[&str]) -> (Self, InitialState) {
-        Self::begin_by(config, true, by)
+        Self::start(config, true, by)
     }
 
-    fn begin_by(config: &Config, contained: bool, by: &[&str]) -> (Self, InitialState) {
-        let mut world = Self::ungreeted_by(config, contained, by);
+    pub(crate) fn start(config: &Config, contained: bool, by: &[&str]) -> (Self, InitialState) {
+        let mut world = Self::ungreeted(config, contained, by);
         let initial = world.greet();
         (world, initial)
     }
 
     /// With an elector that has not said anything yet.
-    pub(crate) fn ungreeted(config: &Config, contained: bool) -> Self {
-        Self::ungreeted_by(config, contained, &[])
-    }
-
-    fn ungreeted_by(config: &Config, contained: bool, by: &[&str]) -> Self {
+    pub(crate) fn ungreeted(config: &Config, contained: bool, by: &[&str]) -> Self {
         let address = format!("init_led/{:016x}", getrandom::u64().unwrap());
         let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();

@@ -249,10 +249,7 @@ impl World {
                 let span = self.pause();
                 self.slow_down(replica, span)
             }
-            Fault::Isolate => {
-                let span = self.plan.longest;
-                self.cut_for(replica, true, true, span)
-            }
+            Fault::Isolate => self.cut_for(replica, true, true, self.plan.longest),
             Fault::LastAnswer => {
                 let renewals = nanos(self.replicas[replica].node.config.lease.renew_period) * 2;
                 let span = self.e.between(0, renewals);

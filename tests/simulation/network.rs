@@ -138,10 +138,7 @@ impl Road {
             }
         }
         if e.now < cut {
-            if e.chance(0.5) {
-                return None;
-            }
-            return Some(cut + span);
+            return (!e.chance(0.5)).then_some(cut + span);
         }
         Some(e.now + span)
     }

@@ -56,9 +56,7 @@ impl Peer {
     fn child(&self) -> Child {
         Child { who: self.who, pid: 1 }
     }
-}
 
-impl Peer {
     /// Makes the peer crash by then, if it leads by then.
     pub fn crashes_by(&mut self, at: Ns, e: &mut Engine) {
         if self.crash != Ns::MAX {

@@ -212,14 +212,6 @@ impl Control {
 
 /// The nodes of a run.
 pub fn nodes(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
-    let mut nodes = sound(rng, control);
-    if let Some(control) = control {
-        control.breaks(&mut nodes);
-    }
-    nodes
-}
-
-fn sound(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
     // By numbers of their own: nothing changes in the other worlds.
     let mut own = Rng::with_seed(rng.get_seed().rotate_left(32));
     let slots = if own.u8(..6) == 0 { own.u8(2..=3) } else { 1 };
@@ -254,8 +246,10 @@ fn sound(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,
     };
-    let nodes = timings.into_iter().enumerate();
-    nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
+    let one = |(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan);
+    let mut nodes: Vec<Node> = timings.into_iter().enumerate().map(one).collect();
+    control.iter().for_each(|control| control.breaks(&mut nodes));
+    nodes
 }
 
 /// The rate of a kernel's clocks, by the hardware's: a time service slews them by less than 9 %.

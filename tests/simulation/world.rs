@@ -94,10 +94,8 @@ impl World {
                 )
             });
         }
-        let replicas: Vec<_> = nodes
-            .into_iter()
-            .map(|node| Replica { road: Road::new(node.usual, plan.latest), node, life: 0, container: None })
-            .collect();
+        let replica = |node: Node| Replica { road: Road::new(node.usual, plan.latest), node, life: 0, container: None };
+        let replicas: Vec<_> = nodes.into_iter().map(replica).collect();
         for replica in 0..replicas.len() {
             let at = e.spread(1, 5 * S);
             e.at(at, Event::Boot(replica));
@@ -198,11 +196,8 @@ impl World {
     }
 
     pub fn identities(&self) -> Vec<String> {
-        self.replicas
-            .iter()
-            .filter_map(|replica| replica.container.as_ref())
-            .map(|container| container.identity.to_string())
-            .collect()
+        let containers = self.replicas.iter().filter_map(|replica| replica.container.as_ref());
+        containers.map(|container| container.identity.to_string()).collect()
     }
 
     fn on(&mut self, who: Who, does: impl FnOnce(&mut Container, &mut Engine)) {
@@ -355,14 +350,10 @@ impl World {
             None => self.commit(from.who, &identity, sent, slot, &request, number),
         };
         let told = (slot, self.e.judge.law.as_ref().map_or(0, |law| law.version(slot)));
-        self.e.note(from.who, || match &answer {
-            Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
-            Answer::Listed { .. }
-            | Answer::Deleted
-            | Answer::NotFound
-            | Answer::Conflict
-            | Answer::Refused { .. }
-            | Answer::Unknown { .. } => {
+        self.e.note(from.who, || {
+            if let Answer::Object(object) = &answer {
+                format!("is answered with {}", object["metadata"]["resourceVersion"])
+            } else {
                 format!("is answered with {answer:?}")
             }
         });

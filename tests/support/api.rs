@@ -196,12 +196,9 @@ impl Verbs {
     }
 
     fn rules(&self, name: &str) -> Value {
-        let lease = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"] });
-        let mut named = lease.clone();
-        named["verbs"] = json!(self.named);
-        named["resourceNames"] = json!([name]);
-        let mut any = lease;
-        any["verbs"] = json!(self.any);
+        let groups = ["coordination.k8s.io"];
+        let named = json!({ "apiGroups": groups, "resources": ["leases"], "resourceNames": [name], "verbs": self.named });
+        let any = json!({ "apiGroups": groups, "resources": ["leases"], "verbs": self.any });
         let rules = [named, any].into_iter().filter(|rule| rule["verbs"] != json!([]));
         rules.chain(self.others.iter().cloned()).collect()
     }

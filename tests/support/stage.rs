@@ -96,7 +96,10 @@ impl Stage {
 
     /// A replica about to start, with these permissions.
     pub async fn prepare_with(&self, name: &str, verbs: &Verbs) -> Prepared {
-        let token = self.token(verbs).await;
+        let token = match self.kind {
+            Kind::Real => self.api.minimal_token(&self.namespace, LEASE, verbs).await,
+            Kind::Embedded => self.api.token().to_owned(),
+        };
         self.prepare_at(name, token, Ipv4Addr::LOCALHOST).await
     }
 
@@ -139,13 +142,6 @@ impl Stage {
         fs::create_dir_all(&directory).expect("a directory");
         let client = Api::connect(&write_kubeconfig(&directory, &proxy, &launch.token)).await;
         (proxy, client)
-    }
-
-    async fn token(&self, verbs: &Verbs) -> String {
-        match self.kind {
-            Kind::Real => self.api.minimal_token(&self.namespace, LEASE, verbs).await,
-            Kind::Embedded => self.api.token().to_owned(),
-        }
     }
 
     /// The file from which a replica reads its token.

@@ -51,7 +51,7 @@ pub(crate) struct Kernel {
     pub(crate) heard: VecDeque<Heard>,
     started: Option<Started>,
     pub(crate) main: Option<i32>,
-    pub(crate) has_fired: bool,
+    has_fired: bool,
     /// How long it takes to reap a child.
     pub(crate) reaping: std::time::Duration,
     /// A frozen workload was continued by somebody, or cannot be stopped.
@@ -80,6 +80,12 @@ impl Kernel {
                 self.signals.push_back(libc::SIGCHLD);
             }
         }
+    }
+
+    /// The fuse fires.
+    pub(crate) fn fires(&mut self) {
+        (self.has_fired, self.judge.fired) = (true, true);
+        self.workload().into_iter().for_each(|pid| self.sigkill(pid));
     }
 
     fn sigkill(&mut self, pid: i32) {

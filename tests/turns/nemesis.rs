@@ -60,11 +60,11 @@ impl Nemesis {
                 }
                 k.reaping = Duration::from_millis(1);
             }
-            4 if k.judge.fuse.is_some() => self.fires(k),
+            4 if k.judge.fuse.is_some() => k.fires(),
             _ => {}
         }
         if k.judge.fuse.is_some_and(|hard| hard <= k.now) && self.rng.bool() {
-            self.fires(k);
+            k.fires();
         }
         if k.dead.len() < 10 {
             k.reaping = Duration::ZERO;
@@ -83,17 +83,6 @@ impl Nemesis {
             10 => k.now + Duration::from_secs(self.rng.u64(1..6)),
             _ => k.now,
         };
-    }
-
-    fn fires(&mut self, k: &mut Kernel) {
-        k.has_fired = true;
-        k.judge.fired = true;
-        let all: Vec<i32> = k.living.iter().filter(|(_, process)| process.is != Is::Elector).map(|(pid, _)| *pid).collect();
-        for pid in all {
-            if !k.living.get(&pid).is_some_and(|process| process.undying) {
-                k.ends(pid, Exit::Signal(libc::SIGKILL));
-            }
-        }
     }
 
     fn hears(&mut self, k: &mut Kernel) {

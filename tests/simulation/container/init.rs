@@ -2,7 +2,7 @@
 
 use tenure::{
     config::Acknowledge,
-    link::{Exit, InitialState, Reason, TermInfo, Then, ToElector, ToInit},
+    link::{Exit, InitialState, Reason, Then, ToElector, ToInit},
     role::Role,
     supervision::{
         self, Dead, Ended, Heard, HelperKind, LinkBroken, NotSpawned, Order, Program, Scan, Started, Target, TermStatus,
@@ -35,7 +35,8 @@ impl Init<'_> {
 
     fn hook(&mut self, kind: HelperKind, role: Option<Role>, token: Option<u64>, not_after: Instant, leads: bool) -> Option<i32> {
         let Self { container, e } = self;
-        let tells = container.hooks_tell();
+        // Whether hooks tell the workload its role, and vouch for its answer.
+        let tells = container.node.config.workload.acknowledge == Some(Acknowledge::Hook);
         let kind = match kind {
             HelperKind::Hook(kind) => Some(kind),
             HelperKind::Probe(_) => None,
@@ -223,7 +224,7 @@ impl supervision::Container for Init<'_> {
 
     fn fork(&mut self, program: Program) -> Result<i32, NotSpawned> {
         let Program { helper, role, told, not_after, fused } = program;
-        let token = told.info.as_ref().map(token_of);
+        let token = told.info.as_ref().map(|info| info.token.parse::<u64>().unwrap_or_default());
         let pid = match helper {
             None => {
                 let Self { container, e } = self;
@@ -428,20 +429,11 @@ impl Container {
     }
 }
 
-fn token_of(info: &TermInfo) -> u64 {
-    info.token.parse().unwrap_or_default()
-}
-
 impl Container {
     /// The child that tells the workload its role sets its mark.
     pub(super) fn set_mark(&mut self, pid: i32) {
         if let Some((teller, Some(mark))) = self.teller.filter(|(teller, _)| *teller == pid) {
             self.words.push_back((teller, Word::Mark(mark)));
         }
-    }
-
-    /// Returns whether hooks tell the workload its role, and vouch for its answer.
-    fn hooks_tell(&self) -> bool {
-        self.node.config.workload.acknowledge == Some(Acknowledge::Hook)
     }
 }

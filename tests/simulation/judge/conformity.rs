@@ -70,9 +70,7 @@ impl Judge {
 
     /// Somebody is asked to step down.
     pub fn asks(&mut self, identity: &str) {
-        if !self.asked.contains(identity) {
-            self.asked.insert(identity.into());
-        }
+        self.asked.insert(identity.into());
     }
 }
 
@@ -224,11 +222,8 @@ impl Judge {
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         let bound = longest.max(self.longest);
-        let mut able = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.identity != holder && replica.trouble.max(replica.backs_off) < since)
-            .peekable();
+        let is_able = |replica: &&Replica| replica.identity != holder && replica.trouble.max(replica.backs_off) < since;
+        let mut able = self.replicas.iter().filter(is_able).peekable();
         self.armed.arm_if(able.peek().is_some(), "a Lease is not left alone");
         // The wait, the time that a releaser sits out, reads and attempts.
         let idle =
