@@ -19,11 +19,11 @@ const THREADS: [i32; 2] = [32, 33];
 fn the_image_holds_one_static_file_and_runs_as_nobody() {
     let image = Image::unpack("tenure");
 
-    let files = image.files();
-    assert_eq!(files, [PathBuf::from("tenure")]);
-    let (class, interpreted) = elf(&fs::read(image.root.join("tenure")).unwrap());
-    assert_eq!(class, "ELF 64", "not a program");
-    assert!(!interpreted, "it has an interpreter: it is not static");
+    let files: Vec<_> = fs::read_dir(&image.root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["tenure"]);
+    let program = fs::read(image.root.join("tenure")).unwrap();
+    assert!(program.starts_with(b"\x7fELF\x02\x01"), "not a 64-bit program");
+    assert!(!has_interpreter(&program), "it has an interpreter: it is not static");
     assert_eq!(image.config["User"], "65534:65534");
     assert_eq!(image.config["Entrypoint"], json!(["/tenure"]));
     assert_eq!(image.config["Cmd"], Value::Null);
@@ -43,9 +43,7 @@ fn another_image_takes_the_file_by_copy_from() {
 
 #[test]
 fn the_entrypoint_answers_without_root_capabilities_or_a_writable_file_system() {
-    let Some(container) = Container::of(Image::unpack("tenure")) else {
-        return;
-    };
+    let Some(container) = Container::of(Image::unpack("tenure")) else { return };
 
     let output = container.run(&["--version"]);
 
@@ -56,9 +54,7 @@ fn the_entrypoint_answers_without_root_capabilities_or_a_writable_file_system() 
 
 #[test]
 fn the_workload_runs_under_it_and_its_exit_code_is_the_containers() {
-    let Some(container) = Container::of(Image::unpack("tenure-example")) else {
-        return;
-    };
+    let Some(container) = Container::of(Image::unpack("tenure-example")) else { return };
 
     let report = "id -u; grep -E '^(CapBnd|Seccomp|NoNewPrivs):' /proc/self/status; touch /x || exit 7";
     let output = container.run(&["--leader-election=off", "--", "sh", "-c", report]);
@@ -80,15 +76,8 @@ fn every_signal_that_is_forwarded_arrives_the_first_real_time_one_too_which_is_n
         echo $signal is lost; done; echo end";
 
     let mut command = Command::new("env");
-    command.arg("--default-signal").arg(image.root.join("tenure")).args([
-        "--leader-election=off",
-        "--",
-        "bash",
-        "-c",
-        script,
-        "-",
-    ]);
-    let output = command.args(&numbers).output().unwrap();
+    command.arg("--default-signal").arg(image.root.join("tenure"));
+    let output = command.args(["--leader-election=off", "--", "bash", "-c", script, "-"]).args(&numbers).output().unwrap();
 
     assert!(numbers.contains(&"34".into()));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "end\n", "{output:?}");
@@ -128,7 +117,7 @@ fn a_leader_starts_and_is_stopped_by_the_first_real_time_signal_too() {
 
 /// An image, unpacked as long as this lives.
 struct Image {
-    directory: PathBuf,
+    directory: Scratch,
     root: PathBuf,
     config: Value,
 }
@@ -140,7 +129,7 @@ impl Image {
         let archives = ARCHIVES.get_or_init(build);
         let file = format!("{name}.tar");
         let archive = archives.iter().find(|path| path.ends_with(&file));
-        let directory = fresh_directory(&format!("image-{name}"));
+        let directory = Scratch::new();
         untar(archive.expect("an archive of that name"), &directory);
         let manifest = &parse(&directory.join("manifest.json"))[0];
         let root = directory.join("root");
@@ -150,18 +139,6 @@ impl Image {
         }
         let config = parse(&directory.join(manifest["Config"].as_str().unwrap()))["config"].take();
         Self { directory, root, config }
-    }
-
-    /// All files in it, relative to its root.
-    fn files(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.root).unwrap();
-        entries.map(|entry| PathBuf::from(entry.unwrap().file_name())).collect()
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -187,7 +164,7 @@ impl Container {
     fn run(mut self, arguments: &[&str]) -> Output {
         let args = self.spec["process"]["args"].as_array_mut().unwrap();
         args.extend(arguments.iter().map(|argument| json!(argument)));
-        let bundle = &self.image.directory;
+        let bundle: &Path = &self.image.directory;
         fs::write(bundle.join("config.json"), self.spec.to_string()).unwrap();
         let id = format!("tenure-image-{}-{:x}", std::process::id(), fastrand::u64(..));
         let mut runc = Command::new("runc");
@@ -205,21 +182,12 @@ fn build() -> Vec<PathBuf> {
     String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
 }
 
-/// The class of an ELF file and whether it asks for an interpreter.
-fn elf(bytes: &[u8]) -> (&'static str, bool) {
-    const PT_INTERP: u32 = 3;
-    let class = if bytes.starts_with(b"\x7fELF\x02\x01") { "ELF 64" } else { "no ELF 64" };
+/// Whether this ELF file asks for an interpreter.
+fn has_interpreter(bytes: &[u8]) -> bool {
+    const PT_INTERP: usize = 3;
     let number = |at: usize, size: usize| bytes[at..at + size].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
     let (table, entry_size, entries) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
-    let types = (0..entries).map(|entry| number(table + entry * entry_size, 4));
-    (class, types.into_iter().any(|kind| kind == PT_INTERP as usize))
-}
-
-fn fresh_directory(name: &str) -> PathBuf {
-    let unique = format!("{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
-    fs::create_dir_all(&directory).unwrap();
-    directory
+    (0..entries).any(|entry| number(table + entry * entry_size, 4) == PT_INTERP)
 }
 
 fn untar(archive: &Path, into: &Path) {

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
 };
 
 use nix::{
@@ -13,10 +13,10 @@ use nix::{
     unistd::Pid,
 };
 use support::{
-    Lines, Scratch, denied,
+    Kept, Lines, Scratch, denied,
     denied::without_close_range,
     kept,
-    procfs::{children, is_dead, state},
+    procfs::{children, is_dead, state, status},
     wait_for, wait_until,
 };
 
@@ -101,7 +101,7 @@ fn term_reaches_a_workload_even_one_that_was_stopped_and_its_answer_is_the_exit_
         let script = format!("trap 'exit 9' TERM; echo ready; {stops} while :; do sleep 0.01; done");
         let mut init = Init::contained(&[], &script);
         init.line();
-        let workload = init.workload();
+        let workload = wait_for("the workload", || children(init.pid()).first().copied());
         wait_until("the workload is stopped", || stops.is_empty() || state(workload) == Some('T'));
         init.signal(Signal::SIGTERM);
         assert_eq!(init.exit(), 9);
@@ -114,15 +114,10 @@ fn other_signals_pass_through_and_so_do_int_and_quit_which_end_nothing_by_themse
     let script = &format!("{traps}; echo ready; while :; do sleep 0.01; done");
     let mut init = Init::contained(&[], script);
     init.line();
-    init.signal(Signal::SIGUSR1);
-    assert_eq!(init.line(), "usr1");
-    init.signal(Signal::SIGUSR2);
-    assert_eq!(init.line(), "usr2");
-    for _ in 0..3 {
-        init.signal(Signal::SIGINT);
-        assert_eq!(init.line(), "int");
-        init.signal(Signal::SIGQUIT);
-        assert_eq!(init.line(), "quit");
+    let keys = [(Signal::SIGINT, "int"), (Signal::SIGQUIT, "quit")];
+    for (signal, said) in [(Signal::SIGUSR1, "usr1"), (Signal::SIGUSR2, "usr2")].into_iter().chain(keys.repeat(3)) {
+        init.signal(signal);
+        assert_eq!(init.line(), said);
     }
     init.signal(Signal::SIGTERM);
     assert_eq!(init.exit(), 4);
@@ -305,7 +300,7 @@ fn the_workload_leads_a_process_group_of_its_own_and_has_no_descriptor_of_inits(
     let script = "read -r pid _ _ _ group _ </proc/self/stat; [ $pid = $group ] || exit 1; for fd in /proc/$$/fd/*; do
         case ${fd##*/} in 0|1|2) ;; *) readlink $fd && exit 2;; esac; done; true";
     let mut init = Init::start(&[], &["bash", "-c", script], true);
-    let said = init.rest();
+    let said = init.output.rest();
     assert_eq!((init.exit(), said), (0, String::new()));
 }
 
@@ -330,7 +325,7 @@ fn a_plain_init_starts_a_workload_again_as_its_policy_says() {
 
 /// A running plain init.
 struct Init {
-    child: Child,
+    child: Kept,
     output: Lines<ChildStdout>,
     contained: bool,
 }
@@ -359,7 +354,7 @@ impl Init {
     fn of(command: &mut Command, contained: bool) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
         let output = Lines::of(child.stdout.take().unwrap());
-        Self { child, output, contained }
+        Self { child: Kept(child), output, contained }
     }
 
     /// The next line that the workload prints.
@@ -367,23 +362,10 @@ impl Init {
         self.output.next_line()
     }
 
-    /// All output until its end.
-    fn rest(&mut self) -> String {
-        self.output.rest()
-    }
-
-    fn launcher(&self) -> Pid {
-        Pid::from_raw(self.child.id().try_into().unwrap())
-    }
-
     /// Init's pid, as seen from here.
     fn pid(&self) -> Pid {
-        if self.contained { wait_for("init", || children(self.launcher()).first().copied()) } else { self.launcher() }
-    }
-
-    fn workload(&self) -> Pid {
-        let init = self.pid();
-        wait_for("the workload", || children(init).first().copied())
+        let launcher = self.child.pid();
+        if self.contained { wait_for("init", || children(launcher).first().copied()) } else { launcher }
     }
 
     /// Sends init a signal, and waits until it has been taken: two pending ones would merge into one.
@@ -400,15 +382,7 @@ impl Init {
     }
 }
 
-impl Drop for Init {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
 fn is_pending(pid: Pid, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap_or("0");
-    u64::from_str_radix(pending, 16).unwrap() >> (signal as i32 - 1) & 1 == 1
+    let is_in = |set: String| u64::from_str_radix(&set, 16).unwrap() >> (signal as i32 - 1) & 1 == 1;
+    status(pid, "ShdPnd").is_some_and(is_in)
 }

@@ -45,42 +45,24 @@ fn inside(directory: &Path) -> ExitCode {
         tenure::clock::boot().since(begin).as_secs_f64()
     );
     let parts: Vec<String> = env::args().skip(1).collect();
-    let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    if wants("leader") {
-        show::run(&node, &stamps);
-    }
-    if wants("witness") {
-        witness::run(Show { node: &node, stamps: &stamps });
-    }
-    if wants("chart") {
-        shipped::chart(&node, &stamps);
-    }
-    if wants("upgrade") {
-        shipped::upgrade(&node, &stamps, directory);
-    }
-    if wants("traffic") {
-        shipped::traffic(&node);
-    }
-    if wants("examples") {
-        patterns::run(&node, &stamps);
-    }
-    if wants("changes") {
-        changes::run(&node, &stamps);
-    }
-    if wants("existing") {
-        existing::run(&node, &stamps, directory);
-    }
-    if wants("label") {
-        existing::label(&node, &stamps, directory);
-    }
-    if wants("database") {
-        database::run(&node, directory);
-    }
-    if wants("release") {
-        release::run(&node, directory);
-    }
-    if wants("page") {
-        page::run(&node, directory);
+    let all: [(&str, &dyn Fn()); 12] = [
+        ("leader", &|| show::run(&node, &stamps)),
+        ("witness", &|| witness::run(Show { node: &node, stamps: &stamps })),
+        ("chart", &|| shipped::chart(&node, &stamps)),
+        ("upgrade", &|| shipped::upgrade(&node, &stamps, directory)),
+        ("traffic", &|| shipped::traffic(&node)),
+        ("examples", &|| patterns::run(&node, &stamps)),
+        ("changes", &|| changes::run(&node, &stamps)),
+        ("existing", &|| existing::run(&node, &stamps, directory)),
+        ("label", &|| existing::label(&node, &stamps, directory)),
+        ("database", &|| database::run(&node, directory)),
+        ("release", &|| release::run(&node, directory)),
+        ("page", &|| page::run(&node, directory)),
+    ];
+    for (part, run) in all {
+        if parts.is_empty() || parts.iter().any(|wanted| wanted == part) {
+            run();
+        }
     }
     ExitCode::SUCCESS
 }
