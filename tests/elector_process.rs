@@ -273,7 +273,7 @@ fn kills_at_the_hard_deadline(command: Command, asleep: Duration) {
 
     elector.receives(InitialState { resume: Some(resume), ..initial_state() });
 
-    assert_eq!(elector.line(), "137");
+    assert_eq!(elector.lines.next_line(), "137");
     assert!(clock::boot() + asleep >= hard);
 }
 
@@ -399,10 +399,6 @@ impl Elector {
         }
     }
 
-    fn line(&mut self) -> String {
-        self.lines.next_line()
-    }
-
     /// Kills its init, and waits until it has killed this process.
     fn kills(mut self, left: Pid) {
         self.child.end();
@@ -412,7 +408,7 @@ impl Elector {
 
     /// The next line, which is a process id.
     fn pid(&mut self) -> Pid {
-        pid(&self.line())
+        pid(&self.lines.next_line())
     }
 }
 
@@ -463,8 +459,7 @@ fn has_settled(elector: Pid) -> bool {
 fn a_successor_waits_for_its_kubeconfig() {
     let scratch = Scratch::new();
     let seen = scratch.join("seen");
-    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /usr/bin/touch";
-    let kubeconfig = Kubeconfig::new(&format!("{exec}, args: [{}]}}", seen.display()));
+    let kubeconfig = Kubeconfig::of_plugin(&format!("touch {}", seen.display()));
     let whole = fs::read(kubeconfig.path()).unwrap();
     fs::write(kubeconfig.path(), "{").unwrap();
     let elector = Elector::start_by(Command::new("env"), "exec \"$0\" elector", kubeconfig);
@@ -492,7 +487,7 @@ fn an_elector_that_cannot_start_says_why_before_its_link_ends() {
         let said = poll(&mut [PollFd::new(elector.lines.source.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
 
         assert_eq!(said, Ok(1), "init kills it as soon as the link ends");
-        let line = elector.line();
+        let line = elector.lines.next_line();
         assert!(line.contains("cannot start the elector: Operation not permitted"), "{line}");
     }
 }

@@ -123,8 +123,7 @@ fn suspends_and_continues_what_is_in_the_foreground(line: &str) {
 #[test]
 fn a_shell_suspends_init_and_workload_and_continues_both() {
     // A child that is stopped between its vfork and execve would keep its shell from stopping.
-    let line = "tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'";
-    suspends_and_continues_what_is_in_the_foreground(line);
+    suspends_and_continues_what_is_in_the_foreground("tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'");
 }
 
 #[test]

@@ -41,8 +41,7 @@ async fn kubectl_waits_for_a_field(stage: Stage) {
 
 /// The Lease is made anew at once, as by a standby.
 async fn kubectl_deletes_and_waits_for_that(stage: Stage) {
-    let kept = with(lease("a", json!({})), "/metadata/finalizers", json!(["example.com/f"]));
-    let old = stage.post(&kept).await.created();
+    let old = stage.post(&with(lease("a", json!({})), "/metadata/finalizers", json!(["example.com/f"]))).await.created();
     let deletes = kubectl(&stage, &["delete", "lease", "a"]);
     until("it is deleted", async || !stage.get("a").await.ok()["metadata"]["deletionTimestamp"].is_null()).await;
 

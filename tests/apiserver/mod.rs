@@ -28,7 +28,6 @@ const TIME: &str = "2024-01-01T00:00:00.000000Z";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
-/// An answer.
 #[derive(Debug)]
 struct Answer {
     code: u16,
@@ -148,7 +147,6 @@ trait Leases {
         Answer { code, body: serde_json::from_slice(&body).unwrap_or_default() }
     }
 
-    /// Creates a Lease.
     async fn given(&self, name: &str, spec: Value) -> Value {
         self.post(&lease(name, spec)).await.created()
     }

@@ -115,7 +115,6 @@ async fn a_watch_from_a_forgotten_version_is_expired(stage: Stage) {
     assert_eq!(watch.next().await, None);
 }
 
-/// Starts a watch.
 async fn watch(stage: &Stage, query: &str) -> Watch {
     let uri = format!("{}?watch=true&{query}", stage.lease.collection());
     let request = Request::get(uri).body(Body::empty()).expect("a request");
@@ -124,7 +123,6 @@ async fn watch(stage: &Stage, query: &str) -> Watch {
     Watch { body: answer.into_body(), read: Vec::new() }
 }
 
-/// A running watch.
 struct Watch {
     body: Body,
     read: Vec<u8>,

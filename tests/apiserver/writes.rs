@@ -85,8 +85,7 @@ async fn bodies_that_cannot_be_read_are_refused(stage: Stage) {
         stage.put("a", &with(object.clone(), "/spec", spec)).await.refused(400, "BadRequest");
     }
     for body in ["", "{", "[]", "hello"] {
-        let answer = stage.send_text(Method::POST, &stage.lease.collection(), JSON, JSON, body.into()).await;
-        answer.refused(400, "BadRequest");
+        stage.send_text(Method::POST, &stage.lease.collection(), JSON, JSON, body.into()).await.refused(400, "BadRequest");
     }
     for (field, value) in [("/kind", "Pod"), ("/metadata/namespace", "elsewhere")] {
         stage.post(&with(lease("b", json!({})), field, value)).await.refused(400, "BadRequest");

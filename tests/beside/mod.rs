@@ -76,11 +76,8 @@ impl<'a> Desk<'a> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", self.program]).args(line);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &self.kubeconfig);
-        command
-            .env("TENURE_LEASE__NAMESPACE", &self.stage.namespace)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.env("TENURE_LEASE__NAMESPACE", &self.stage.namespace);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

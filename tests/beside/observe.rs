@@ -75,9 +75,7 @@ async fn another_change_begins_a_new_wait(stage: Stage) {
     stage.lease.create(held("me", 2)).await;
     let asked = clock::boot();
 
-    let code = edited(&stage, OBSERVE, |object| object["spec"]["leaseDurationSeconds"] = json!(3)).await;
-
-    assert_eq!(code, 1);
+    assert_eq!(edited(&stage, OBSERVE, |object| object["spec"]["leaseDurationSeconds"] = json!(3)).await, 1);
     assert!(clock::boot().since(asked) >= wait(3.0));
 }
 

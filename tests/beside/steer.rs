@@ -73,13 +73,8 @@ async fn the_candidate_is_named_with_the_request(stage: Stage) {
     let ended = desk.ends(&["step-down", LEASE, "--to", TWO]).await;
 
     assert_eq!((ended.code, ended.out.as_str()), (0, "one_1 was asked to step down\n"), "{}", ended.err);
-    assert!(
-        ended.err.contains(&format!(
-            "if {TWO} does not run, the others wait for lease.renewPeriod and lease.attemptTimeout all the same"
-        )),
-        "{}",
-        ended.err
-    );
+    let others = "does not run, the others wait for lease.renewPeriod and lease.attemptTimeout all the same";
+    assert!(ended.err.contains(&format!("if {TWO} {others}")), "{}", ended.err);
     let lease = stage.lease.read().await;
     let told = ["tenure.dev/step-down", "tenure.dev/step-down-to"].map(|name| annotation(lease.as_ref(), name));
     assert_eq!(told, [json!("one_1"), json!(TWO)]);
@@ -135,15 +130,11 @@ async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
     assert!(stage.witness.start("me", 0).await.at() > resuming);
     assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 2, "what is so already is not written");
     let kept = desk.ends(&["pause", LEASE]).await;
-    assert!(
-        kept.out.contains("me_") && kept.out.contains(" keeps it while it lives, and if it restarts nothing runs"),
-        "{kept:?}"
-    );
+    let keeps = " keeps it while it lives, and if it restarts nothing runs";
+    assert!(kept.out.contains("me_") && kept.out.contains(keeps), "{kept:?}");
     let refused = desk.ends(&["step-down", LEASE]).await;
-    assert!(
-        refused.code == 78 && refused.err.contains("is paused: nobody takes it before `tenure resume`; --force"),
-        "{refused:?}"
-    );
+    let why = "is paused: nobody takes it before `tenure resume`; --force";
+    assert!(refused.code == 78 && refused.err.contains(why), "{refused:?}");
     assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), Value::Null);
     let asked = desk.ends(&["step-down", LEASE, "--force"]).await;
     assert!(asked.code == 0 && asked.out.contains(" was asked to step down"), "{asked:?}");

@@ -216,10 +216,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, wire: Wire, tak
     }
 }
 
-async fn exchange<S>(stream: S, wire: Wire, take: Take)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, wire: Wire, take: Take) {
     let io = TokioIo::new(stream);
     let _ = match wire {
         Wire::Http => http1::Builder::new().serve_connection(io, service_fn(|request| take.clone().over_http(request))).await,

@@ -6,6 +6,9 @@ use support::Scratch;
 
 use crate::world::{Cluster, Pod, TENURE, kubeconfig, tenure, tenure_in_a_pod};
 
+const HELD: &str =
+    r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
+
 #[test]
 fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
     let place = Scratch::new();
@@ -84,8 +87,7 @@ fn a_pod_whose_access_is_broken_is_78_and_names_the_file_or_the_variable() {
 #[test]
 fn the_cluster_is_named_on_the_command_line_as_kubectl_has_it() {
     let two = "[{name: c, context: {cluster: c, user: u}}, {name: nowhere, context: {cluster: d, user: u}}]";
-    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
-    let cluster = Cluster::scripted(&[("/leases/x ", 200, held)])
+    let cluster = Cluster::scripted(&[("/leases/x ", 200, HELD)])
         .with("[{name: c, context: {cluster: c, user: u}}]", two)
         .with("clusters: [", "clusters: [{name: d, cluster: {server: 'http://127.0.0.1:1'}}, ")
         .with("current-context: c", "current-context: nowhere");
@@ -122,11 +124,10 @@ fn a_lock_holds_its_lease_in_the_context_that_its_line_names() {
 
 #[test]
 fn who_acts_as_another_user_is_that_one_in_each_request() {
-    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
-    let cluster = Cluster::scripted(&[("impersonate-user: ann", 200, held)]);
+    let cluster = Cluster::scripted(&[("impersonate-user: ann", 200, HELD)]);
     cluster.tenure(&["pause", "x", "--as", "ann"]).says(0, &["paused", "Lease default/x at http://127.0.0.1:"]);
     cluster.tenure(&["pause", "x"]).says(69, &["no answer"]);
-    let in_group = Cluster::scripted(&[("impersonate-group: ops", 200, held)]);
+    let in_group = Cluster::scripted(&[("impersonate-group: ops", 200, HELD)]);
     in_group.tenure(&["pause", "x", "--as", "ann", "--as-group", "ops"]).says(0, &["paused"]);
 }
 
@@ -161,10 +162,9 @@ fn a_request_is_given_up_after_the_time_that_is_named() {
 
 #[test]
 fn a_plugin_that_leaves_something_running_has_given_its_credentials() {
-    let held = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"a"}}"#;
     let script = "sleep 15 & echo 'status: {token: t}'";
     let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
-    let cluster = Cluster::scripted(&[("GET ", 200, held)]).with("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
+    let cluster = Cluster::scripted(&[("GET ", 200, HELD)]).with("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
 
     cluster.tenure(&["status", "x"]).says(1, &["expired   a "]);
 }

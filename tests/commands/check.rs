@@ -9,6 +9,8 @@ use support::Scratch;
 
 use crate::world::{Cluster, tenure, tenure_without_proc};
 
+const LEASE: &str = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
+
 #[test]
 fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
     let ended = tenure(&["check", "--offline", "--lease", "x", "--", "sh"], &[("HOME", "/nonexistent")]);
@@ -126,9 +128,8 @@ fn against_a_server_it_says_what_is_permitted() {
 
 #[test]
 fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_what_it_deletes_does_not() {
-    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
     let check = |denied: &[&str]| {
-        let mut answers = vec![("GET ", 200, lease), ("dryRun=All", 200, lease)];
+        let mut answers = vec![("GET ", 200, LEASE), ("dryRun=All", 200, LEASE)];
         answers.extend(denied.iter().map(|verb| (*verb, 201, r#"{"status":{"allowed":false}}"#)));
         answers.push(("POST ", 201, r#"{"status":{"allowed":true}}"#));
         Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"])
@@ -145,25 +146,21 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_wha
 fn what_keeps_replicas_from_the_lease_is_a_note() {
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},"spec":{"strategy":"OldestEmulationVersion"}}"#;
     let answers = [("GET ", 200, lease), ("dryRun=All", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)];
-    let cluster = Cluster::scripted(&answers);
     let said = ["note  the Lease has a strategy", "takes it only as its preferredHolder"];
-    cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &said);
+    Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &said);
 }
 
 #[test]
 fn a_server_without_access_reviews_is_a_note() {
-    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
-    let answers = [("GET ", 200, lease), ("dryRun=All", 200, lease), ("POST ", 404, r#"{"message":"no such resource"}"#)];
-    let cluster = Cluster::scripted(&answers);
+    let answers = [("GET ", 200, LEASE), ("dryRun=All", 200, LEASE), ("POST ", 404, r#"{"message":"no such resource"}"#)];
     let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
-    cluster.tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &parts);
+    Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--", "sh"]).says(0, &parts);
 }
 
 #[test]
 fn a_server_that_answers_reads_and_no_writes_fails_the_check() {
-    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
     let check = |status| {
-        let answers = [("GET ", 200, lease), ("dryRun=All", status, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)];
+        let answers = [("GET ", 200, LEASE), ("dryRun=All", status, LEASE), ("POST ", 201, r#"{"status":{"allowed":true}}"#)];
         Cluster::scripted(&answers).tenure(&["check", "--lease", "x", "--", "sh"])
     };
 
@@ -191,8 +188,7 @@ fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
     ]);
     let remedy = "FAIL  there is no namespace nope: create it, or name another with --namespace";
     cluster.tenure(&["check", "--lease", "x", "--namespace", "nope", "--", "sh"]).says(78, &[remedy]);
-    let asks = [&["status", "x"][..], &["status", "x", "--slots", "2"], &["step-down", "x"], &["pause", "x"]];
-    for line in asks {
+    for line in [&["status", "x"][..], &["status", "x", "--slots", "2"], &["step-down", "x"], &["pause", "x"]] {
         cluster.tenure(&[line, &["--namespace", "nope"]].concat()).says(2, &["there is no namespace nope"]);
         cluster.tenure(&[line, &["--namespace", "yes"]].concat()).says(2, &["there is no Lease x in namespace yes"]);
     }

@@ -94,7 +94,6 @@ fn a_program_gets_all_parts_and_keeps_its_own_variables_and_its_grace() {
 #[test]
 fn a_command_line_in_the_annotation_takes_the_args_away() {
     let annotation = json!({ "annotations": { "tenure.dev/command": "[\"/billing\"]" } });
-
     let before = deployment(&annotation, &json!({ "args": ["--old"] }));
 
     let all = injected(from_ref(&before), &[]);
@@ -434,8 +433,7 @@ fn null_and_zero_are_what_is_not_written() {
 #[test]
 fn a_job_runs_under_a_lock_without_probes() {
     let mut job = deployment(&json!({}), &json!({ "command": ["/import"], "livenessProbe": { "tcpSocket": { "port": 1 } } }));
-    job["apiVersion"] = json!("batch/v1");
-    job["kind"] = json!("Job");
+    (job["apiVersion"], job["kind"]) = (json!("batch/v1"), json!("Job"));
     let cron = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "cron" }, "spec": { "jobTemplate": { "spec": job["spec"] } } });
 
     let all = injected(&[job.clone(), cron], &[]);
@@ -477,9 +475,8 @@ fn what_was_put_in_can_be_taken_out_again() {
     let objects = [full, bare, service];
 
     let there = injected(&objects, &["--lease", "bare", "--of", "deployment/bare", "--service"]);
-    let back = injected(&there, &["--uninject"]);
 
-    assert_eq!(back, objects);
+    assert_eq!(injected(&there, &["--uninject"]), objects);
 }
 
 #[test]
@@ -487,10 +484,9 @@ fn a_public_chart_is_given_back_as_it_was() {
     let chart: Vec<Value> = serde_saphyr::from_multiple(include_str!("../deploy/podinfo.yaml")).unwrap();
 
     let there = injected(&chart, &["--lease", "podinfo", "--of", "deployment/shop-podinfo", "--service"]);
-    let back = injected(&there, &["--uninject"]);
 
     assert!(there.len() > chart.len(), "the Lease and its rights are there: {there:?}");
-    assert_eq!(back, chart);
+    assert_eq!(injected(&there, &["--uninject"]), chart);
 }
 
 #[test]

@@ -79,8 +79,7 @@ fn a_kubeconfig_that_is_just_being_rewritten_ends_no_lock() {
     fs::write(cluster.kubeconfig(), &whole[..whole.len() / 2]).unwrap();
 
     let rewritten = format!("(sleep 0.3; cat {kept} >\"$KUBECONFIG\") & exec \"$@\"");
-    let variables = [cluster.variable(), NO_WAIT];
-    tenure_after(&rewritten, &["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
+    tenure_after(&rewritten, &["lock", "x", "--", "echo", "ran"], &[cluster.variable(), NO_WAIT]).says(0, &["ran"]);
 }
 
 #[test]

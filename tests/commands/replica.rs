@@ -86,9 +86,8 @@ fn a_replica_says_no_more_than_its_level() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     for (level, warns) in [("warn", true), ("error", false)] {
         let listen = format!("http.listen={}", taken.local_addr().unwrap());
-        let line = ["--lease", "x", "--log-level", level, "--set", &listen, "--", "true"];
 
-        let ended = cluster.tenure(&line);
+        let ended = cluster.tenure(&["--lease", "x", "--log-level", level, "--set", &listen, "--", "true"]);
 
         ended.says(78, &["(http.listen)"]);
         assert_eq!(ended.err.contains("not PID 1"), warns, "{ended:?}");
@@ -110,13 +109,11 @@ fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home
 #[test]
 fn a_replica_says_where_it_serves_probes() {
     let cluster = Cluster::nowhere();
-    let line = ["--lease", "x", "--set", "http.listen=127.0.0.1:0", "--", "true"];
 
-    let replica = cluster.starts(&line);
+    let replica = cluster.starts(&["--lease", "x", "--set", "http.listen=127.0.0.1:0", "--", "true"]);
 
     let said = replica.says(&["serving probes on 127.0.0.1:"]);
-    let address = said.split_whitespace().last().unwrap();
-    TcpStream::connect(address).unwrap();
+    TcpStream::connect(said.split_whitespace().last().unwrap()).unwrap();
     assert_eq!(replica.end(), Some(0));
 }
 

@@ -68,8 +68,7 @@ fn whether_a_certain_holder_has_it_is_asked_by_the_whole_identity() {
     for other in ["pod-1", "pod-2_ab", ""] {
         status(other).says(1, &["held    pod-1_ab"]);
     }
-    let asked = cluster.tenure(&["status", "none", "--holder", "pod-1_ab"]);
-    asked.says(2, &["no Lease none"]);
+    cluster.tenure(&["status", "none", "--holder", "pod-1_ab"]).says(2, &["no Lease none"]);
     for (holder, age) in [("pod-1_ab", SignedDuration::from_secs(601)), ("tenure.dev/nobody", NOW)] {
         let cluster = server("/leases/x ", &lease("x", holder, age));
         cluster.tenure(&["status", "x", "--holder", holder]).says(1, &[]);
@@ -161,9 +160,7 @@ fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
 fn a_pod_asks_by_its_service_account_before_the_home_kubeconfig() {
     let pod = Pod::with_an_account_in("billing");
 
-    let ended = tenure_in_a_pod(&pod.account, &["status", "none"], &pod.variables());
-
-    ended.says(2, &["no Lease none in namespace billing"]);
+    tenure_in_a_pod(&pod.account, &["status", "none"], &pod.variables()).says(2, &["no Lease none in namespace billing"]);
 }
 
 #[test]

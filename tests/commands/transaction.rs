@@ -168,9 +168,7 @@ fn a_promotion_that_creates_or_deletes_is_refused() {
         let file =
             place.file("x.yaml", transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("name: a", "name: b").replace("Patch", kind)]));
 
-        let ended = tenure(&["promote", "-f", &file], &[]);
-
-        ended.says(78, &["change 2 (ConfigMap/b): a promotion has changes of type Patch only"]);
+        tenure(&["promote", "-f", &file], &[]).says(78, &["change 2 (ConfigMap/b): a promotion has changes of type Patch only"]);
     }
 }
 

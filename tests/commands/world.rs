@@ -23,7 +23,6 @@ use support::{
     procfs::children,
 };
 
-/// The program.
 pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Far longer than any of these needs; beyond it, it hangs.
@@ -195,7 +194,6 @@ impl Cluster {
         self
     }
 
-    /// The path of its kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }

@@ -29,8 +29,7 @@ fn stopped_pair(at: Instant) -> (Fuse, Pid) {
     let inherited = signals::block().expect("signals");
     let script = "trap '' TERM; sleep 1000 & kill -STOP 0";
     let main = shell_with(script, &Setup { fuse: Some(fuse.as_fd()), ..setup(inherited) });
-    let scanner = Scanner::open().expect("/proc");
-    wait_until("it has stopped", || scanner.look(main).is_some_and(|main| main.state == b'T'));
+    wait_until("it has stopped", || is_stopped(main));
     (fuse, main)
 }
 

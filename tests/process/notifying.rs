@@ -98,7 +98,7 @@ test_in!(Pid1, what_is_too_long_says_nothing_and_what_is_no_text_nothing_but_the
     assert_eq!(hear(&socket, getpid()), Err(Rejected::TooLong));
     let status = Notification::Status("fran\u{fffd}ais".into());
     assert_eq!(hear(&socket, getpid()), Ok(vec![status, Notification::Role(Role::Leader)]));
-    assert_eq!(hear(&socket, getpid()), role(Role::Leader));
+    assert_eq!(hear(&socket, getpid()), Ok(vec![Notification::Role(Role::Leader)]));
     assert_eq!(socket.receive(getpid(), None).expect("a socket"), None);
 });
 
@@ -145,8 +145,7 @@ test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender_however
     let heard = socket.receive(getpid(), Some(&scanner)).expect("a socket");
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("what it was is granted");
 
-    let standby = Heard::Said(vec![Notification::Role(Role::Standby)]);
-    assert_eq!(heard, Some(Ok(standby)), "its sender is known all the same");
+    assert_eq!(heard, Some(Ok(Heard::Said(vec![Notification::Role(Role::Standby)]))), "its sender is known all the same");
     assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
 });
 
@@ -179,10 +178,6 @@ fn say_with(socket: &NotifySocket, message: &[u8], fds: &[RawFd]) {
     let from = UnixDatagram::unbound().expect("a socket");
     let control = [ControlMessage::ScmRights(fds)];
     sendmsg(from.as_raw_fd(), &[IoSlice::new(message)], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
-}
-
-fn role(role: Role) -> Result<Vec<Notification>, Rejected> {
-    Ok(vec![Notification::Role(role)])
 }
 
 fn hear(socket: &NotifySocket, main: Pid) -> Result<Vec<Notification>, Rejected> {

@@ -31,9 +31,8 @@ test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_re
 });
 
 test_in!(Pid1, a_look_at_what_is_frozen_reads_one_file_of_each_process, {
-    let signals = signals::block().expect("signals");
     for _ in 0..20 {
-        shell_with("exec sleep 1000", &setup(signals));
+        shell("exec sleep 1000");
     }
     let mut sweep = KillSweep::open().expect("/proc");
     let frozen = wait_for("all to be stopped", || sweep.freeze(spare(&[])).expect("a scan"));
@@ -177,8 +176,7 @@ test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
 
     let verdict = KillSweep::open().expect("/proc").pass(Scope::Namespace, spare(&[])).expect("a scan");
 
-    let refused = Left { pids: vec![child], refused: true };
-    assert_eq!(verdict, Verdict::Left(refused));
+    assert_eq!(verdict, Verdict::Left(Left { pids: vec![child], refused: true }));
     assert!(!kill::is_alone().expect("PID 1"));
 });
 
@@ -233,8 +231,7 @@ test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
 });
 
 test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent, {
-    let inherited = signals::block().expect("signals");
-    let group = shell_with("exec sleep 1000", &setup(inherited));
+    let group = shell("exec sleep 1000");
     let marked = shell("TENURE_IDENTITY=a_1 setsid -f env -i TENURE_IDENTITY=a_1 sh -c 'env -i sleep 1000 & wait'");
     shell("TENURE_IDENTITY=a_12 exec sleep 1000");
     wait_until("the marked one to be left", || reap_next().is_some_and(|(pid, _)| pid == marked));

@@ -221,10 +221,7 @@ fn what_somebody_else_has_changed_since_stays_and_is_named_unless_it_is_forced()
 
 #[test]
 fn a_journal_that_somebody_has_edited_is_refused_until_it_is_forgotten() {
-    let edit = |world: &mut World| {
-        let journal = world.cluster.journals.get_mut("J1").unwrap();
-        journal["data"]["journal"] = json!("ew==");
-    };
+    let edit = |world: &mut World| world.cluster.journals.get_mut("J1").unwrap()["data"]["journal"] = json!("ew==");
     let begun = || Drive(first(), Some(26));
     let again = || Drive(patching("X1", "other", "other"), None);
     let forget = || Drive(Job::Forget, None);
@@ -313,10 +310,8 @@ fn an_object_that_is_not_as_required_refuses_everything() {
 
     let (outcomes, objects, is_marked) = relay(vec![Drive(Job::Apply(changes), None)]);
 
-    assert_eq!(
-        outcomes[0],
-        Some(Outcome::Refused("ConfigMap ns/X2 is not as required: data.new: \"old\" is required, null was found".into()))
-    );
+    let why = "ConfigMap ns/X2 is not as required: data.new: \"old\" is required, null was found";
+    assert_eq!(outcomes[0], Some(Outcome::Refused(why.into())));
     assert_eq!((&objects["X0"], is_marked), (&json!({ "a": "X0" }), false));
 }
 
@@ -564,9 +559,7 @@ fn a_driver_that_slept_through_a_later_one_leaves_its_announcement_alone() {
     };
     let promotion = || promotion("X0", "new", "one");
     for request in 1..10 {
-        let legs = vec![Drive(promotion(), None), Drive(Job::Demote, None), Unheard(promotion(), request, later)];
-
-        let (_, world) = relayed(legs);
+        let (_, world) = relayed(vec![Drive(promotion(), None), Drive(Job::Demote, None), Unheard(promotion(), request, later)]);
 
         let lease = world.borrow_mut().cluster.lease("J1");
         assert_eq!(lease["metadata"]["annotations"]["tenure.dev/journal"], "later 1", "after request {request}");
