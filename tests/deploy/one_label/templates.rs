@@ -351,6 +351,10 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
         added["spec"]["schedulingGates"] = json!([{ "name": "tenure.dev/inject" }]);
         cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).success();
     }
+    let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "early", "uid": "11111111-1111-1111-1111-111111111111", "controller": true });
+    once["metadata"] = json!({ "name": "fired", "ownerReferences": [owner] });
+    let why = cluster.create(&once).failure();
+    assert!(why.contains("older than the policy"), "beside a Job whose pods run without tenure: {why}");
     cluster.kubectl(&["scale", "deployment/early", "--replicas=0"]).success();
     report_of(cluster, "deployment/early", json!({ "replicas": 0 }));
     cluster.kubectl(&["rollout", "restart", "deployment/early"]).success();
