@@ -26,7 +26,7 @@ pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", 
 const MEMORY: u32 = 8_000_000;
 
 /// How many worlds with a violation end a simulation: one may be an accident of its seed.
-pub(crate) const VIOLATIONS: usize = 5;
+const VIOLATIONS: usize = 5;
 
 /// What a simulation reports of a mutant.
 #[derive(Debug)]
@@ -104,10 +104,12 @@ impl Checks {
         };
         let mut said: BTreeMap<String, String> = lines.iter().filter_map(of_a_world).collect();
         if said.is_empty() {
-            // What takes all memory or time would do so in each world.
-            said.extend((0..VIOLATIONS).map(|world| (world.to_string(), last(&lines))));
+            // Tests of one schedule, or what takes all memory or time: so would each world.
+            let tests: Vec<&str> = lines.iter().filter_map(|line| failed(line)).collect();
+            let why = if tests.is_empty() { last(&lines) } else { tests.join(" ") };
+            said.extend((0..VIOLATIONS).map(|world| (world.to_string(), why.clone())));
         }
-        let after = lines.iter().rev().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
+        let after = lines.iter().rev().find_map(|line| Some(line.split_once(" worlds, ")?.1.split_once(" terms")?.0));
         (!success).then(|| Reports { after: after.unwrap_or("?").into(), said: said.into_values().collect() })
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct Mutant {
 pub(crate) struct Reported {
     /// So many terms have five worlds or more with a violation.
     pub(crate) terms: u64,
-    /// What most of these say.
+    /// What two of these say at least; the test that fails, if it is one of a schedule.
     pub(crate) says: String,
 }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 use clap::Parser;
 
 use crate::{
-    check::{self, Checks, DECIDING, Reports},
+    check::{Checks, DECIDING, Reports},
     copy::Copy,
     list::{self, Mutant, room},
     matrix,
@@ -157,10 +157,10 @@ fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
     let said = [says("unit", &units), says("model", model), says("simulation", &worlds), says("turns", turns)];
     let mut what: Vec<String> = said.into_iter().flatten().collect();
     let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.iter().flatten().any(|failed| failed.contains(name.as_str())));
-    // What another judge reports is another finding.
+    // What another judge reports is another finding, but several may see it.
     let is_simulated = mutant.simulation.as_ref().is_none_or(|listed| {
         let said = simulation.iter().flat_map(|reports| &reports.said);
-        said.filter(|said| said.contains(&listed.says)).count() > check::VIOLATIONS / 2
+        said.filter(|said| said.contains(&listed.says)).count() >= 2
     });
     let missed = [
         (!unit_as_said).then_some("unit"),
