@@ -245,6 +245,9 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
     }
     refused(&["--set", LONG_NAME], "63 characters at most");
     refused(&["--set", LONG_NAME, "--set", "kind=StatefulSet"], "52 characters at most");
+    let dotted = ["template", "--kube-version=1.36.3", "shop.v2", CHART];
+    let why = helm(cluster, &dotted, &[&LEAST, &["--set", "kind=StatefulSet"]]).failure();
+    assert!(why.contains("it makes shop.v2-tenure: use a to z, 0 to 9 and hyphens"), "{why}");
 }
 
 fn the_grace_period_and_the_liveness_threshold_are_what_the_configuration_needs_and_less_is_refused(cluster: &Namespace) {

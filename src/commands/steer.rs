@@ -76,8 +76,7 @@ impl Target<'_> {
     async fn write(&self, write: &LeaseWrite, tries: &mut usize) -> Result<bool, End> {
         *tries += 1;
         match self.access.write(self.namespace, self.name, write).await {
-            // 404: it was deleted since, which the next read says.
-            Err(error) if matches!(error.status, Some(404 | 409)) && *tries < TRIES => Ok(false),
+            Err(error) if error.status == Some(409) && *tries < TRIES => Ok(false),
             written => Ok(written.map(|()| true)?),
         }
     }

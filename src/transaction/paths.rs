@@ -4,7 +4,7 @@
 //! Never indexes into JSON: journals and objects hold what anybody wrote.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub(super) use crate::election::writes::as_map;
 
@@ -154,7 +154,8 @@ pub(super) fn owners<'a>(
 ) -> impl Iterator<Item = (&'a str, &'a Value)> {
     managers(object).iter().filter(move |entry| of(entry)).filter_map(move |entry| {
         // An empty node is of a value that has one owner, with all that is in it.
-        let step = |fields: &'a Value, step| if *fields == json!({}) { Some(fields) } else { node(fields, step) };
+        let is_leaf = |fields: &Value| fields.as_object().is_some_and(Map::is_empty);
+        let step = |fields, step| if is_leaf(fields) { Some(fields) } else { node(fields, step) };
         let fields = path.iter().try_fold(entry.get("fieldsV1")?, step)?;
         Some((entry["manager"].as_str().unwrap_or_default(), fields))
     })

@@ -235,13 +235,12 @@ impl<S: Server> Driver<'_, S> {
         let is_mine = self.mine(object).is_some();
         let is_same = uid(object) == entry.uid;
         // Without the mark it may be of others, with other labels or annotations; their values a policy may have set anew.
-        let has_names = |part: &&str| {
-            let names = entry.object["metadata"][*part].as_object().into_iter().flatten();
-            names.into_iter().all(|(name, _)| object["metadata"][*part].get(name).is_some())
+        let has_names = |part| {
+            let names = entry.object["metadata"][part].as_object();
+            names.is_none_or(|names| names.keys().all(|name| object["metadata"][part].get(name).is_some()))
         };
-        let is_alike =
-            || covers(&body(object), &body(&entry.object)) && (is_mine || ["labels", "annotations"].iter().all(has_names));
-        let is_back = || is_same || is_alike();
+        let has_metadata = || is_mine || ["labels", "annotations"].into_iter().all(has_names);
+        let is_back = || is_same || covers(&body(object), &body(&entry.object)) && has_metadata();
         let still = if is_fenced { Next::Done } else { Next::Fence };
         match entry.kind {
             EntryType::Create => self.unmake(entry, object, force),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases, until};
 
 use super::{
-    EXAMPLE, SENTINEL, Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, transaction, wanted,
+    EXAMPLE, SENTINEL, Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, settings, transaction, wanted,
 };
 
 pub(super) fn all() -> Vec<Case> {
@@ -19,6 +19,9 @@ pub(super) fn all() -> Vec<Case> {
         edits_of_other_fields_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
         a_mark_that_no_transaction_can_have_made_keeps_nobody_away,
+        who_has_put_a_field_back_is_named_though_another_has_written_the_status_since,
+        an_undo_that_cannot_be_begun_is_not_done_in_full,
+        a_journal_that_others_write_or_delete_before_its_first_write_is_begun_anew,
         an_object_whose_delete_was_never_sent_keeps_what_others_have_changed,
         a_forgotten_transaction_restores_nothing_and_leaves_no_mark,
         a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
@@ -194,6 +197,66 @@ async fn a_mark_that_no_transaction_can_have_made_keeps_nobody_away(stage: Stage
 
         said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone"]);
     }
+}
+
+async fn who_has_put_a_field_back_is_named_though_another_has_written_the_status_since(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let scaled = change("apps/v1 Deployment shop", "type: Patch, content: {spec: {replicas: 5}}");
+    let file = shop.changes(&[scaled, change("v1 Secret old-key", "type: Delete")]);
+    let (valve, driver) = shop.halts(file, "/secrets/old-key").await;
+    for (part, manager, field) in [("", "argocd", "/spec/replicas"), ("/status", "controller", "/status/replicas")] {
+        let path = format!("{}{part}", shop.objects[1]);
+        let (_, mut deployment) = stage.api.call(Method::GET, &path, None).await;
+        deployment["status"]["replicas"] = json!(0);
+        *deployment.pointer_mut(field).unwrap() = json!(1);
+        let (status, body) = stage.api.call(Method::PUT, &format!("{path}?fieldManager={manager}"), Some(&deployment)).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    valve.open();
+
+    let (code, said) = driver.exit().await;
+
+    assert!(code == 0 && said.contains("argocd has changed it"), "{code}: {said}");
+}
+
+async fn an_undo_that_cannot_be_begun_is_not_done_in_full(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (_valve, lock) = shop.halted("/secrets/").await;
+    killed(lock).await;
+    shop.desk.proxy.on(is_journal, Times::Only(1), Fault::refused(422, "Invalid"));
+
+    said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ", "/settings: ", "/shop: ", "/old-key: "]);
+
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone"]);
+}
+
+async fn a_journal_that_others_write_or_delete_before_its_first_write_is_begun_anew(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let path = format!("/api/v1/namespaces/{}/secrets/txn-x-journal", stage.namespace);
+    for (version, is_deleted) in [(2, false), (3, true)] {
+        stage.api.call(Method::DELETE, &path, None).await;
+        let valve = Valve::closed();
+        shop.desk.proxy.on(is_journal, Times::Only(1), Fault::late_request(&valve));
+        let sent = shop.desk.proxy.log.count(|e| is_journal(&e.request));
+        let file = shop.changes(&[settings(version)]);
+        let driver = shop.desk.starts(&["apply", "-f", file.to_str().unwrap()]);
+        shop.desk.proxy.log.nth(sent, "the journal", |e| is_journal(&e.request)).await;
+        if is_deleted {
+            stage.api.call(Method::DELETE, &path, None).await;
+        } else {
+            edit(&stage, &path, |secret| secret["metadata"]["annotations"] = json!({ "a": "b" })).await;
+        }
+        valve.open();
+
+        let (code, said) = driver.exit().await;
+
+        assert!(code == 0 && !said.contains("is not there"), "{is_deleted}: {code}: {said}");
+    }
+}
+
+/// Tells whether it writes a journal.
+fn is_journal(request: &Request) -> bool {
+    request.method == Method::PUT && request.uri.contains("-journal")
 }
 
 async fn an_object_whose_delete_was_never_sent_keeps_what_others_have_changed(stage: Stage) {
