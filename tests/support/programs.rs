@@ -1,13 +1,17 @@
 //! The pinned programs of a cluster, never those that happen to be installed.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::Mutex,
 };
 
 /// The path of one of them, which is built if it is not there yet.
 pub fn path(program: &str) -> PathBuf {
-    find(program).expect("what it is built from")
+    static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap();
+    found.entry(program.to_owned()).or_insert_with(|| find(program).expect("what it is built from")).clone()
 }
 
 /// The same; none if what it is built from is not there. The reason is on standard error.
