@@ -99,7 +99,13 @@ impl Stream<'_> {
             self.notes.push(format!("{name} has an init container {} already: it is left as it is", OURS[0]));
             return Ok(());
         }
-        let service = self.service(&name, namespace.as_deref(), pod)?;
+        let spec = &self.objects[at]["spec"];
+        if spec["paused"] == true || spec["updateStrategy"]["rollingUpdate"]["partition"].as_u64() > Some(0) {
+            let old = "paused or with a partition, its controller makes pods of the template before, which may be without tenure";
+            self.notes.push(format!("{name}: {old}: roll tenure out without it first"));
+        }
+        // A lock publishes nothing.
+        let service = if is_job { None } else { self.service(&name, namespace.as_deref(), pod)? };
         let mut accounts = ["serviceAccountName", "serviceAccount"].into_iter().map(|key| text(&pod["spec"][key]));
         let account = accounts.find(|name| !name.is_empty()).unwrap_or("default").to_owned();
         let lacks_token = |one: &Value| {

@@ -544,6 +544,22 @@ fn comments_are_lost_which_is_said_once() {
 }
 
 #[test]
+fn what_makes_pods_of_the_template_before_is_said() {
+    let paused = json!({ "paused": true });
+    let partition = |ordinal: u8| json!({ "updateStrategy": { "rollingUpdate": { "partition": ordinal } } });
+    for (kind, key, is_said) in
+        [("Deployment", paused, true), ("StatefulSet", partition(1), true), ("StatefulSet", partition(0), false)]
+    {
+        let mut object = ours();
+        object["kind"] = json!(kind);
+        object["spec"].as_object_mut().unwrap().extend(key.as_object().unwrap().clone());
+        let ended = inject(&[object], &[]);
+        ended.says(0, &[]);
+        assert_eq!(ended.err.contains("makes pods of the template before"), is_said, "{kind} {key}: {}", ended.err);
+    }
+}
+
+#[test]
 fn a_service_is_named_and_on_request_reaches_the_leader_only() {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "shop" },
@@ -585,6 +601,9 @@ fn a_service_is_named_and_on_request_reaches_the_leader_only() {
         second[key] = value;
         injected(&[ours.clone(), second.clone(), service.clone()], &["--service"]);
     }
+    let mut job = ours.clone();
+    (job["apiVersion"], job["kind"]) = (json!("batch/v1"), json!("Job"));
+    assert_eq!(injected(&[job, service.clone()], &["--service"])[1], service, "a lock publishes no address");
     let mut elsewhere = service.clone();
     elsewhere["metadata"]["namespace"] = json!("elsewhere");
     let all = injected(&[ours, service, elsewhere.clone()], &["--service"]);

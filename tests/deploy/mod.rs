@@ -541,12 +541,22 @@ fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(clust
     let annotated = json!({ "metadata": { "annotations": { "traffic": "users", "tenure.dev/change": "x" } } });
     let rolled = json!({ "spec": { "template": { "metadata": { "annotations": { "currency": "EUR" } } } } });
 
+    // The garbage collector deletes what is owned by nobody, and the Deployment's controller rolls back.
+    let owned = json!({ "metadata": { "ownerReferences": [
+        { "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "11111111-1111-1111-1111-111111111111" }] } });
+    let back = json!({ "metadata": { "annotations": { "deprecated.deployment.rollback.to": "1" } } });
+
     let neither = "this account changes neither what pods run nor the spec of a Service";
-    Narrowed::of(cluster, "txn-billing-release", "service/billing", neither)
-        .may(&json!({ "metadata": { "labels": { "a": "b" } } }));
+    let service = Narrowed::of(cluster, "txn-billing-release", "service/billing", neither);
+    service.may(&json!({ "metadata": { "labels": { "currency": "EUR" } } }));
     let deployment = Narrowed::of(cluster, "txn-billing-release", "deployment/billing", neither);
     deployment.may(&rolled);
     deployment.may_not(&image("deployment/billing"));
+    deployment.may_not(&json!({ "spec": { "template": { "metadata": { "annotations": { "tenure.dev/command": "[]" } } } } }));
+    for account in [service, deployment] {
+        let metadata = Narrowed { denied: "this account changes no other metadata than currency", ..account };
+        [&owned, &back].map(|change| metadata.may_not(change));
+    }
 
     let only = "this account changes the selector only";
     let service = Narrowed::of(cluster, "txn-billing-web-switch", "service/billing-web", only);
@@ -555,6 +565,10 @@ fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(clust
     deployment.may(&annotated);
     deployment.may_not(&rolled);
     deployment.may_not(&image("deployment/billing-web-green"));
+    for account in [service, deployment] {
+        let metadata = Narrowed { denied: "this account changes no other metadata than traffic", ..account };
+        [&owned, &back].map(|change| metadata.may_not(change));
+    }
 }
 
 /// An object of the examples, as the account that has a policy for it sees it.

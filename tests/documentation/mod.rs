@@ -59,6 +59,12 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl apply -f deploy/examples/pool.yaml", Ends("lease.coordination.k8s.io/billing-worker-slot-1 created")),
     ("kubectl apply -f deploy/examples/service.yaml", Ends("endpointslice.discovery.k8s.io/billing-leader created")),
     ("kubectl get endpointslices -l kubernetes.io/service-name=billing", Ends("billing-leader")),
+    (
+        "kubectl delete endpointslices -l kubernetes.io/service-name=billing,\
+         endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io",
+        Ends("No resources found"),
+    ),
+    ("kubectl delete endpoints billing", By("tests/commands/inject.rs", "; kubectl delete endpoints shop")),
     ("kubectl events --for lease/billing", Ends("")),
     ("kubectl get leases -l tenure.dev/slots=billing-worker", Ends("billing-worker-slot-1")),
     ("tenure config default", Ends("renewPeriod: 3s")),

@@ -189,6 +189,17 @@ pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespac
         report(cluster, kind, json!({ "replicas": 0 }));
 
         assert!(early.contains("do not share the Lease billing"), "{kind}: {early}");
+        // With these the controller makes pods of the template before.
+        let (held, remedy) = match kind {
+            "Deployment" => (json!({ "paused": true }), "first resume it, scale to 0"),
+            _ => {
+                (json!({ "updateStrategy": { "rollingUpdate": { "partition": 1 } } }), "first set its partition to 0, scale to 0")
+            }
+        };
+        let mut of_before = workload(kind, Some("billing"), 2);
+        of_before["spec"] = merged(of_before["spec"].take(), held);
+        let why = cluster.feed(&["apply", "-f", "-"], &of_before).failure();
+        assert!(why.contains(remedy), "{kind}: {why}");
         apply(Some("billing"), 2).success();
     }
 }
@@ -351,6 +362,10 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
         added["spec"]["schedulingGates"] = json!([{ "name": "tenure.dev/inject" }]);
         cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).success();
     }
+    let mut mirror = pod("mirror");
+    mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
+    let why = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &mirror).failure();
+    assert!(why.contains("a static pod is run by its kubelet as its file says"), "it would look wrapped: {why}");
     let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "early", "uid": "11111111-1111-1111-1111-111111111111", "controller": true });
     once["metadata"] = json!({ "name": "fired", "ownerReferences": [owner] });
     let why = cluster.create(&once).failure();
