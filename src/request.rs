@@ -236,8 +236,6 @@ pub enum Watched {
 pub enum WatchEnd {
     /// Normally: no event was missed.
     Closed,
-    /// 403: this user may not watch.
-    Forbidden(RequestError),
     /// With an error, or because the version to watch from is gone. Events may have been missed.
     Failed(RequestError),
 }
@@ -245,6 +243,6 @@ pub enum WatchEnd {
 impl WatchEnd {
     /// Returns the HTTP status of a failure, if the API server has answered.
     pub(crate) const fn status(&self) -> Option<u16> {
-        if let Self::Forbidden(error) | Self::Failed(error) = self { error.status } else { None }
+        if let Self::Failed(error) = self { error.status } else { None }
     }
 }

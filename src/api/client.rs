@@ -118,8 +118,9 @@ impl Client {
 
     async fn connected(&self) -> Result<kube::Client, RequestError> {
         let mut connection = self.connection.lock().await;
-        // A failed watch is no reason to drop a connection that works (law 16).
-        if let Some((dialer, client)) = connection.as_ref()
+        // A failed watch is no reason to drop a connection that works (law 16). One that is used rarely has no token that lives on.
+        if self.is_urgent
+            && let Some((dialer, client)) = connection.as_ref()
             && dialer.until().is_none_or(|until| clock::boot() < until)
         {
             return Ok(client.clone());

@@ -87,9 +87,6 @@ impl Watching {
 }
 
 fn ended(access: &Access, error: RequestError) -> WatchEnd {
-    if error.is_forbidden() {
-        return WatchEnd::Forbidden(error);
-    }
     if matches!(error.status, None | Some(401)) {
         access.doubt();
     }
@@ -214,7 +211,6 @@ mod tests {
     fn how(watched: Option<&Watched>) -> &'static str {
         match watched {
             Some(Watched::Ended(WatchEnd::Closed)) => "closed",
-            Some(Watched::Ended(WatchEnd::Forbidden(_))) => "forbidden",
             Some(Watched::Ended(WatchEnd::Failed(_))) => "failed",
             Some(Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_)) | None => "not at all",
         }
@@ -265,13 +261,6 @@ mod tests {
 
         assert_eq!(how(watch(&stub, Some("1")).await.last()), "failed");
         assert_eq!(how(watch(&stub, Some("1")).await.last()), "failed");
-    }
-
-    #[tokio::test]
-    async fn a_watch_that_is_forbidden_says_so() {
-        let stub = Stub::start([json(403, r#"{"message":"no"}"#)]).await;
-
-        assert_eq!(how(watch(&stub, None).await.last()), "forbidden");
     }
 
     #[tokio::test]

@@ -167,7 +167,8 @@ fn has_begun(record: &LeaseRecord, since: &LeaseRecord) -> bool {
     has_changed && record.acquire_time() != since.acquire_time()
 }
 
-/// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by a base that one of them has.
+/// Finds the replica that is meant: by its full identity or, where candidates announce themselves, by its base. Of several with that base
+/// it is the one that announced itself last: a restart leaves the announcement of the run before.
 fn successor(lease: &Value, written: &str) -> Result<String, String> {
     let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
     let is_meant = |identity: &str| identity == written || base_of(identity) == written;
@@ -175,19 +176,21 @@ fn successor(lease: &Value, written: &str) -> Result<String, String> {
         return Err("it holds the Lease already".into());
     }
     let candidates = candidates(lease);
-    let announced: Vec<_> = candidates.iter().filter_map(|candidate| candidate["identity"].as_str()).collect();
-    let meant: Vec<_> = announced.iter().filter(|identity| is_meant(identity)).collect();
-    match (meant.as_slice(), announced.as_slice()) {
-        ([identity], _) => Ok((**identity).to_owned()),
-        ([], []) if cli::is_full_identity(written) => {
+    let identities = candidates.iter().filter_map(|candidate| Some((candidate["at"].as_str(), candidate["identity"].as_str()?)));
+    let meant = identities.clone().filter(|(_, identity)| is_meant(identity)).max();
+    match (meant, &*candidates) {
+        (Some((_, identity)), _) => Ok(identity.to_owned()),
+        (None, []) if cli::is_full_identity(written) => {
             complain(&format!(
                 "no replica announces itself (lease.announce): if {written} does not run, the others wait for lease.renewPeriod and lease.attemptTimeout all the same"
             ));
             Ok(written.to_owned())
         }
-        ([], []) => Err("write the full identity of a replica, NAME_ and 32 hex digits, as in its log".into()),
-        ([], _) => Err(format!("no such candidate: there are {}", bounded(&announced.join(", ")))),
-        (several, _) => Err(format!("{} candidates have that name: write a full identity", several.len())),
+        (None, []) => Err("write the full identity of a replica, NAME_ and 32 hex digits, as in its log".into()),
+        (None, _) => {
+            let announced: Vec<_> = identities.map(|(_, identity)| identity).collect();
+            Err(format!("no such candidate: there are {}", bounded(&announced.join(", "))))
+        }
     }
 }
 
@@ -277,7 +280,8 @@ mod tests {
 
     fn lease(candidates: &[&str]) -> Value {
         let announced = candidates.iter().enumerate().map(|(at, name)| {
-            let text = json!({ "identity": format!("{name}_{RANDOM}") }).to_string();
+            let identity = if name.contains('_') { (*name).to_owned() } else { format!("{name}_{RANDOM}") };
+            let text = json!({ "identity": identity, "at": format!("2027-01-15T08:00:0{at}.000000Z") }).to_string();
             (format!("candidate.tenure.dev/{at}"), json!(text))
         });
         let annotations: serde_json::Map<_, _> = announced.collect();
@@ -285,11 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_named_in_full_or_by_the_base_that_one_candidate_has() {
+    fn a_successor_is_named_in_full_or_by_its_base() {
         let full = format!("b_{RANDOM}");
         assert_eq!(successor(&lease(&["b", "c"]), "b"), Ok(full.clone()));
         assert_eq!(successor(&lease(&["b", "c"]), &full), Ok(full.clone()));
         assert_eq!(successor(&lease(&[]), &full), Ok(full));
+        let (old, new) = (format!("b_f{}", &RANDOM[1..]), format!("b_0{}", &RANDOM[1..]));
+        assert_eq!(successor(&lease(&[&old, &new]), "b"), Ok(new), "it was restarted");
     }
 
     #[test]
@@ -298,7 +304,6 @@ mod tests {
         assert_eq!(refusal(&lease(&["b"]), &format!("a_{RANDOM}")), "it holds the Lease already");
         assert_eq!(refusal(&lease(&["b"]), "a"), "it holds the Lease already");
         assert_eq!(refusal(&lease(&["b"]), "x"), format!("no such candidate: there are b_{RANDOM}"));
-        assert!(refusal(&lease(&["b", "b"]), "b").contains("2 candidates have that name"));
         assert!(refusal(&lease(&[]), "b").contains("full identity"));
     }
 }

@@ -61,8 +61,8 @@ pub struct LeaderView {
     pub term: Term,
     /// When the last confirmed write was answered.
     pub confirmed: Instant,
-    /// S, H and E.
-    pub deadlines: Deadlines,
+    /// S, H and E; none once nothing of the term runs.
+    pub deadlines: Option<Deadlines>,
     /// A stop has begun.
     pub ending: bool,
 }

@@ -183,8 +183,8 @@ impl Leading {
         self.confirmed.at
     }
 
-    pub(crate) const fn deadlines(&self) -> Deadlines {
-        self.deadlines
+    pub(crate) fn deadlines(&self) -> Option<Deadlines> {
+        Some(self.deadlines).filter(|deadlines| *deadlines != Deadlines::NEVER)
     }
 
     pub(crate) const fn is_ending(&self) -> bool {
@@ -286,7 +286,7 @@ impl Leading {
     /// Returns true if the term may be renewed: init has acknowledged the last extension, and the term is not lost, proved dead
     /// or released (law 4, 7, 8, 10). At S it is lost.
     fn may_renew(&self) -> bool {
-        self.is_acknowledged && !self.is_lost() && self.deadlines.hard != Instant::NEVER
+        self.is_acknowledged && !self.is_lost() && self.deadlines().is_some()
     }
 
     fn confirmed_for_init(&self) -> Confirmed {

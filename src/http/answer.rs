@@ -41,7 +41,8 @@ pub(super) fn readyz(status: &Status) -> Reply {
 /// Returns true if this replica's workload leads at `now`, and no stop of it has begun.
 pub(super) fn is_leader(status: &Status, now: Instant) -> bool {
     let is_led = status.term.as_ref().is_some_and(|term| term.is_led);
-    is_led && status.election.leading.is_some_and(|led| !led.ending && now < led.deadlines.hard)
+    is_led
+        && status.election.leading.is_some_and(|led| !led.ending && led.deadlines.is_some_and(|deadlines| now < deadlines.hard))
 }
 
 fn unavailable(why: impl Into<String>) -> Reply {
@@ -79,7 +80,7 @@ mod tests {
 
     fn leading() -> Status {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
-        let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
+        let led = LeaderView { term: Term(1), confirmed: START, deadlines: Some(deadlines), ending: false };
         with(standby(), |status| {
             status.election.leading = Some(led);
             let empty = String::new;

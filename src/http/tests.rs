@@ -101,7 +101,7 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
 
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
-    let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines, ending: false });
+    let leading = Some(LeaderView { term: Term(1), confirmed: now, deadlines: Some(deadlines), ending: false });
     takes(&health, elects(leading));
     let empty = String::new;
     let info =

@@ -115,7 +115,6 @@ impl Connections {
         let OtlpConfig { signal, protocol, timeout, .. } = *config;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        tcp.set_nodelay(true);
         let roots = if config.is_https { roots(config.certificate.clone())? } else { RootCertStore::empty() };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

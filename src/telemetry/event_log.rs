@@ -182,7 +182,7 @@ impl EventLog {
         };
         let (program, held) = (self.nouns.program, self.nouns.lease);
         let reason_word = reason.as_str();
-        let late = match before.election.leading.map(|led| led.deadlines) {
+        let late = match before.election.leading.and_then(|led| led.deadlines) {
             Some(due) if due.end <= now => Some((due.end, format!("{held} expired"), "this replica")),
             // Init has stopped it by itself meanwhile.
             Some(due) if now.since(due.soft) > LATE => Some((due.soft, format!("the stop of {program} was due"), "its elector")),
@@ -323,7 +323,11 @@ impl EventLog {
         let (lease, program) = (self.lease.as_str(), self.nouns.program);
         let led = before.election.leading.filter(|led| operation == Operation::Update && !led.ending);
         let what = if led.is_some() { "a renewal" } else { "a request to the API server" };
-        let left = led.map(|led| led.deadlines.soft.since(now)).filter(|left| !left.is_zero()).map(duration::measured);
+        let left = led
+            .and_then(|led| led.deadlines)
+            .map(|deadlines| deadlines.soft.since(now))
+            .filter(|left| !left.is_zero())
+            .map(duration::measured);
         let left = left.map_or_else(String::new, |left| format!("; {program} is stopped in {left} if none succeeds"));
         match told {
             Told::Before(words) => debug!(operation = operation_name, "{words}"),

@@ -7,7 +7,7 @@
 //! | variable | |
 //! |---|---|
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_ENDPOINT` | none: nothing is exported, so that a bare pod calls no collector that nobody runs |
-//! | `OTEL_SDK_DISABLED`, `OTEL_SIGNAL_EXPORTER` | `true`, `none`: nothing is exported |
+//! | `OTEL_SDK_DISABLED`, `OTEL_SIGNAL_EXPORTER` | `true`, and a list without `otlp`: nothing is exported |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_PROTOCOL` | `http/protobuf` unless `grpc` |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT` | also ends each request, which the SDK leaves to its client |
 //! | `OTEL_EXPORTER_OTLP_SIGNAL_CERTIFICATE` | the authorities to trust |
@@ -22,6 +22,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -31,6 +32,7 @@ use opentelemetry_otlp::{MetricExporter, Protocol as Encoding, RetryPolicy, Span
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
+    resource::SdkProvidedResourceDetector,
     trace::{
         self, BatchConfigBuilder, BatchSpanProcessor, Config as SdkConfig, SamplingDecision, ShouldSample, SpanData,
         SpanProcessor as _,
@@ -40,7 +42,11 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::client::CollectorClient;
-use crate::{api::url::names_a_server, link::FLUSH, words::worded};
+use crate::{
+    api::url::names_a_server,
+    link::FLUSH,
+    words::{one_line, worded},
+};
 
 /// For one export, in milliseconds.
 const TIMEOUT: u64 = 10_000;
@@ -103,21 +109,27 @@ worded! {
     }
 }
 
-/// The variable of this name holds no endpoint.
+/// Why nothing is exported.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a URL: write http://HOST:PORT or https://HOST:PORT")]
-pub(super) struct NotAUrl(String);
+pub(super) enum NotExported {
+    /// The variable of this name holds no endpoint.
+    #[error("{0} is not a URL: write http://HOST:PORT or https://HOST:PORT")]
+    NotAUrl(String),
+    /// As at a container's limit of processes.
+    #[error("there is no thread for it: {0}")]
+    NoThread(String),
+}
 
 impl OtlpConfig {
     /// Reads variables by name through `variable`; `None` if nothing of `signal` is to be exported.
-    pub(super) fn read(signal: Signal, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, NotAUrl> {
+    pub(super) fn read(signal: Signal, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, NotExported> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is = |name: &str, word: &str| set(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
         let of_signal = |name: &str| {
             let names = [format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.as_str()), format!("OTEL_EXPORTER_OTLP_{name}")];
             names.into_iter().find_map(|name| set(&name).map(|value| (name, value)))
         };
-        if is("OTEL_SDK_DISABLED", "true") || is(&format!("OTEL_{}_EXPORTER", signal.as_str()), "none") {
+        if is("OTEL_SDK_DISABLED", "true") {
             return Ok(None);
         }
         let is_hidden =
@@ -128,7 +140,16 @@ impl OtlpConfig {
             pairs.set_sensitive(true);
         }
         let Some((variable, endpoint)) = of_signal("ENDPOINT") else { return Ok(None) };
-        let Some(endpoint) = endpoint.parse::<Uri>().ok().filter(names_a_server) else { return Err(NotAUrl(variable)) };
+        let exporter = format!("OTEL_{}_EXPORTER", signal.as_str());
+        if let Some(exporters) = set(&exporter).filter(|words| !words.split(',').any(|word| word.trim() == "otlp")) {
+            if exporters != "none" {
+                warn!("{exporter}={exporters} is not supported: no {} go out; there are otlp and none", signal.plural());
+            }
+            return Ok(None);
+        }
+        let Some(endpoint) = endpoint.parse::<Uri>().ok().filter(names_a_server) else {
+            return Err(NotExported::NotAUrl(variable));
+        };
         let host = endpoint.host().unwrap_or_default();
         let protocol = match of_signal("PROTOCOL") {
             Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
@@ -218,11 +239,14 @@ pub(super) struct Export {
 
 impl Export {
     /// Starts the thread that sends what is queued, as spans of `identity`.
-    pub(super) fn start(config: OtlpConfig, identity: &str) -> Result<Self, NotAUrl> {
+    pub(super) fn start(config: OtlpConfig, identity: &str) -> Result<Self, NotExported> {
         let OtlpConfig { variable, queue, delay, .. } = config.clone();
+        // The SDK would panic.
+        let spare = thread::Builder::new().spawn(|| ()).map_err(|error| NotExported::NoThread(one_line(&error)))?;
+        drop(spare.join());
         let exporter = through(SpanExporter::builder().with_http(), config.clone()).build();
         // The exporter's own words would show the URL.
-        let exporter = exporter.map_err(|_| NotAUrl(variable))?;
+        let exporter = exporter.map_err(|_| NotExported::NotAUrl(variable))?;
         let mut batches = BatchConfigBuilder::default().with_max_queue_size(queue);
         if let Some(delay) = delay {
             batches = batches.with_scheduled_delay(delay);
@@ -230,7 +254,7 @@ impl Export {
         let room = Arc::new(AtomicUsize::new(queue));
         let mut processor =
             BatchSpanProcessor::builder(Counted(exporter, Arc::clone(&room))).with_batch_config(batches.build()).build();
-        processor.set_resource(&resource(Resource::builder().build(), identity));
+        processor.set_resource(&resource(detected(), identity));
         config.tell("transitions are exported as traces");
         Ok(Self { processor, sampler: SdkConfig::default().sampler, room })
     }
@@ -297,9 +321,9 @@ impl<E: trace::SpanExporter> trace::SpanExporter for Counted<E> {
 }
 
 /// Builds the exporter of metrics.
-pub(super) fn metrics(config: OtlpConfig) -> Result<MetricExporter, NotAUrl> {
+pub(super) fn metrics(config: OtlpConfig) -> Result<MetricExporter, NotExported> {
     let exporter = through(MetricExporter::builder().with_http(), config.clone()).build();
-    let exporter = exporter.map_err(|_| NotAUrl(config.variable.clone()))?;
+    let exporter = exporter.map_err(|_| NotExported::NotAUrl(config.variable.clone()))?;
     config.tell("metrics are exported");
     Ok(exporter)
 }
@@ -319,6 +343,11 @@ impl OtlpConfig {
     fn tell(&self, what: &str) {
         info!(collector = self.collector, protocol = self.protocol.as_str(), "{what}");
     }
+}
+
+/// What the SDK reads of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES. The former wins, as specified.
+pub(super) fn detected() -> Resource {
+    Resource::builder().with_detector(Box::new(SdkProvidedResourceDetector)).build()
 }
 
 /// Adds the service and the replica to the `detected` attributes. The version is tenure's, so it is left out of a service with
@@ -346,7 +375,7 @@ mod tests {
 
     const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<OtlpConfig>, NotAUrl> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<OtlpConfig>, NotExported> {
         OtlpConfig::read(Signal::Traces, |name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
@@ -388,6 +417,22 @@ mod tests {
         assert!(dropped() >= before + 98);
     }
 
+    /// As at a container's limit of processes. The SDK would panic, and a new elector with it, again and again.
+    #[test]
+    fn without_a_thread_no_spans_are_exported_and_the_elector_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // The filter stays with its thread, which another test may use after this one.
+        let alone = thread::spawn(move || {
+            support::denied::without_threads();
+            let _entered = runtime.enter();
+            Export::start(with(&[]), "a_1").map(drop)
+        });
+
+        let started = alone.join().unwrap();
+
+        assert!(matches!(started, Err(NotExported::NoThread(_))), "{started:?}");
+    }
+
     #[test]
     fn nothing_is_exported_without_an_endpoint_or_where_that_is_switched_off() {
         let endpoint = (ENDPOINT, "http://c:4318");
@@ -396,18 +441,19 @@ mod tests {
             &[(ENDPOINT, "")],
             &[endpoint, ("OTEL_SDK_DISABLED", "True")],
             &[endpoint, ("OTEL_TRACES_EXPORTER", "none")],
+            &[endpoint, ("OTEL_TRACES_EXPORTER", "console")],
         ] {
             assert_eq!(read(variables), Ok(None), "{variables:?}");
         }
-        assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "false"), ("OTEL_TRACES_EXPORTER", "otlp")]).unwrap().is_some());
+        assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "false"), ("OTEL_TRACES_EXPORTER", "console, otlp")]).unwrap().is_some());
     }
 
     #[test]
     fn an_endpoint_that_is_no_url_is_told_with_its_variable() {
         for wrong in ["collector:4318", "ftp://collector", "//collector", "http://127.0.0.1:99999", "http://collector:"] {
-            assert_eq!(read(&[(ENDPOINT, wrong)]), Err(NotAUrl(ENDPOINT.into())), "{wrong}");
+            assert_eq!(read(&[(ENDPOINT, wrong)]), Err(NotExported::NotAUrl(ENDPOINT.into())), "{wrong}");
         }
-        let told = NotAUrl(ENDPOINT.into()).to_string();
+        let told = NotExported::NotAUrl(ENDPOINT.into()).to_string();
         assert!(told.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT"), "{told}");
     }
 

@@ -4,7 +4,10 @@
 //! a megabyte to the binary.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version, header, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderValue, Request, StatusCode, Uri, header,
+    uri::{Authority, PathAndQuery},
+};
 
 use super::export::Signal;
 
@@ -15,16 +18,17 @@ const METRICS: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.co
 /// Length of the prefix: one byte, 0 for "not compressed", and four with the length.
 const PREFIX: usize = 5;
 
-/// The gRPC call with the message of `request`, to its server.
-pub(super) fn call(signal: Signal, request: Request<Bytes>) -> Result<Request<Bytes>, http::uri::InvalidUriParts> {
+/// The gRPC call with the message of `request`, to its server: without a user, which HTTP/2 forbids there.
+pub(super) fn call(signal: Signal, request: Request<Bytes>) -> Result<Request<Bytes>, http::Error> {
     let (mut head, message) = request.into_parts();
     let mut uri = head.uri.into_parts();
     uri.path_and_query = Some(match signal {
         Signal::Traces => TRACES,
         Signal::Metrics => METRICS,
     });
+    let server = uri.authority.as_ref().and_then(|authority| authority.as_str().rsplit_once('@'));
+    uri.authority = server.map(|(_, server)| Authority::try_from(server)).transpose()?.or(uri.authority);
     head.uri = Uri::from_parts(uri)?;
-    head.version = Version::HTTP_2;
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
     let mut frame = BytesMut::with_capacity(PREFIX + message.len());
@@ -77,10 +81,11 @@ mod tests {
 
     #[test]
     fn a_call_is_the_message_in_a_frame_with_its_length() {
-        let request = Request::post("http://u@collector:1/v1/traces?x").header("authorization", "t").body("abc".into()).unwrap();
+        let request =
+            Request::post("http://u:hush@collector:1/v1/traces?x").header("authorization", "t").body("abc".into()).unwrap();
         let call = call(Signal::Traces, request).unwrap();
         assert_eq!(&call.body()[..], b"\0\0\0\0\x03abc");
-        assert_eq!(call.uri().to_string(), format!("http://u@collector:1{TRACES}"));
+        assert_eq!(call.uri().to_string(), format!("http://collector:1{TRACES}"));
         assert_eq!(
             ["content-type", "te", "authorization"].map(|name| &call.headers()[name]),
             ["application/grpc", "trailers", "t"]

@@ -2,14 +2,16 @@
 //!
 //! Owns the counting; [`names`] has the names and descriptions.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use opentelemetry::{
     KeyValue,
-    metrics::{Counter, Gauge, Histogram, Meter, MeterProvider as _},
+    metrics::{Counter, Histogram, Meter, MeterProvider as _},
 };
-use opentelemetry_sdk::{
-    Resource,
-    metrics::{MeterProviderBuilder, PeriodicReader, SdkMeterProvider},
-};
+use opentelemetry_sdk::metrics::{MeterProviderBuilder, PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, proto::MetricFamily};
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use tracing::warn;
@@ -39,8 +41,7 @@ const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 #[derive(Debug)]
 pub(super) struct Metrics {
     provider: SdkMeterProvider,
-    lease: String,
-    leads: Gauge<u64>,
+    leads: Arc<AtomicBool>,
     terms: Counter<u64>,
     phases: Histogram<f64>,
     margin: Histogram<f64>,
@@ -69,8 +70,7 @@ impl Metrics {
     fn of(provider: SdkMeterProvider, initial: &InitialState, status: watch::Receiver<Status>) -> Self {
         let meter = provider.meter("tenure");
         let it = Self {
-            lease: initial.config.lease.name.clone(),
-            leads: gauge(&meter, names::LEADS),
+            leads: Arc::default(),
             terms: counter(&meter, names::TERMS),
             phases: seconds(&meter, names::TRANSITION, &SPANS),
             margin: seconds(&meter, names::RENEWAL_MARGIN, &SPANS),
@@ -81,6 +81,9 @@ impl Metrics {
             kills: counter(&meter, names::KILLS),
             provider,
         };
+        let (labels, leads) = (vec![KeyValue::new("name", initial.config.lease.name.clone())], Arc::clone(&it.leads));
+        gauge(&meter, names::LEADS, labels, move || leads.load(Ordering::Relaxed));
+        gauge(&meter, names::BUILD_INFO, vec![KeyValue::new("version", env!("CARGO_PKG_VERSION"))], || true);
         observe(&meter, status, initial.config.lease.witness.is_some());
         // A first increase is visible only after a 0.
         it.watch_restarts.add(0, &[]);
@@ -90,7 +93,6 @@ impl Metrics {
         AcquireReason::ALL.into_iter().for_each(|reason| it.turned(Role::Leader, TransitionReason::Acquired(reason), 0));
         it.turned(Role::Leader, TransitionReason::Resumed, 0);
         counter(&meter, names::ELECTOR_RESTARTS).add(initial.generation.saturating_sub(1).into(), &[]);
-        gauge(&meter, names::BUILD_INFO).record(1, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
         it.leads(
             initial.resume.as_ref().is_some_and(|resume| resume.told && (resume.stopping.is_none() || resume.main.is_some())),
         );
@@ -150,7 +152,7 @@ impl Metrics {
     }
 
     fn leads(&self, leads: bool) {
-        self.leads.record(u64::from(leads), &[KeyValue::new("name", self.lease.clone())]);
+        self.leads.store(leads, Ordering::Relaxed);
     }
 
     /// Counts no more. Returns what has the last ones to send.
@@ -190,7 +192,7 @@ fn observe(meter: &Meter, status: watch::Receiver<Status>, has_witness: bool) {
         let left = move |now| until(&status.borrow(), now).map_or(0.0, |until| until.since(now).as_secs_f64());
         let _ = gauge.with_callback(move |observer| observer.observe(left(clock::boot()), &[])).build();
     };
-    left(names::MARGIN, |status, _| status.election.leading.map(|led| led.deadlines.soft));
+    left(names::MARGIN, |status, _| status.election.leading.and_then(|led| led.deadlines).map(|due| due.soft));
     left(names::BACKOFF, |status, now| status.election.backoff.after_failures(now));
     let Metric { name, says, .. } = names::DROPPED;
     let dropped = meter.u64_observable_counter(name).with_description(says).with_callback(|observer| {
@@ -199,15 +201,13 @@ fn observe(meter: &Meter, status: watch::Receiver<Status>, has_witness: bool) {
     });
     let _ = dropped.build();
     if has_witness {
-        let Metric { name, says, .. } = names::WITNESSED;
-        let gauge = meter.u64_observable_gauge(name).with_description(says);
-        let _ = gauge.with_callback(move |observer| observer.observe(status.borrow().is_witnessed.into(), &[])).build();
+        gauge(meter, names::WITNESSED, Vec::new(), move || status.borrow().is_witnessed);
     }
 }
 
 /// Builds a provider whose metrics are read through `page` and sent as `otlp` says.
 pub(super) fn provider(page: Option<Registry>, otlp: Option<OtlpConfig>, identity: &str) -> SdkMeterProvider {
-    let resource = export::resource(Resource::builder().build(), identity);
+    let resource = export::resource(export::detected(), identity);
     let builder = SdkMeterProvider::builder().with_resource(resource);
     let builder = page.into_iter().fold(builder, served);
     otlp.into_iter().fold(builder, sent).build()
@@ -261,8 +261,16 @@ pub(super) fn counter(meter: &Meter, Metric { name, says, .. }: Metric) -> Count
     meter.u64_counter(name).with_description(says).build()
 }
 
-pub(super) fn gauge(meter: &Meter, Metric { name, says, .. }: Metric) -> Gauge<u64> {
-    meter.u64_gauge(name).with_description(says).build()
+/// Builds a gauge that is 1 or 0 at each read. One that is only recorded would be exported once and no more where the collector asks
+/// for differences.
+pub(super) fn gauge(
+    meter: &Meter,
+    Metric { name, says, .. }: Metric,
+    labels: Vec<KeyValue>,
+    is: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let gauge = meter.u64_observable_gauge(name).with_description(says);
+    let _ = gauge.with_callback(move |observer| observer.observe(is().into(), &labels)).build();
 }
 
 pub(super) fn seconds(meter: &Meter, Metric { name, unit, says, .. }: Metric, bounds: &[f64]) -> Histogram<f64> {
@@ -388,7 +396,7 @@ mod tests {
         let kill = PhaseKind::WorkloadKill;
         let by_kill = Some(Exit::Signal(libc::SIGKILL));
         for (exit, killed, times) in
-            [(Some(Exit::Code(0)), 21, 0), (Some(Exit::Code(0)), 500, 1), (by_kill, 19, 1), (None, 21, 1)]
+            [(Some(Exit::Code(0)), 21, 0), (Some(Exit::Code(0)), 500, 1), (by_kill, 19, 1), (by_kill, 21, 0), (None, 21, 1)]
         {
             let (mut metrics, page) = start(&initial());
             let Recorded::Transitioned(mut end) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
@@ -477,7 +485,8 @@ mod tests {
     #[test]
     fn an_attribute_that_no_label_may_have_is_not_on_the_page_and_the_others_are() {
         let keys = ["3scale.env", "1x", "", "__name__", "a:b", "_a", "team.of-x"];
-        let resource = Resource::builder_empty().with_attributes(keys.map(|key| KeyValue::new(key, "y"))).build();
+        let resource =
+            opentelemetry_sdk::Resource::builder_empty().with_attributes(keys.map(|key| KeyValue::new(key, "y"))).build();
         let page = Registry::new();
         let _provider = served(SdkMeterProvider::builder().with_resource(resource), page.clone()).build();
 
@@ -513,7 +522,7 @@ mod tests {
         let (status, page) = (status(&initial()), Registry::new());
         let _metrics = Metrics::start(Some(page.clone()), None, &initial(), status.subscribe()).unwrap();
         let holds = |soft: Option<Instant>| {
-            let deadlines = |soft| Deadlines { soft, ..Deadlines::NEVER };
+            let deadlines = |soft| Some(Deadlines { soft, ..Deadlines::NEVER });
             let led = |soft| LeaderView { term: Term(1), confirmed: ms(0), deadlines: deadlines(soft), ending: false };
             status.send_modify(|status| status.election.leading = soft.map(led));
         };

@@ -2,6 +2,11 @@
 //!
 //! Owns the shape of these spans. They are sent when the command ends.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use opentelemetry::{
     KeyValue, SpanId,
     metrics::MeterProvider as _,
@@ -31,6 +36,7 @@ pub(crate) struct Observer {
     export: Option<Export>,
     /// None: no metrics are exported.
     metrics: Option<SdkMeterProvider>,
+    ended: Arc<AtomicBool>,
     spans: Spans,
     /// The span around the command.
     parent: Option<TraceContext>,
@@ -42,12 +48,17 @@ impl Observer {
     pub(crate) fn start(identity: &str, lease: &Place, variable: impl Fn(&str) -> Option<String>) -> Self {
         let config = |signal| OtlpConfig::read(signal, &variable).ok().flatten();
         let metrics = config(Signal::Metrics).map(|config| metrics::provider(None, Some(config), identity));
+        let ended = Arc::<AtomicBool>::default();
         if let Some(provider) = &metrics {
-            metrics::gauge(&provider.meter("tenure"), names::TRANSACTIONS_ACTIVE).record(1, &[]);
+            let ended = Arc::clone(&ended);
+            metrics::gauge(&provider.meter("tenure"), names::TRANSACTIONS_ACTIVE, Vec::new(), move || {
+                !ended.load(Ordering::Relaxed)
+            });
         }
         Self {
             export: config(Signal::Traces).and_then(|config| Export::start(config, identity).ok()),
             metrics,
+            ended,
             spans: Spans::new(lease.namespace.clone(), lease.name.clone(), fastrand::u64(..)),
             parent: variable(TRACEPARENT).and_then(|text| TraceContext::parse(&text)),
             begun: Anchor(clock::now()),
@@ -69,7 +80,7 @@ impl Observer {
     fn count(&self, provider: &SdkMeterProvider, events: &[(Instant, Event)], outcome: &Outcome, until: Instant) {
         let meter = provider.meter("tenure");
         let outcome = [KeyValue::new("outcome", outcome.as_str())];
-        metrics::gauge(&meter, names::TRANSACTIONS_ACTIVE).record(0, &[]);
+        self.ended.store(true, Ordering::Relaxed);
         metrics::counter(&meter, names::TRANSACTIONS).add(1, &outcome);
         let took = until.since(self.begun.0.boot).as_secs_f64();
         metrics::seconds(&meter, names::TRANSACTION, &metrics::SPANS).record(took, &outcome);

@@ -141,11 +141,14 @@ impl Transition {
         ended_by_kill.then(|| kill.from.since(stop.from))
     }
 
-    /// Returns true if SIGKILL ended the term, and did not only meet what the main process left behind: that is killed at once.
+    /// Returns true if tenure's SIGKILL ended the term, and did not only meet what the main process left behind: that is killed at
+    /// once. Another SIGKILL, as of the kernel when memory is short, comes before tenure's.
     pub fn is_killed(&self) -> bool {
-        let Some(kill) = self.phase("workload.kill") else { return false };
-        let exited = self.exit.is_some_and(|exit| exit != Exit::Signal(libc::SIGKILL));
-        !(exited && self.phase("workload.proof").is_some_and(|proof| kill.from.since(proof.from) < AT_ONCE))
+        let (Some(kill), Some(proof)) = (self.phase("workload.kill"), self.phase("workload.proof")) else {
+            return self.phase("workload.kill").is_some();
+        };
+        let exited = self.exit.is_some_and(|exit| exit != Exit::Signal(libc::SIGKILL) || proof.from <= kill.from);
+        !(exited && kill.from.since(proof.from) < AT_ONCE)
     }
 }
 

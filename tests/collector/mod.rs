@@ -186,9 +186,9 @@ impl Collector {
         self.seen.clone()
     }
 
-    /// The names of the metrics that have arrived by now. They are taken at once, whatever the manner.
+    /// The names of the metrics that have arrived since the last call. They are taken at once, whatever the manner.
     pub fn metrics(&self) -> BTreeSet<String> {
-        self.metrics.lock().unwrap().clone()
+        std::mem::take(&mut self.metrics.lock().unwrap())
     }
 }
 

@@ -40,6 +40,12 @@ pub fn without_ipv6() {
     filter([CALL, is_socket, FIRST_ARGUMENT, is_ipv6, refused(libc::EAFNOSUPPORT), ALLOW]).expect("a filter");
 }
 
+/// From now on this thread can make no other.
+pub fn without_threads() {
+    let (is_clone3, is_clone) = ((IS, 1, 0, libc::SYS_clone3 as u32), (IS, 0, 1, libc::SYS_clone as u32));
+    filter([CALL, is_clone3, is_clone, refused(libc::EAGAIN), ALLOW]).expect("a filter");
+}
+
 const fn refused(error: libc::c_int) -> Step {
     (RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32)
 }

@@ -43,7 +43,8 @@ async fn prepare(stage: &Stage, name: &str, collector: &Collector) -> Prepared {
     prepared.launch.env.extend(collector.environment());
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush"),
-        ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0,3scale.env=prod"),
+        ("OTEL_SERVICE_NAME", "billing"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,k8s.pod.name=web-0,3scale.env=prod"),
     ];
     prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     prepared
@@ -101,7 +102,7 @@ async fn handover(stage: Stage, wire: Wire) {
     assert_eq!(parts_of_start, ["campaign", "acquire", "workload.start"]);
     assert!(stopped.attributes["tenure.lease_left"].parse::<f64>().is_ok_and(|margin| margin > 0.0));
     let said = ["service.name", "k8s.pod.name", "telemetry.sdk.language"].map(|name| stopped.resource[name].as_str());
-    assert_eq!(said, ["tenure", "web-0", "rust"]);
+    assert_eq!(said, ["billing", "web-0", "rust"]);
     drop(two);
 }
 
@@ -116,7 +117,10 @@ async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start
 async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
     let collector = Collector::start(Wire::Grpc, Manner::Obliging);
     let (address, _kept) = stage.free_address();
-    let one = prepare(&stage, "one", &collector).await.set("http.listen", address.to_string()).start();
+    let mut one = prepare(&stage, "one", &collector).await.set("http.listen", address.to_string());
+    let often = [("OTEL_METRIC_EXPORT_INTERVAL", "500"), ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")];
+    one.launch.env.extend(often.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let one = one.start();
     stage.witness.start("one", 0).await;
 
     let leads = async || {
@@ -127,6 +131,9 @@ async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
     until("the page says that it leads", leads).await;
     let page = stage.page(address, "/metrics").await;
     assert!(page.contains("k8s_pod_name=\"web-0\"") && !page.contains("3scale"), "{page}");
+    for _ in 0..2 {
+        until("who leads is sent, and again", async || collector.metrics().contains("leader_election_master_status")).await;
+    }
     assert_eq!(one.stop().await, 0);
 
     let sent = collector.metrics();

@@ -192,7 +192,7 @@ impl Board<'_> {
                 }
                 Ok(Watched::Bookmark(later)) => version = later,
                 Ok(Watched::Ended(WatchEnd::Closed)) => return Ok(Some(version)),
-                Ok(Watched::Ended(WatchEnd::Forbidden(_) | WatchEnd::Failed(_))) => return Ok(None),
+                Ok(Watched::Ended(WatchEnd::Failed(_))) => return Ok(None),
                 Err(_) => {}
             }
         }

@@ -91,8 +91,8 @@ impl Leading {
     /// Takes in that a write of this term, sent at `sent`, is proved. Once S has begun a stop, no proof extends the term (law 3).
     fn prove(&mut self, one: &mut One<'_>, record: LeaseRecord, sent: Instant, now: Now) {
         // Once the program is proved dead there is no margin.
-        if self.deadlines != Deadlines::NEVER {
-            one.common.report(Event::Renewed { sent, soft: self.deadlines.soft });
+        if let Some(Deadlines { soft, .. }) = self.deadlines() {
+            one.common.report(Event::Renewed { sent, soft });
         }
         // An unanswered write on this very version is kept: it may still be stored after this read.
         one.lease.unanswered.forget_overtaken(&record);

@@ -103,15 +103,11 @@ impl Reader {
     }
 
     fn watch_ended(&mut self, common: &mut Common, end: &WatchEnd, started: Instant, brought: bool, now: Now) {
-        let (read_first, forbidden) = match end {
-            WatchEnd::Closed => (false, false),
-            WatchEnd::Forbidden(_) => (true, true),
-            WatchEnd::Failed(_) => (true, false),
-        };
+        let read_first = matches!(end, WatchEnd::Failed(_));
         let has_worked = now.boot.since(started) >= WORKED;
         let failures = if has_worked { 0 } else { self.watch.failures };
-        let slowing = doubled(LEAST_BETWEEN_WATCHES, failures, LONGEST_WATCH_PAUSE);
-        let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
+        // A server that has just started refuses everything with 403 until it has read its roles.
+        let pause = doubled(LEAST_BETWEEN_WATCHES, failures, LONGEST_WATCH_PAUSE);
         self.watch.state = WatchState::Idle { at: (started + pause).max(now.boot), read_first };
         // A watch that ends at once each time counts as failed too. A proxy that holds streams back causes that.
         let in_vain = read_first || !brought && !has_worked;
@@ -120,14 +116,14 @@ impl Reader {
             self.watch.version = None;
         }
         // Missed events are made up for by a read at once. If watches keep failing, the reads keep their pace.
-        if read_first && !forbidden && failures == 0 {
+        if read_first && failures == 0 {
             self.want_read();
         }
         match end {
             WatchEnd::Closed => {}
             // 410: the server has forgotten the version. That is a failure only if it happens again and again.
             WatchEnd::Failed(RequestError { status: Some(410), .. }) if failures == 0 => {}
-            WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => {
+            WatchEnd::Failed(message) => {
                 common.report_failure(Operation::Watch, now.boot, message.clone());
             }
         }

@@ -15,7 +15,7 @@ fn armed(bench: &Bench) -> GuardDeadline {
 }
 
 fn hard(bench: &Bench) -> Instant {
-    bench.elector.view().leading.expect("it leads").deadlines.hard
+    bench.elector.view().leading.expect("it leads").deadlines.expect("it runs").hard
 }
 
 fn stopped(term: Term) -> ToElector {

@@ -65,6 +65,20 @@ fn a_release_leaves_the_mark_and_everything_else_as_it_was() {
 }
 
 #[test]
+fn once_the_program_is_proved_dead_no_deadline_is_shown_while_a_renewal_is_under_way() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(4));
+    assert!(bench.awaited.is_some());
+    bench.stopping(Reason::Signal);
+
+    bench.prove(Then::Exit);
+
+    let led = bench.elector.view().leading.expect("the renewal is awaited");
+    assert_eq!((led.ending, led.deadlines), (true, None));
+}
+
+#[test]
 fn between_the_proof_and_the_free_lease_there_is_one_write_and_init_has_voided_the_deadlines_before_it() {
     let mut bench = proved(Then::Exit);
     assert_eq!(bench.awaited, None);

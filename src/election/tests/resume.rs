@@ -57,7 +57,7 @@ fn a_successor_knows_the_preferred_holder_that_its_predecessor_took_the_lease_in
 fn the_end_of_a_term_that_was_planned_and_proved_is_no_loss_although_s_passes_before_its_release() {
     let mut old = Bench::leading();
     old.run(seconds(1));
-    let soft = old.elector.view().leading.unwrap().deadlines.soft;
+    let soft = old.elector.view().leading.unwrap().deadlines.unwrap().soft;
     old.pass(soft);
 
     let mut new = successor(old, |resume| {
@@ -86,7 +86,7 @@ fn a_renewal_of_the_predecessor_that_nobody_confirmed_moves_nothing_and_is_writt
     let mut new = successor(old, |_| {});
     new.answers = false;
     new.serve();
-    assert_eq!(new.elector.view().leading.unwrap().deadlines.end, end, "E stays");
+    assert_eq!(new.elector.view().leading.unwrap().deadlines.unwrap().end, end, "E stays");
 
     let body = new.body();
     assert_eq!(body["metadata"]["resourceVersion"], unknown["metadata"]["resourceVersion"]);

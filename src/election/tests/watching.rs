@@ -228,6 +228,19 @@ fn a_watch_that_ends_or_fails_each_time_is_tried_more_and_more_rarely_and_leaves
     }
 }
 
+/// A server that has just started has not read its roles.
+#[test]
+fn a_watch_that_is_refused_once_is_started_again_within_a_second() {
+    let mut bench = Bench::with(held("x", 3600));
+    bench.run(seconds(1));
+    let refused = RequestError { status: Some(403), words: "roles are not read yet".into() };
+
+    bench.watch(Watched::Ended(WatchEnd::Failed(refused)));
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches.len(), 2);
+}
+
 #[test]
 fn a_watch_that_breaks_after_it_has_worked_for_ten_seconds_is_started_again_soon() {
     let mut bench = Bench::with(held("x", 3600));

@@ -89,7 +89,7 @@ fn a_leader_tells_its_term_its_token_and_what_is_left() {
         hard: START + Duration::from_secs(12),
         end: START + Duration::from_secs(13),
     };
-    let led = LeaderView { term: Term(1), confirmed: START, deadlines, ending: false };
+    let led = LeaderView { term: Term(1), confirmed: START, deadlines: Some(deadlines), ending: false };
 
     let acquired = held(Some("a_1"), 7, 0, None);
     let leads_now = status(|status| {
@@ -270,7 +270,7 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
     });
     let mut status = Status::new(&resumed, START);
     assert_eq!(status.role, Some(Role::Leader), "init told an earlier elector");
-    status.election.leading = Some(LeaderView { term: Term(1), confirmed: START, deadlines, ending: false });
+    status.election.leading = Some(LeaderView { term: Term(1), confirmed: START, deadlines: Some(deadlines), ending: false });
     let status = Board::new(&resumed).status(&status, START);
     assert_eq!([&status["slot"], &status["term"], &status["fencingToken"]], [&json!(0), &json!(7), &json!("9")]);
 }

@@ -49,7 +49,7 @@ impl Lines {
 
     fn holds(&mut self, soft: Instant) {
         let deadlines = Deadlines { soft, ..Deadlines::NEVER };
-        let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
+        let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines: Some(deadlines), ending: false };
         self.take(&Fact::Elects(View { leading: Some(led), ..self.status.election }), ms(0));
     }
 }
@@ -202,7 +202,7 @@ fn who_wakes_after_a_deadline_says_so_and_not_that_it_stops_the_program() {
     let told_at = |at| {
         logged(|log| {
             let deadlines = Deadlines { soft: ms(10_000), end: ms(15_000), ..Deadlines::NEVER };
-            let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines, ending: false };
+            let led = LeaderView { term: Term(1), confirmed: ms(0), deadlines: Some(deadlines), ending: false };
             log.take(&Fact::Elects(View { leading: Some(led), ..log.status.election }), ms(0));
             reported(log, at, &stopping);
         })
