@@ -18,10 +18,9 @@ use super::{
     pace::doubled,
     random::Random,
     record::{LeaseRecord, LeaseState},
-    writes::{HOLDER, LeaseWriter, OBITUARY, Stamps},
+    writes::{HOLDER, OBITUARY, Stamps, obituary},
 };
 use crate::{
-    config::Config,
     law::RETRY_PAUSE,
     request::{Answer, Refusal, RequestError},
 };
@@ -145,8 +144,16 @@ struct Step {
 enum Next {
     Read,
     Clear(LeaseRecord),
-    Done { given_back: bool },
-    Retry { message: RequestError, retry_after: Option<Duration>, longest: Duration },
+    Done {
+        given_back: bool,
+    },
+    /// At once, with a token that is read again.
+    Reauthenticate(RequestError),
+    Retry {
+        message: RequestError,
+        retry_after: Option<Duration>,
+        longest: Duration,
+    },
 }
 
 impl Witness {
@@ -230,19 +237,17 @@ impl Witness {
             Next::Read => (Request::Get, Duration::ZERO),
             Next::Clear(record) => {
                 let time = self.stamps.next(wall, record.renew_time());
-                let mut config = Config::default();
-                config.lease.namespace.clone_from(&replica.namespace);
-                let (identity, config) = (replica.identity.clone(), config.into());
-                let writer = LeaseWriter { identity, config, kind: None, status: String::new() };
-                (Request::Replace(writer.obituary(&record, &time).into()), Duration::ZERO)
+                let object = obituary(&record, &replica.identity, &replica.namespace, &time);
+                (Request::Replace(object.into()), Duration::ZERO)
+            }
+            Next::Reauthenticate(message) => {
+                step.was_denied = true;
+                self.failed(&replica, &mut step, message);
+                (Request::Get, Duration::ZERO)
             }
             Next::Retry { message, retry_after, longest } => {
+                self.failed(&replica, &mut step, message);
                 let pause = self.random.around(doubled(RETRY_PAUSE, step.failures, longest));
-                if step.failed.as_ref() != Some(&message) {
-                    let (identity, lease) = (replica.identity.clone(), step.lease.clone());
-                    self.actions.push_back(Action::Failed { identity, lease, message: message.clone() });
-                }
-                (step.failed, step.was_denied) = (Some(message), step.was_denied || longest.is_zero());
                 (Request::Get, pause.max(retry_after.unwrap_or_default().min(replica.renew_period)))
             }
         };
@@ -254,6 +259,15 @@ impl Witness {
         {
             open.push(step);
         }
+    }
+
+    /// Reports a failure, unless it is the one before.
+    fn failed(&mut self, replica: &Replica, step: &mut Step, message: RequestError) {
+        if step.failed.as_ref() != Some(&message) {
+            let (identity, lease) = (replica.identity.clone(), step.lease.clone());
+            self.actions.push_back(Action::Failed { identity, lease, message: message.clone() });
+        }
+        step.failed = Some(message);
     }
 
     fn ask(&mut self, replica: &Arc<Replica>, lease: &str, request: Request, pause: Duration) -> RequestId {
@@ -294,9 +308,7 @@ fn next(replica: &Replica, step: &Step, answer: Answer, is_ending: bool) -> Next
         Verdict::Refused(Refusal::Unauthorized, message @ RequestError { status: None, .. }) if is_ending => {
             Next::Retry { message, retry_after: None, longest }
         }
-        Verdict::Refused(Refusal::Unauthorized, message) if !step.was_denied => {
-            Next::Retry { message, retry_after: None, longest: Duration::ZERO }
-        }
+        Verdict::Refused(Refusal::Unauthorized, message) if !step.was_denied => Next::Reauthenticate(message),
         // Whoever uninstalls a replica takes its rights first.
         Verdict::Refused(refusal, _) if is_ending && !refusal.may_pass() => Next::Done { given_back: false },
         Verdict::Refused(refusal, message) => {

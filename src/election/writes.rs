@@ -80,7 +80,7 @@ impl LeaseWriter {
     /// leaseTransitions stays as read (law 14).
     pub fn nobody(&self, from: Option<&LeaseRecord>, slot: Slot, duration: Duration, time: &str) -> Value {
         let mut object = match from {
-            Some(from) => self.copy(from),
+            Some(from) => copy(from, &self.config.lease.namespace),
             None => json!({
                 "apiVersion": API_VERSION,
                 "kind": KIND,
@@ -111,7 +111,7 @@ impl LeaseWriter {
         time: &str,
         context: TraceContext,
     ) -> Value {
-        let mut object = self.copy(from);
+        let mut object = copy(from, &self.config.lease.namespace);
         let annotations = annotations_of(&mut object);
         if fires[0].is_none() && from.state() != LeaseState::Released {
             // It stays known which fire was run last. Without the next one beside it, it is not run again.
@@ -146,7 +146,7 @@ impl LeaseWriter {
     /// and annotations were removed, they are restored. A changed acquireTime or leaseTransitions is kept: it may be another
     /// term's, and then the Lease is not released (law 8).
     pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
-        let mut object = self.copy(from);
+        let mut object = copy(from, &self.config.lease.namespace);
         self.mark_held(&mut object, &self.identity);
         if !self.status.is_empty() {
             annotations_of(&mut object).insert(STATUS.into(), self.status.as_str().into());
@@ -176,7 +176,7 @@ impl LeaseWriter {
 
     /// Gives a Lease back that nobody takes before `left` has passed. A client that reads only the spec sees it held until then.
     pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {
-        let mut object = self.given_back(from, TRACEPARENT, context.to_string());
+        let mut object = given_back(from, &self.config.lease.namespace, TRACEPARENT, context.to_string());
         annotations_of(&mut object).insert(RESTS.into(), rests(time, &self.identity).into());
         hold(spec_of(&mut object), &self.identity, left, time);
         object
@@ -184,41 +184,7 @@ impl LeaseWriter {
 
     /// Gives a Lease back, with the release mark.
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
-        emptied(self.given_back(from, TRACEPARENT, context.to_string()), time)
-    }
-
-    /// The release mark that the witness of a dead holder writes (law 20). The trace context stays that of the dead term.
-    pub fn obituary(&self, from: &LeaseRecord, time: &str) -> Value {
-        emptied(self.given_back(from, OBITUARY, self.identity.clone()), time)
-    }
-
-    fn given_back(&self, from: &LeaseRecord, annotation: &str, value: String) -> Value {
-        let mut object = self.copy(from);
-        let annotations = annotations_of(&mut object);
-        annotations.remove(HOLDER);
-        annotations.remove(PRIORITY);
-        annotations.insert(annotation.into(), value.into());
-        object
-    }
-
-    /// Copies the object as read, without the last holder's status and the server's notes. Adds apiVersion, kind and namespace if a
-    /// proxy left them out.
-    fn copy(&self, from: &LeaseRecord) -> Value {
-        let mut object = from.object().clone();
-        if let Some(object) = object.as_object_mut() {
-            object.entry("apiVersion").or_insert_with(|| API_VERSION.into());
-            object.entry("kind").or_insert_with(|| KIND.into());
-        }
-        drop_managers(&mut object);
-        if from.strategy().is_none() {
-            // The API server refuses preferredHolder without a strategy.
-            spec_of(&mut object).remove("preferredHolder");
-        }
-        metadata_of(&mut object).entry("namespace").or_insert_with(|| self.config.lease.namespace.as_str().into());
-        if from.annotation(STATUS).is_some() {
-            annotations_of(&mut object).remove(STATUS);
-        }
-        object
+        emptied(given_back(from, &self.config.lease.namespace, TRACEPARENT, context.to_string()), time)
     }
 
     fn mark_acquired(&self, object: &mut Value, context: TraceContext) {
@@ -247,6 +213,41 @@ impl LeaseWriter {
         annotations.remove(RESTS);
         annotations.remove(OBITUARY);
     }
+}
+
+/// Gives the Lease of a dead holder back, with the release mark, in the name of its witness (law 20). The trace context stays that of the
+/// dead term.
+pub fn obituary(from: &LeaseRecord, identity: &str, namespace: &str, time: &str) -> Value {
+    emptied(given_back(from, namespace, OBITUARY, identity.to_owned()), time)
+}
+
+fn given_back(from: &LeaseRecord, namespace: &str, annotation: &str, value: String) -> Value {
+    let mut object = copy(from, namespace);
+    let annotations = annotations_of(&mut object);
+    annotations.remove(HOLDER);
+    annotations.remove(PRIORITY);
+    annotations.insert(annotation.into(), value.into());
+    object
+}
+
+/// Copies the object as read, without the last holder's status and the server's notes. Adds apiVersion, kind and namespace if a
+/// proxy left them out.
+fn copy(from: &LeaseRecord, namespace: &str) -> Value {
+    let mut object = from.object().clone();
+    if let Some(object) = object.as_object_mut() {
+        object.entry("apiVersion").or_insert_with(|| API_VERSION.into());
+        object.entry("kind").or_insert_with(|| KIND.into());
+    }
+    drop_managers(&mut object);
+    if from.strategy().is_none() {
+        // The API server refuses preferredHolder without a strategy.
+        spec_of(&mut object).remove("preferredHolder");
+    }
+    metadata_of(&mut object).entry("namespace").or_insert_with(|| namespace.into());
+    if from.annotation(STATUS).is_some() {
+        annotations_of(&mut object).remove(STATUS);
+    }
+    object
 }
 
 /// The times in the writes of one elector. No two are equal, and none equals one of another elector of the same init (law 1).

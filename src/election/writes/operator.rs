@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CANDIDATE, FIRE, HOLDER, JOURNAL, KIND_LABEL, LeaseWrite, LeaseWriter, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps,
-    annotations_of, display, micros,
+    CANDIDATE, FIRE, HOLDER, JOURNAL, KIND_LABEL, LeaseWrite, PAUSED, STEP_DOWN, STEP_DOWN_TO, Stamps, annotations_of, display,
+    micros, obituary,
 };
 use crate::{
     config::SharedConfig,
@@ -124,10 +124,8 @@ impl ConfirmDead {
         if !record.says_the_same_as(before) {
             return Confirmation::Renewed;
         }
-        let (identity, config) = (self.holder.clone(), self.config.clone());
-        let writer = LeaseWriter { identity, config, kind: None, status: String::new() };
         let time = Stamps::new(0).next(wall, record.renew_time());
-        Confirmation::Write(LeaseWrite::replace(writer.obituary(&record, &time)))
+        Confirmation::Write(LeaseWrite::replace(obituary(&record, &self.holder, &lease.namespace, &time)))
     }
 }
 
