@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     interface::{Action, Launch},
-    policy::Policy,
+    policy::{Mode, Policy},
 };
 use crate::{
     config::{Probe, ProbeHandler, ProbeKind, duration},
@@ -80,7 +80,7 @@ impl HealthChecks {
     pub(crate) fn new(policy: Arc<Policy>, since: Instant) -> Self {
         let check = |kind: ProbeKind| {
             let probe = kind.of(&policy.config.workload).clone();
-            let handler = if policy.plain { None } else { probe.handler() };
+            let handler = if policy.mode == Mode::Plain { None } else { probe.handler() };
             let good = kind == ProbeKind::Liveness || handler.is_none();
             let (failure, watchdog) = ("no answer yet".into(), probe.watchdog());
             Check {

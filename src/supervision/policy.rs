@@ -7,19 +7,27 @@ use crate::{
     time::Instant,
 };
 
+/// What runs where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// There is no Lease, so the workload has no role.
+    Plain,
+    /// `runs: leading`: the workload runs on the leader alone.
+    Leading,
+    /// `standby.command` is set: another program runs on standbys.
+    StandbyCommand,
+    /// `runs: frozen`: the workload runs on standbys too, stopped by SIGSTOP.
+    Frozen,
+    /// `runs: always`: the workload runs on standbys too, and is told its role.
+    Always,
+}
+
 /// The configuration, and facts derived from it.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Policy {
     /// Init is PID 1.
     pub(crate) pid1: bool,
-    /// There is no Lease, so the workload has no role.
-    pub(crate) plain: bool,
-    /// `runs: always`: the workload runs on standbys too, and is told its role.
-    pub(crate) always: bool,
-    /// `runs: frozen`: the workload runs on standbys too, stopped by SIGSTOP.
-    pub(crate) frozen: bool,
-    /// `standby.command` is set: another program runs on standbys.
-    pub(crate) standby: bool,
+    pub(crate) mode: Mode,
     /// The workload has the terminal, or may be lent one: keys reach it, and not init.
     pub(crate) terminal: bool,
     pub(crate) config: SharedConfig,
@@ -27,21 +35,19 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn of(config: SharedConfig, pid1: bool, terminal: bool) -> Self {
-        let plain = !config.lease.enabled;
-        Self {
-            pid1,
-            plain,
-            always: config.workload.runs == Runs::Always && !plain,
-            frozen: config.workload.runs == Runs::Frozen && !plain,
-            standby: !config.standby.command.is_empty() && !plain,
-            terminal,
-            config,
-        }
+        let mode = match config.workload.runs {
+            _ if !config.lease.enabled => Mode::Plain,
+            Runs::Always => Mode::Always,
+            Runs::Frozen => Mode::Frozen,
+            Runs::Leading if config.standby.command.is_empty() => Mode::Leading,
+            Runs::Leading => Mode::StandbyCommand,
+        };
+        Self { pid1, mode, terminal, config }
     }
 
     /// Returns the hook, if it is configured. Without a Lease no hook runs.
     pub(crate) fn hook(&self, kind: HookKind) -> Option<&Hook> {
-        if self.plain { None } else { kind.of(&self.config.hooks) }
+        if self.mode == Mode::Plain { None } else { kind.of(&self.config.hooks) }
     }
 
     /// Limit on the time of an execve under a Lease: D, the time for which a crash would leave the Lease without a leader.
@@ -56,7 +62,7 @@ impl Policy {
 
     /// Returns true if something runs while this replica follows.
     pub(crate) fn has_standby(&self) -> bool {
-        self.always || self.frozen || self.standby
+        matches!(self.mode, Mode::StandbyCommand | Mode::Frozen | Mode::Always)
     }
 
     /// Time by which a standby must be gone for a leader that may be started until `not_after`.

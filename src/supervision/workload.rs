@@ -18,7 +18,7 @@ use super::{
     health::HealthChecks,
     hooks::HookRun,
     interface::{Action, Launch, ProgramEnv, Target},
-    policy::Policy,
+    policy::{Mode, Policy},
     restarts::Restarts,
 };
 
@@ -164,23 +164,23 @@ impl Workload {
     /// Returns true if the workload is or will be frozen: any signal but SIGKILL could then run a leader's code without a Lease
     /// (law 8).
     pub(crate) fn is_frozen(&self) -> bool {
-        self.policy.frozen && (!self.leads || self.is_to_be_resumed())
+        self.policy.mode == Mode::Frozen && (!self.leads || self.is_to_be_resumed())
     }
 
     /// Returns true if the current process is `standby.command`, which never leads.
     pub(crate) fn is_standby_command(&self) -> bool {
-        self.policy.standby && !self.leads
+        self.policy.mode == Mode::StandbyCommand && !self.leads
     }
 
     /// Returns true if beforeFollow prepares the workload for its stop.
     pub(crate) fn is_yielding(&self) -> bool {
-        !self.policy.always && matches!(self.state, State::Demoting(_))
+        self.policy.mode != Mode::Always && matches!(self.state, State::Demoting(_))
     }
 
     /// Returns true if beforeFollow must run before a planned stop.
     pub(crate) fn prepares_to_follow(&self) -> bool {
         let hook = self.policy.hook(HookKind::BeforeFollow);
-        !self.policy.always && hook.is_some() && self.leads && self.runs()
+        self.policy.mode != Mode::Always && hook.is_some() && self.leads && self.runs()
     }
 
     /// Returns true if a standby or afterFollow runs while this replica follows.

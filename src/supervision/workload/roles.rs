@@ -17,6 +17,7 @@ use crate::{
     supervision::{
         hooks::HookRun,
         interface::{Action, ProgramEnv, RoleInput},
+        policy::Mode,
     },
     time::Instant,
 };
@@ -73,7 +74,7 @@ impl Workload {
     /// Returns true if SIGSTOP has stopped the workload. If it ends now, somebody has killed it.
     pub(super) fn stands_still(&self) -> bool {
         let is_frozen = matches!(self.state, State::Freezing { .. } | State::Frozen { .. });
-        is_frozen || self.policy.frozen && self.waits_for_before_lead()
+        is_frozen || self.policy.mode == Mode::Frozen && self.waits_for_before_lead()
     }
 
     /// Runs beforeLead, if it is configured: alone before a start, or beside a standby before its promotion.
@@ -89,7 +90,7 @@ impl Workload {
 
     /// Runs afterFollow, if it is configured and has not run for the last lead.
     pub(super) fn tell_it_follows(&mut self, now: Instant) {
-        let may_run = self.is_down() || self.policy.always && self.runs();
+        let may_run = self.is_down() || self.policy.mode == Mode::Always && self.runs();
         if self.wanted != Wanted::Standby || self.leads || !may_run {
             return;
         }
@@ -134,7 +135,7 @@ impl Workload {
     /// Tells a leader that it follows, to be acknowledged by `until`. Its hook does not begin from `not_after` on. Returns false
     /// if the workload cannot be told, because it has not yet acknowledged that it leads.
     pub(super) fn demote(&mut self, reason: Reason, info: &TermInfo, until: Instant, not_after: Instant, now: Instant) -> bool {
-        let alone = !self.policy.always || !self.health.is_asking();
+        let alone = self.policy.mode != Mode::Always || !self.health.is_asking();
         match &mut self.state {
             State::Leading => {
                 self.report.began.get_or_insert(now);
@@ -161,7 +162,7 @@ impl Workload {
 
     fn tell(&mut self, mut change: Change, now: Instant) {
         let (to, not_after) = (change.to, change.not_after);
-        let resumes = self.policy.frozen && to == Role::Leader;
+        let resumes = self.policy.mode == Mode::Frozen && to == Role::Leader;
         let asks_for_word = self.policy.asks_for_word() && !resumes;
         change.word = !asks_for_word;
         let signals = &self.policy.config.signals;
@@ -289,7 +290,8 @@ impl Workload {
         self.not_acknowledged(Reason::NotAcknowledged, now);
         match to {
             Role::Leader => Some("the workload did not acknowledge its promotion in time and is stopped"),
-            Role::Standby => self.policy.always.then_some("the workload did not acknowledge its demotion in time and is killed"),
+            Role::Standby => (self.policy.mode == Mode::Always)
+                .then_some("the workload did not acknowledge its demotion in time and is killed"),
         }
     }
 
@@ -306,7 +308,7 @@ impl Workload {
         match to {
             Role::Leader => {
                 self.state = State::Leading;
-                if self.policy.frozen {
+                if self.policy.mode == Mode::Frozen {
                     self.health.begin(now);
                 }
                 self.health.leads(true, now);
@@ -322,7 +324,7 @@ impl Workload {
     /// Takes the acknowledgement of a demotion. With `runs: always` that is the proof. Other workloads are now prepared for their
     /// stop, and have until `until`.
     fn demoted(&mut self, until: Instant, now: Instant) {
-        if !self.policy.always {
+        if self.policy.mode != Mode::Always {
             return self.ask_to_stop(None, until, now);
         }
         self.report.began.get_or_insert(now);
@@ -337,7 +339,7 @@ impl Workload {
         let Some(&mut Change { to, until, .. }) = self.change() else { return };
         match to {
             Role::Leader => self.events.push_back(WorkloadEvent::NotPromoted(reason)),
-            Role::Standby if self.policy.always => self.kill(now),
+            Role::Standby if self.policy.mode == Mode::Always => self.kill(now),
             Role::Standby => self.ask_to_stop(None, until, now),
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     supervision::{
         health::Asks,
         interface::{Action, Target},
+        policy::Mode,
     },
     time::Instant,
 };
@@ -28,7 +29,7 @@ impl Workload {
     /// Returns true if only a change of role may send this signal (law 8, 15).
     pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
         let signals = &self.policy.config.signals;
-        self.policy.always && [signals.on_lead, signals.on_follow].contains(&Some(signal))
+        self.policy.mode == Mode::Always && [signals.on_lead, signals.on_follow].contains(&Some(signal))
     }
 
     /// Passes a signal on as it is.
@@ -43,9 +44,9 @@ impl Workload {
     /// Sends SIGCONT, so that a stopped workload receives the signal sent before.
     pub(crate) fn go_on(&mut self) {
         let Some(target) = self.reachable().map(|pid| self.target(pid)) else { return };
-        self.actions.push_back(match self.policy.plain {
-            true => Action::Continue { target },
-            false => Action::Signal { target, signal: Signal::CONT },
+        self.actions.push_back(match self.policy.mode {
+            Mode::Plain => Action::Continue { target },
+            Mode::Leading | Mode::StandbyCommand | Mode::Frozen | Mode::Always => Action::Signal { target, signal: Signal::CONT },
         });
     }
 
@@ -57,7 +58,7 @@ impl Workload {
 
     /// Returns the signal that the workload gets for this one; none if it gets nothing.
     pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
-        let is_told_so = self.policy.always && matches!(self.state, State::Demoting(_));
+        let is_told_so = self.policy.mode == Mode::Always && matches!(self.state, State::Demoting(_));
         let role = if is_told_so || self.policy.has_standby() && !self.leads { Role::Standby } else { Role::Leader };
         let rewrite = match role {
             Role::Leader => &self.policy.config.signals.rewrite.leader,

@@ -6,7 +6,10 @@ use crate::{
     exit,
     link::Exit,
     role::Role,
-    supervision::interface::{Action, NotSpawned},
+    supervision::{
+        interface::{Action, NotSpawned},
+        policy::Mode,
+    },
     time::Instant,
 };
 
@@ -26,9 +29,9 @@ impl Workload {
         self.has_led |= self.leads;
         self.health.forget(now);
         let role = if self.leads { Role::Leader } else { Role::Standby };
-        let late = (!self.policy.plain).then(|| now + self.policy.start_timeout());
+        let late = (self.policy.mode != Mode::Plain).then(|| now + self.policy.start_timeout());
         self.state = State::Starting { role, kill_at: None, late };
-        self.actions.push_back(Action::Spawn { role: (!self.policy.plain).then_some(role), launch });
+        self.actions.push_back(Action::Spawn { role: (self.policy.mode != Mode::Plain).then_some(role), launch });
     }
 
     pub(crate) fn forked(&mut self, pid: i32, now: Instant) {
@@ -51,7 +54,7 @@ impl Workload {
         }
         match role {
             Role::Leader => self.started_as_leader(now),
-            Role::Standby if self.policy.frozen => self.state = State::BeforeFreeze,
+            Role::Standby if self.policy.mode == Mode::Frozen => self.state = State::BeforeFreeze,
             Role::Standby => self.state = State::Standby,
         }
         self.advance(now);

@@ -10,6 +10,7 @@ use crate::{
     supervision::{
         escalation::StopEscalation,
         interface::{Action, ProgramEnv, Scan},
+        policy::Mode,
     },
     time::Instant,
 };
@@ -49,14 +50,14 @@ impl Workload {
                 // A standby that is starting or ending does not lead, nor does afterFollow, and its stop goes on.
                 return self.yielded(now);
             }
-            if self.main.is_some() && (self.policy.frozen || self.policy.standby) {
+            if self.main.is_some() && matches!(self.policy.mode, Mode::StandbyCommand | Mode::Frozen) {
                 self.yielded(now);
                 self.report = StopReport::default();
                 return;
             }
         }
         self.health.cancel(now, &mut self.actions);
-        let may_tell = self.policy.always || !reason.is_loss();
+        let may_tell = self.policy.mode == Mode::Always || !reason.is_loss();
         if !(may_tell && self.demote(reason, info, kill_at, not_after, now)) {
             self.ask_to_stop(None, kill_at, now);
             if reason.is_loss() {
@@ -81,7 +82,7 @@ impl Workload {
                 escalation.extend(until);
             }
         } else if let State::Demoting(change) = &mut self.state
-            && !self.policy.always
+            && self.policy.mode != Mode::Always
         {
             change.until = change.until.max(until);
         }
@@ -123,7 +124,7 @@ impl Workload {
 
     /// Takes the proof that suffices for a plain init: it has no child.
     pub(crate) fn childless(&mut self, now: Instant) {
-        if self.policy.plain {
+        if self.policy.mode == Mode::Plain {
             self.scanned(Scan { clean: true, ..Scan::default() }, now);
         }
     }
