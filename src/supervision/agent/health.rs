@@ -54,7 +54,7 @@ impl Agent {
         let is_lost = self.term.as_ref().and_then(ActiveTerm::stopping).is_some_and(Reason::is_loss);
         if let Notification::ExtendTimeout(span) = said
             && !is_lost
-            && !self.shutdown.as_ref().is_some_and(Shutdown::is_urgent)
+            && !self.shutdown.as_ref().is_some_and(Shutdown::is_hastened)
         {
             self.workload.extend_stop(now + span);
         }

@@ -4,7 +4,10 @@
 //! begins: `stop_or_demote` (in [`term_end`](super::term_end)) begins what was put off, once, and so calls back into this file. A
 //! StepDown that asks for it is kept until then, so that only a proof made after it can answer it (law 8).
 
-use super::{Agent, shutdown::Shutdown};
+use super::{
+    Agent,
+    shutdown::{Shutdown, Urgency},
+};
 use crate::{
     config::{OnExit, Signal},
     law::WITHDRAWAL,
@@ -143,14 +146,11 @@ impl Agent {
         let code_of_nothing = if is_awaited { Exit::Signal(by.0).code() } else { 0 };
         let shutdown = self.shutdown.get_or_insert_with(|| Shutdown::asked(code_of_nothing, nothing_runs));
         shutdown.asked_by.get_or_insert(by);
-        shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
+        if signal.is_none() {
+            shutdown.urgency = shutdown.urgency.more();
+        }
         let stop = &self.config.config.workload.stop;
-        let hastens = shutdown.is_urgent();
-        let kill_at = match shutdown.signals {
-            0 | 1 => now + stop.grace,
-            2 => now + stop.loss_grace,
-            _ => now,
-        };
+        let (hastens, kill_at) = (shutdown.is_hastened(), shutdown.urgency.kill_at(stop, now));
         match (self.workload.is_stopping(), signal) {
             (true, Some(signal)) => self.workload.pass(signal),
             (true, None) if std::mem::take(&mut shutdown.passed) => {
@@ -162,7 +162,7 @@ impl Agent {
         }
         if self.workload.is_down() {
             self.workload.hold();
-        } else if shutdown.signals == 1 && signal.is_none() && self.workload.prepares_to_follow() {
+        } else if shutdown.urgency == Urgency::Asked && signal.is_none() && self.workload.prepares_to_follow() {
             self.end_term(Reason::Signal, now);
             self.stop_or_demote(now);
         } else {

@@ -1,7 +1,7 @@
 //! The end of init: the waits before it, and the exit code.
 
 use crate::{
-    config::Signal,
+    config::{Signal, Stop},
     exit,
     link::{Exit, FLUSH, Term, ToElector},
     time::Instant,
@@ -25,13 +25,47 @@ pub(super) struct Shutdown {
     pub(super) why: Option<String>,
     /// The signal that asked for the end, if one did.
     pub(super) asked_by: Option<Signal>,
-    /// Count of the TERM so far, and of INT and QUIT that were for init alone.
-    pub(super) signals: u8,
+    pub(super) urgency: Urgency,
     /// INT or QUIT was passed on in place of the stop signal.
     pub(super) passed: bool,
     elector: Informed,
     /// End of the wait. Set once nothing of a leader runs any more.
     by: Option<Instant>,
+}
+
+/// How urgent the end is. Each TERM makes it more urgent, and each INT and QUIT that is for init alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Urgency {
+    /// No signal has asked for it, or only one that was passed on.
+    None,
+    /// The workload has `grace` to stop.
+    Asked,
+    /// It has `lossGrace`.
+    Hastened,
+    /// It is killed at once.
+    Kill,
+    /// The release is not waited for either.
+    Abandon,
+}
+
+impl Urgency {
+    pub(super) const fn more(self) -> Self {
+        match self {
+            Self::None => Self::Asked,
+            Self::Asked => Self::Hastened,
+            Self::Hastened => Self::Kill,
+            Self::Kill | Self::Abandon => Self::Abandon,
+        }
+    }
+
+    /// When the workload is killed.
+    pub(super) fn kill_at(self, stop: &Stop, now: Instant) -> Instant {
+        match self {
+            Self::None | Self::Asked => now + stop.grace,
+            Self::Hastened => now + stop.loss_grace,
+            Self::Kill | Self::Abandon => now,
+        }
+    }
 }
 
 /// The knowledge of the current elector about the end.
@@ -45,7 +79,8 @@ enum Informed {
 
 impl Shutdown {
     pub(super) const fn with(code: Option<u8>) -> Self {
-        Self { code, code_of_nothing: 0, why: None, asked_by: None, signals: 0, passed: false, elector: Informed::No, by: None }
+        let (urgency, elector) = (Urgency::None, Informed::No);
+        Self { code, code_of_nothing: 0, why: None, asked_by: None, urgency, passed: false, elector, by: None }
     }
 
     /// Begins the end that a signal asks for. `code_of_nothing` is the exit code if no workload has run.
@@ -61,8 +96,8 @@ impl Shutdown {
     }
 
     /// Returns true if a second signal has asked for the end.
-    pub(super) const fn is_urgent(&self) -> bool {
-        self.signals > 1
+    pub(super) fn is_hastened(&self) -> bool {
+        self.urgency >= Urgency::Hastened
     }
 
     pub(super) const fn done(&mut self) {
@@ -136,19 +171,19 @@ impl Agent {
         if waits {
             shutdown.by.get_or_insert_with(|| now + self.config.config.release_limit().saturating_add(FLUSH));
         }
-        let is_pressed = pid1 && shutdown.signals > 3;
+        let is_abandoned = shutdown.urgency == Urgency::Abandon;
         let is_due = shutdown.due(self.term.as_ref()).is_some_and(|at| at <= now);
         let is_over = if self.workload.is_down() {
             let unneeded = match &self.term {
                 Some(_) => self.failed.is_some(),
                 None => !self.electors.is_greeted(),
             };
-            unneeded || is_due || shutdown.elector == Informed::Done || shutdown.signals > 3
+            unneeded || is_due || shutdown.elector == Informed::Done || is_abandoned
         } else if self.is_plain() {
             self.is_left_to_the_kernel()
         } else {
             // No Lease depends on the processes of a standby, and if init is PID 1 the kernel kills them with it.
-            waits && is_due || is_pressed
+            waits && is_due || pid1 && is_abandoned
         };
         if is_over {
             self.finish(now);
@@ -160,8 +195,8 @@ impl Agent {
     /// Returns true if a plain init leaves the rest to the kernel. Nobody waits for the proof, and the rest ends with PID 1 or never.
     fn is_left_to_the_kernel(&self) -> bool {
         let is_stuck = self.workload.is_stuck();
-        let is_impatient = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.signals > 2);
-        let is_hopeless = self.config.pid1 || is_stuck || is_impatient;
+        let is_killed = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.urgency >= Urgency::Kill);
+        let is_hopeless = self.config.pid1 || is_stuck || is_killed;
         self.workload.is_being_swept() && is_hopeless || self.config.pid1 && is_stuck
     }
 
