@@ -6,16 +6,24 @@
 //! meanwhile. It carries the fencing token of its term, and a lower token never replaces a higher one. A term begins by emptying
 //! the slice. That also voids any write of the last leader that is still under way.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
 use super::{
+    pace::doubled,
     record::{is_number, later, metadata_of},
     writes::{annotations_of, drop_managers},
 };
-use crate::{law::Timing, link::Term, request::RequestError, slot::Slot, time::Instant};
+use crate::{
+    law::Timing,
+    link::Term,
+    request::{Answer, Refusal},
+    slot::Slot,
+    time::Instant,
+};
 
+const NO_SLICE: &str = "the answer is not an EndpointSlice";
 /// The longest Retry-After that is honoured.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Annotation of the EndpointSlice: the fencing token of the term that wrote it.
@@ -61,17 +69,6 @@ pub enum SliceAction {
     Wait(Instant),
 }
 
-/// Why a request has failed.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The words of the server.
-    pub error: RequestError,
-    /// The pause that it asks for.
-    pub retry_after: Option<Duration>,
-    /// The same request may succeed a moment later.
-    pub may_pass: bool,
-}
-
 /// The state of the slice for the log, which tells each state once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SliceState {
@@ -90,7 +87,7 @@ pub struct Publisher {
     timing: Timing,
     wanted: Option<Wanted>,
     /// The slice as last read or written.
-    seen: Option<Value>,
+    seen: Option<Arc<Value>>,
     /// The slice is as wanted, or was written so.
     is_made: bool,
     /// Why the server refused this replica's endpoint. The slice is kept empty instead.
@@ -160,41 +157,47 @@ impl Publisher {
     }
 
     /// Takes in the outcome of the last request. A Retry-After holds up no other wish.
-    pub fn answered(&mut self, answer: Result<Value, Failure>, now: Instant) {
+    pub fn answered(&mut self, answer: Answer, now: Instant) {
         let written = mem::take(&mut self.is_made);
         self.seen = None;
-        match answer {
-            Ok(object) => {
+        let (retry_after, may_pass) = (answer.retry_after(), answer.may_pass());
+        let (why, is_invalid) = match answer {
+            Answer::Object(object) => {
                 self.seen = Some(object);
                 if written {
                     self.conflicts = 0;
                     self.made();
                     self.due = now + self.timing.duration;
                 }
+                return;
             }
-            Err(Failure { error, .. }) if error.status == Some(409) => self.due = now + self.pause(),
-            Err(Failure { error, retry_after, may_pass }) => {
-                self.due = now + self.timing.renew_period.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
-                // A planned stop waits only a moment, and a later leader may be long in coming.
-                if self.wanted.as_ref().is_some_and(|wanted| wanted.ends) && may_pass {
-                    self.due = now + self.pause();
-                }
-                // The server refuses this replica's endpoint. The slice is emptied at least: the predecessor's endpoint must not
-                // stay.
-                let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
-                if written && serves && self.lacks.is_none() && matches!(error.status, Some(400 | 422)) {
-                    (self.refused, self.due) = (Some(error.to_string()), now);
-                }
-                self.enter(SliceState::Failed(error.to_string()));
+            Answer::Conflict => {
+                self.due = now + self.pause();
+                return;
             }
+            Answer::Refused { refusal, message } => (message.to_string(), refusal == Refusal::Invalid),
+            Answer::Unknown { message, .. } => (message.to_string(), false),
+            Answer::NotFound => ("there is none: create it".into(), false),
+            Answer::Deleted | Answer::Listed { .. } => (NO_SLICE.into(), false),
+        };
+        self.due = now + self.timing.renew_period.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+        // A planned stop waits only a moment, and a later leader may be long in coming.
+        if self.wanted.as_ref().is_some_and(|wanted| wanted.ends) && may_pass {
+            self.due = now + self.pause();
         }
+        // The server refuses this replica's endpoint. The slice is emptied at least: the predecessor's endpoint must not stay.
+        let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
+        if written && serves && self.lacks.is_none() && is_invalid {
+            (self.refused, self.due) = (Some(why.clone()), now);
+        }
+        self.enter(SliceState::Failed(why));
     }
 
     /// Returns the pause after a conflict, or a failed withdrawal: twice as long each time.
     fn pause(&mut self) -> Duration {
-        let pause = PAUSE * 2_u32.saturating_pow(self.conflicts);
+        let pause = doubled(PAUSE, self.conflicts, self.timing.renew_period);
         self.conflicts += 1;
-        pause.min(self.timing.renew_period)
+        pause
     }
 
     /// Returns the state if it is new for the log.
@@ -230,7 +233,7 @@ fn changed(seen: &Value, wanted: &Wanted, own: Option<&Value>, ports: &[Value]) 
     let text = |name| metadata_of(seen, name).and_then(Value::as_str).filter(|text| !text.is_empty());
     // Without uid and version the server would write unconditionally, or create the slice.
     if text("uid").is_none() || text("resourceVersion").is_none() {
-        return Err("the answer is not an EndpointSlice".into());
+        return Err(NO_SLICE.into());
     }
     let token = metadata_of(seen, "annotations").and_then(|all| all.get(TOKEN)).and_then(Value::as_str);
     if let Some(token) = token.filter(|token| is_number(token) && later(token, &wanted.token)) {

@@ -16,7 +16,7 @@ use crate::{
     api::{Client, Place, Request, Verb},
     clock,
     config::Config,
-    election::publication::{Endpoints, Failure, PAUSE, Publisher, SliceAction, SliceState, Wanted},
+    election::publication::{Endpoints, PAUSE, Publisher, SliceAction, SliceState, Wanted},
     link::{InitialState, Term},
     telemetry::status::{Change, Status},
     words::bounded,
@@ -146,8 +146,7 @@ async fn publish(
             }
         };
         if let Some(answered) = client.send_before(now.until, &Request::of(place, verb)).await {
-            let (retry_after, may_pass) = (answered.answer.retry_after(), answered.answer.may_pass());
-            publisher.answered(answered.object().map_err(|error| Failure { error, retry_after, may_pass }), clock::boot());
+            publisher.answered(answered.answer, clock::boot());
         }
     }
 }

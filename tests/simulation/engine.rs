@@ -1,9 +1,8 @@
 //! The events of a run.
 
-use serde_json::Value;
 use tenure::{
     election::RequestId,
-    request::{RequestError, Watched},
+    request::{Answer, Watched},
 };
 use tenure_world::Due;
 pub use tenure_world::{Child, Who};
@@ -62,7 +61,7 @@ pub enum Event {
     /// A request for a slice reaches the server.
     SliceArrives(Box<SliceFlight>),
     /// The answer to that reaches the client.
-    SliceAnswered(Child, Box<Result<Value, RequestError>>),
+    SliceAnswered(Child, Box<Answer>),
     /// An elector of this container connects to its witness.
     Connects(Who),
     /// Its connection to the witness ends.

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure::{
     election::{
-        publication::{Endpoints, Failure, PAUSE, Publisher, SliceAction, TOKEN},
+        publication::{Endpoints, PAUSE, Publisher, SliceAction, TOKEN},
         turn::Arrived,
     },
     link::{InitialState, Term, ToElector, ToInit},
-    request::RequestError,
+    request::Answer,
     slot::Slot,
     telemetry::status::{Fact, Status},
     time::Instant,
@@ -125,20 +125,20 @@ impl Traffic {
 }
 
 impl Slices {
-    fn carry_out(&mut self, slot: Slot, slice: Option<Value>, e: &mut Engine) -> Result<Value, RequestError> {
+    fn carry_out(&mut self, slot: Slot, slice: Option<Value>, e: &mut Engine) -> Answer {
         let new = || json!({ "metadata": { "uid": "slice", "resourceVersion": "1" }, "addressType": "IPv4" });
         let stored = self.0.entry(slot).or_insert_with(new);
-        let Some(mut slice) = slice else { return Ok(stored.clone()) };
+        let Some(mut slice) = slice else { return Answer::Object(stored.clone().into()) };
         let version = |slice: &Value| slice["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
         if version(&slice) != version(stored) {
-            return Err(RequestError { status: Some(409), words: String::new() });
+            return Answer::Conflict;
         }
         let token = |slice: &Value| slice["metadata"]["annotations"][TOKEN].as_str().and_then(|text| text.parse::<u64>().ok());
         let wrong = || format!("token {:?} replaces {:?} in a slice", token(&slice), token(stored));
         e.judge.judges("a token in a slice rises", token(&slice) < token(stored), wrong);
         slice["metadata"]["resourceVersion"] = (version(stored).unwrap_or_default() + 1).to_string().into();
         stored.clone_from(&slice);
-        Ok(slice)
+        Answer::Object(slice.into())
     }
 }
 
@@ -180,14 +180,18 @@ impl Container {
     }
 
     /// The answer reaches the elector.
-    pub fn slice_answered(&mut self, pid: i32, answer: Result<Value, RequestError>, e: &mut Engine) {
+    pub fn slice_answered(&mut self, pid: i32, answer: Answer, e: &mut Engine) {
         let now = self.clock().boot(e.now);
         let Some(elector) = self.runner(pid) else { return };
         let Some(traffic) = &mut elector.traffic else { return };
         traffic.asks = false;
-        traffic.publisher.answered(answer.map_err(|error| Failure { error, retry_after: None, may_pass: true }), now);
+        traffic.publisher.answered(answer, now);
         e.after(0, Event::Publishes(elector.child));
     }
+}
+
+fn lost(words: &str) -> Answer {
+    Answer::Unknown { message: words.into(), retry_after: None }
 }
 
 impl World {
@@ -205,15 +209,15 @@ impl World {
 
     fn slice_times_out(&mut self, child: Child) {
         let span = nanos(self.replicas[child.who.replica].node.config.lease.attempt_timeout);
-        self.e.after(span, Event::SliceAnswered(child, Box::new(Err("timed out".into()))));
+        self.e.after(span, Event::SliceAnswered(child, Box::new(lost("timed out"))));
     }
 
     /// A request for a slice reaches the server.
     pub fn slice_arrives(&mut self, SliceFlight { from, slot, slice }: SliceFlight) {
         let road = self.replicas[from.who.replica].road.clone();
         let answer = match (slice, road.moody(&mut self.e)) {
-            (None, Some(_)) => Ok(json!({ "metadata": { "resourceVersion": "1" } })),
-            (Some(_), Some((_, false))) => Err("503".into()),
+            (None, Some(_)) => Answer::Object(json!({ "metadata": { "resourceVersion": "1" } }).into()),
+            (Some(_), Some((_, false))) => lost("503"),
             (slice, Some((_, true)) | None) => self.slices.carry_out(slot, slice, &mut self.e),
         };
         match road.down(&mut self.e) {

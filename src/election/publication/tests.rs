@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::Config;
+use crate::{config::Config, request::RequestError};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 /// S - T.
@@ -43,16 +43,20 @@ fn publisher() -> Publisher {
 fn written(seen: &Value, wanted: &Wanted) -> SliceAction {
     let mut publisher = publisher();
     assert_eq!(publisher.step(wanted, START), SliceAction::Get);
-    publisher.answered(Ok(seen.clone()), START);
+    publisher.answered(read(seen.clone()), START);
     publisher.step(wanted, START)
 }
 
-fn failure(status: Option<u16>, may_pass: bool) -> Failure {
-    Failure { error: RequestError { status, words: "no".into() }, retry_after: None, may_pass }
+fn read(slice: Value) -> Answer {
+    Answer::Object(slice.into())
 }
 
-fn error(status: u16) -> Failure {
-    failure(Some(status), false)
+fn refused(status: u16, refusal: Refusal) -> Answer {
+    Answer::Refused { refusal, message: RequestError { status: Some(status), words: "no".into() } }
+}
+
+fn lost(status: Option<u16>) -> Answer {
+    Answer::Unknown { message: RequestError { status, words: "no".into() }, retry_after: None }
 }
 
 #[test]
@@ -60,7 +64,8 @@ fn a_retry_after_is_heeded_for_a_minute_at_most_and_holds_up_no_withdrawal() {
     for (said, waited) in [(Some(1), 3), (Some(20), 20), (Some(3600), 60), (None, 3)] {
         let mut publisher = publisher();
         publisher.step(&wanted("9", true), START);
-        publisher.answered(Err(Failure { retry_after: said.map(Duration::from_secs), ..error(429) }), START);
+        let refusal = Refusal::TooManyRequests { retry_after: said.map(Duration::from_secs) };
+        publisher.answered(refused(429, refusal), START);
         assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(waited)), "{said:?}");
         assert_eq!(publisher.step(&wanted("9", false), START), SliceAction::Get);
     }
@@ -71,7 +76,7 @@ fn the_slice_of_one_slot_is_not_written_to_that_of_another() {
     let mut publisher = publisher();
     let first = Wanted { slot: Slot(1), ..wanted("9", false) };
     assert_eq!(publisher.step(&first, START), SliceAction::Get);
-    publisher.answered(Ok(slice("7", Some("9"), json!([]))), START);
+    publisher.answered(read(slice("7", Some("9"), json!([]))), START);
     assert!(matches!(publisher.step(&first, START), SliceAction::Wait(_)));
 
     assert_eq!(publisher.step(&wanted("12", false), START), SliceAction::Get);
@@ -129,7 +134,7 @@ fn nothing_is_sent_from_s_minus_t_on_until_a_renewal_moves_that() {
     let late = wanted.until;
     wanted.until = after(60);
     assert_eq!(publisher.step(&wanted, late), SliceAction::Get);
-    publisher.answered(Ok(slice("7", None, json!([]))), late);
+    publisher.answered(read(slice("7", None, json!([]))), late);
     assert_eq!(publisher.step(&wanted, after(60)), SliceAction::Wait(Instant::NEVER));
 }
 
@@ -138,16 +143,16 @@ fn what_is_as_wanted_is_looked_at_again_once_per_duration_and_withdrawn_without_
     let mut publisher = publisher();
     let mut wanted = Wanted { until: after(1000), ..wanted("9", true) };
     publisher.step(&wanted, START);
-    publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), START);
+    publisher.answered(read(slice("7", Some("9"), json!([mine()]))), START);
     assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(after(15)));
     assert_eq!(publisher.step(&wanted, after(14)), SliceAction::Wait(after(15)));
     assert_eq!(publisher.step(&wanted, after(15)), SliceAction::Get);
-    publisher.answered(Ok(slice("8", Some("9"), json!([mine()]))), after(15));
+    publisher.answered(read(slice("8", Some("9"), json!([mine()]))), after(15));
     assert_eq!(publisher.step(&wanted, after(15)), SliceAction::Wait(after(30)));
 
     wanted.serves = false;
     assert_eq!(publisher.step(&wanted, after(16)), SliceAction::Replace(slice("8", Some("9"), json!([]))));
-    publisher.answered(Ok(slice("9", Some("9"), json!(null))), after(16));
+    publisher.answered(read(slice("9", Some("9"), json!(null))), after(16));
     assert_eq!(publisher.step(&wanted, after(16)), SliceAction::Wait(after(31)));
 }
 
@@ -156,21 +161,21 @@ fn after_a_conflict_it_reads_anew_and_other_failures_wait_for_the_renew_period_a
     let mut publisher = publisher();
     let wanted = wanted("9", true);
     publisher.step(&wanted, START);
-    publisher.answered(Ok(slice("7", None, json!([]))), START);
+    publisher.answered(read(slice("7", None, json!([]))), START);
     assert!(matches!(publisher.step(&wanted, START), SliceAction::Replace(_)));
-    publisher.answered(Err(error(409)), START);
+    publisher.answered(Answer::Conflict, START);
     assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(START + PAUSE));
     assert_eq!(publisher.step(&wanted, START + PAUSE), SliceAction::Get);
     assert_eq!(publisher.take_news(), None);
 
-    publisher.answered(Err(error(404)), START);
-    assert_eq!(publisher.take_news(), Some(&SliceState::Failed("the API server answered 404: no".into())));
+    publisher.answered(Answer::NotFound, START);
+    assert_eq!(publisher.take_news(), Some(&SliceState::Failed("there is none: create it".into())));
     assert_eq!(publisher.step(&wanted, START), SliceAction::Wait(after(3)));
     assert_eq!(publisher.step(&wanted, after(3)), SliceAction::Get);
-    publisher.answered(Err(error(404)), after(3));
+    publisher.answered(Answer::NotFound, after(3));
     assert_eq!(publisher.take_news(), None);
     publisher.step(&wanted, after(6));
-    publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), after(6));
+    publisher.answered(read(slice("7", Some("9"), json!([mine()]))), after(6));
     publisher.step(&wanted, after(6));
     assert_eq!(publisher.take_news(), Some(&SliceState::Published));
     assert_eq!(publisher.take_news(), None);
@@ -182,7 +187,7 @@ fn what_is_no_slice_is_not_written_and_said() {
     nobodys["metadata"]["uid"] = "".into();
     let mut publisher = publisher();
     publisher.step(&wanted("9", true), START);
-    publisher.answered(Ok(nobodys), START);
+    publisher.answered(read(nobodys), START);
     assert_eq!(publisher.step(&wanted("9", true), START), SliceAction::Wait(after(15)));
     let Some(SliceState::Failed(why)) = publisher.take_news() else { panic!("nothing was said") };
     assert!(why.contains("not an EndpointSlice"), "{why}");
@@ -199,20 +204,20 @@ fn where_its_own_address_cannot_stand_the_slice_is_emptied_of_the_predecessor_an
     let mut other_family = slice("7", Some("8"), theirs);
     other_family["addressType"] = "IPv6".into();
     let predecessors = slice("7", Some("8"), json!([{ "addresses": ["10.0.0.2"] }]));
-    for (read, is_refused, words) in [(other_family, false, "addressType is \"IPv6\""), (predecessors, true, "answered 422: no")]
+    for (seen, is_refused, words) in [(other_family, false, "addressType is \"IPv6\""), (predecessors, true, "answered 422: no")]
     {
         let (mut publisher, wanted) = (publisher(), wanted("9", true));
         publisher.step(&wanted, START);
-        publisher.answered(Ok(read.clone()), START);
+        publisher.answered(read(seen.clone()), START);
         if is_refused {
             assert!(matches!(publisher.step(&wanted, START), SliceAction::Replace(_)));
-            publisher.answered(Err(error(422)), START);
+            publisher.answered(refused(422, Refusal::Invalid), START);
             assert_eq!(publisher.step(&wanted, START), SliceAction::Get);
-            publisher.answered(Ok(read.clone()), START);
+            publisher.answered(read(seen.clone()), START);
         }
-        let SliceAction::Replace(write) = publisher.step(&wanted, START) else { panic!("it stays: {read}") };
+        let SliceAction::Replace(write) = publisher.step(&wanted, START) else { panic!("it stays: {seen}") };
         assert_eq!((&write["endpoints"], &write["metadata"]["annotations"][TOKEN]), (&json!([]), &json!("9")));
-        publisher.answered(Ok(write), START);
+        publisher.answered(read(write), START);
 
         assert!(matches!(publisher.step(&wanted, START), SliceAction::Wait(_)));
         let Some(SliceState::Failed(why)) = publisher.take_news() else { panic!("nothing was said") };
@@ -227,9 +232,9 @@ fn conflicts_in_a_row_are_answered_more_and_more_slowly() {
     let mut pauses = Vec::new();
     for _ in 0..6 {
         publisher.step(&wanted, now);
-        publisher.answered(Ok(slice("7", None, json!([]))), now);
+        publisher.answered(read(slice("7", None, json!([]))), now);
         publisher.step(&wanted, now);
-        publisher.answered(Err(error(409)), now);
+        publisher.answered(Answer::Conflict, now);
         let SliceAction::Wait(until) = publisher.step(&wanted, now) else { panic!("at once") };
         pauses.push(until.since(now).as_millis());
         now = until;
@@ -239,19 +244,23 @@ fn conflicts_in_a_row_are_answered_more_and_more_slowly() {
 
 #[test]
 fn a_withdrawal_that_fails_is_tried_again_within_the_wait_for_it_where_that_may_help() {
-    for (status, may_pass, pauses) in
-        [(None, true, [200, 400]), (Some(429), true, [200, 400]), (Some(500), true, [200, 400]), (Some(403), false, [3000, 3000])]
-    {
+    let busy = refused(429, Refusal::TooManyRequests { retry_after: None });
+    for (answer, pauses) in [
+        (lost(None), [200, 400]),
+        (busy, [200, 400]),
+        (lost(Some(500)), [200, 400]),
+        (refused(403, Refusal::Forbidden), [3000, 3000]),
+    ] {
         let (mut publisher, serving) = (publisher(), wanted("9", true));
         publisher.step(&serving, START);
-        publisher.answered(Ok(slice("7", Some("9"), json!([mine()]))), START);
+        publisher.answered(read(slice("7", Some("9"), json!([mine()]))), START);
         publisher.step(&serving, START);
         let (ends, mut now) = (wanted("9", false), START);
         for pause in pauses {
-            assert!(!matches!(publisher.step(&ends, now), SliceAction::Wait(_)), "{status:?}");
-            publisher.answered(Err(failure(status, may_pass)), now);
+            assert!(!matches!(publisher.step(&ends, now), SliceAction::Wait(_)), "{answer:?}");
+            publisher.answered(answer.clone(), now);
             now += Duration::from_millis(pause);
-            assert_eq!(publisher.step(&ends, now.before(Duration::from_millis(1))), SliceAction::Wait(now), "{status:?}");
+            assert_eq!(publisher.step(&ends, now.before(Duration::from_millis(1))), SliceAction::Wait(now), "{answer:?}");
         }
     }
 }
@@ -260,7 +269,7 @@ fn a_withdrawal_that_fails_is_tried_again_within_the_wait_for_it_where_that_may_
 fn whom_a_successor_has_replaced_at_its_end_has_nothing_to_say() {
     let (mut publisher, ends) = (publisher(), wanted("9", false));
     publisher.step(&ends, START);
-    publisher.answered(Ok(slice("7", Some("10"), json!([{ "addresses": ["10.0.0.2"] }]))), START);
+    publisher.answered(read(slice("7", Some("10"), json!([{ "addresses": ["10.0.0.2"] }]))), START);
 
     assert_eq!(publisher.step(&ends, START), SliceAction::Wait(after(15)));
     assert_eq!(publisher.take_news(), None);
