@@ -2,7 +2,7 @@
 //!
 //! Those from 64 to 78 are sysexits.h's numbers, the two above them the shell's.
 
-/// A command line that cannot be parsed, or a time on it that is no key's and cannot be read.
+/// A command line that cannot be parsed.
 pub const USAGE: u8 = 64;
 /// The API server is unavailable, and a command needs it.
 pub const UNAVAILABLE: u8 = 69;

@@ -1,7 +1,6 @@
 //! A command line that is not carried out: what is printed, and the exit code.
 
 use std::{
-    error::Error as _,
     ffi::OsString,
     fmt,
     io::{self, Write as _},
@@ -12,10 +11,9 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::{Line, workload::NOT_USED};
+use super::Line;
 
 use crate::{
-    config::duration,
     console::{heard, printed},
     exit,
 };
@@ -79,20 +77,9 @@ impl Refused {
         // A flag at the end of the line lacks its value, which clap reports as an empty invalid one.
         let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
         let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value && !missing && !self.is_no_span() { exit::INVALID } else { exit::USAGE }
-    }
-
-    /// Returns true if a time cannot be read, such as one without a unit. One out of range is a wrong value.
-    fn is_no_span(&self) -> bool {
-        let [flag, value] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(|kind| self.error.get(kind));
-        let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) = (flag, value) else { return false };
-        let is_used = self.error.source().is_none_or(|why| why.to_string() != NOT_USED);
-        is_used && SPANS.iter().any(|span| flag.split([' ', '[']).next() == Some(span)) && duration::parse(value).is_err()
+        if of_a_value && !missing { exit::INVALID } else { exit::USAGE }
     }
 }
-
-/// The flags whose value is a time.
-const SPANS: [&str; 7] = ["--every", "--for", "--limit", "--older-than", "--request-timeout", "--timeout", "--wait"];
 
 /// The names of the commands.
 fn names() -> impl Iterator<Item = String> {

@@ -38,13 +38,14 @@ pub(super) struct Malformed {
 const DEEPEST: usize = 100;
 
 /// What is said of a text that other readers of YAML take for a boolean.
-const AMBIGUOUS: &str = "an unquoted yes, no, on or off is ambiguous: quote it, or write true or false";
+const AMBIGUOUS: &str = "is ambiguous: quote it, or write true or false";
 
 /// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
     let node = read(text, true)?;
-    match ambiguous(&node, &read(text, false)?) {
-        Some(line) => Err(Malformed { line: Some(line), message: AMBIGUOUS.to_owned() }),
+    // y and n are texts, as YAML 1.2 says, and the chart refuses them.
+    match ambiguous(&node, &read(text, false)?, 2) {
+        Some((line, _)) => Err(Malformed { line: Some(line), message: format!("an unquoted yes, no, on or off {AMBIGUOUS}") }),
         None => Ok(node),
     }
 }
@@ -55,8 +56,8 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
 /// The fault, on one line.
 pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let (strict, lenient) = (read_all::<Node>(text, true)?, read_all(text, false)?);
-    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient)) {
-        Some(line) => Err(format!("line {line}: {AMBIGUOUS}")),
+    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient, 1)) {
+        Some((line, text)) => Err(format!("line {line}: an unquoted {text} {AMBIGUOUS}")),
         None => read_all(text, true),
     }
 }
@@ -78,15 +79,15 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         .map_err(|error| error.without_snippet().render_with_formatter(&UserMessageFormatter))
 }
 
-/// The line of the first text that Helm and kubectl, which read YAML 1.1, take for a boolean: two readings differ there. y and n are
-/// texts, as YAML 1.2 says, and the chart refuses them.
-fn ambiguous(strict: &Node, lenient: &Node) -> Option<u64> {
+/// The line of the first text of this length or more that Helm and kubectl, which read YAML 1.1, take for a boolean, and the text: two
+/// readings differ there.
+fn ambiguous<'a>(strict: &'a Node, lenient: &Node, least: usize) -> Option<(u64, &'a str)> {
     match (&strict.value, &lenient.value) {
-        (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() > 1 => {
-            Some(strict.referenced.line())
+        (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() >= least => {
+            Some((strict.referenced.line(), text))
         }
-        (Content::List(a), Content::List(b)) => a.iter().zip(b).find_map(|(a, b)| ambiguous(a, b)),
-        (Content::Map(a), Content::Map(b)) => a.iter().zip(b).find_map(|((_, a), (_, b))| ambiguous(a, b)),
+        (Content::List(a), Content::List(b)) => a.iter().zip(b).find_map(|(a, b)| ambiguous(a, b, least)),
+        (Content::Map(a), Content::Map(b)) => a.iter().zip(b).find_map(|((_, a), (_, b))| ambiguous(a, b, least)),
         (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
     }
 }

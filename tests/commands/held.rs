@@ -15,7 +15,7 @@ fn without_a_page_nobody_knows() {
 #[test]
 fn a_span_without_a_unit_and_an_unknown_word_are_64() {
     for span in ["2", "-1s", "soon"] {
-        tenure(&["held", &format!("--for={span}")], &[]).says(64, &["is not a duration: write a number and a unit"]);
+        tenure(&["held", &format!("--for={span}")], &[]).says(78, &["is not a duration: write a number and a unit"]);
     }
     for line in [&["held", "2s"][..], &["held", "--four=2s"], &["held", "--", "true"]] {
         tenure(line, &[]).says(64, &["Usage: tenure held"]);

@@ -543,6 +543,17 @@ fn comments_are_lost_which_is_said_once() {
     assert_eq!(said("# Source: shop/templates/deployment.yaml"), "");
 }
 
+/// kubectl and Helm take them for booleans, also in an object that is only passed on.
+#[test]
+fn a_text_that_others_read_as_a_boolean_is_refused_wherever_it_is() {
+    for text in ["n", "Y", "off"] {
+        let place = Scratch::new();
+        let file = place.file("all.yaml", format!("kind: HelmRelease\nspec: {{values: {{enabled: {text}}}}}\n"));
+        let sentence = format!("line 2: an unquoted {text} is ambiguous: quote it, or write true or false");
+        tenure(&["inject", "-f", &file], &[]).says(78, &[&sentence]);
+    }
+}
+
 #[test]
 fn what_makes_pods_of_the_template_before_is_said() {
     let paused = json!({ "paused": true });

@@ -32,17 +32,21 @@ fn the_weaker_guarantee_is_said_once_in_a_pod_and_not_to_a_person() {
 }
 
 #[test]
-fn a_line_that_is_no_lock_is_64() {
+fn a_line_that_is_no_lock_is_64_and_a_time_that_is_none_78() {
     for (line, said) in [
         ("lock a", "required"),
         ("lock a --try --timeout 5s -- true", "cannot be used with"),
         ("lock a true", "the workload goes after --"),
+    ] {
+        tenure(&line.split(' ').collect::<Vec<_>>(), &[]).says(64, &[said]);
+    }
+    for (line, said) in [
         ("lock a --timeout 3 -- true", "'3' for '--timeout <DURATION>': \"3\" is not a duration: write a number and a unit"),
         ("lock a --timeout=-1s -- true", "\"-1s\" is not a duration: write a number and a unit"),
         ("task a --every 60 -- true", "'60' for '--every <INTERVAL>': \"60\" is not a duration: write a number and a unit"),
         ("task a --every 1s --limit 10 -- true", "\"10\" is not a duration: write a number and a unit"),
     ] {
-        tenure(&line.split(' ').collect::<Vec<_>>(), &[]).says(64, &[said]);
+        tenure(&line.split(' ').collect::<Vec<_>>(), &[]).says(78, &[said]);
     }
 }
 

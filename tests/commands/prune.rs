@@ -8,7 +8,7 @@ use crate::world::{Cluster, tenure};
 fn an_age_without_a_unit_is_64() {
     for age in ["60", "-1h", "soon"] {
         let option = format!("--older-than={age}");
-        tenure(&["prune", &option], &[]).says(64, &[&format!("{age:?} is not a duration: write a number and a unit")]);
+        tenure(&["prune", &option], &[]).says(78, &[&format!("{age:?} is not a duration: write a number and a unit")]);
     }
     tenure(&["prune", "a-lock"], &[]).says(64, &["unexpected argument 'a-lock'"]);
 }

@@ -90,7 +90,7 @@ fn files_that_are_no_transaction_are_refused_offline() {
         (typed("{timeout: 5, changes: []}"), "spec: invalid type"),
         (typed("{timeout: soon, changes: []}"), "spec.timeout: \"soon\" is not a duration"),
         (one("kind: Transaction", "kind: Transaction\nmore: 1"), "a Transaction has no key more"),
-        (one("{name: x}", "{name: x, namespce: y}"), "metadata of a Transaction has no key namespce"),
+        (one("{name: x}", "{name: x, namespce: z}"), "metadata of a Transaction has no key namespce"),
         (one("{name: x}", "{name: x, namespace: 2024}"), "metadata.namespace is no text: write \"2024\" in quotes"),
         (one("{name: x}", "oops"), "metadata is no map"),
         (one("{data: {a: b}}", "hunter2"), "change 1: content is no map"),
@@ -104,8 +104,8 @@ fn files_that_are_no_transaction_are_refused_offline() {
         ("kind: ConfigMap\n".to_owned(), "ConfigMap is no Transaction: for manifests use kubectl, Helm or GitOps"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]\n".to_owned(), "document 1: List is no Transaction"),
         (typed("5"), "spec: invalid type"),
-        (one("a: b", "a: no"), "an unquoted yes, no, on or off is ambiguous"),
-        (one("a: b", "a: [{b: On}]"), "an unquoted yes, no, on or off is ambiguous"),
+        (one("a: b", "a: no"), "an unquoted no is ambiguous: quote it, or write true or false"),
+        (one("a: b", "a: [{b: On}]"), "an unquoted On is ambiguous"),
         ("a: [".to_owned(), "line 1"),
         (format!("a: {}\n", "[".repeat(500)), ""),
         (transaction(&[CONFIG_MAP, &CONFIG_MAP.replace("v1", "v1, namespace: ''")]), "is not the name of an object"),
@@ -139,7 +139,7 @@ fn a_file_that_the_command_under_the_lock_could_not_be_told_is_refused() {
 #[test]
 fn a_text_that_only_looks_like_a_boolean_and_an_empty_object_are_taken_and_a_volume_claim_that_is_deleted_is_named() {
     let cluster = Cluster::nowhere();
-    let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: y, n: n, t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
+    let quoted = [CONFIG_MAP.replace("a: b", "a: 'no', y: 'y', t: true"), CONFIG_MAP.replace("name: a", "name: yes-please")];
     let claim = change("v1 PersistentVolumeClaim data", "type: Delete");
     let account = change("v1 ServiceAccount a", "type: Create, content: {}");
     let file = cluster.place().file("x.yaml", transaction(&[&quoted[0], &quoted[1], &claim, &account]));
@@ -156,7 +156,7 @@ fn a_transaction_without_a_name_is_64_and_so_is_one_without_a_file() {
     tenure(&["apply", "-f", &file], &[]).says(64, &["name the transaction: tenure apply NAME -f FILE"]);
     tenure(&["apply", "x"], &[]).says(64, &["--filename <FILE>"]);
     tenure(&["apply", "x", "-f", &file, "--try", "--wait"], &[]).says(64, &["cannot be used with"]);
-    tenure(&["apply", "x", "-f", &file, "--limit", "5"], &[]).says(64, &["5"]);
+    tenure(&["apply", "x", "-f", &file, "--limit", "5"], &[]).says(78, &["5"]);
     tenure(&["recover", "apply"], &[]).says(64, &["required"]);
     tenure(&["recover", "undo", "x"], &[]).says(78, &["plan, apply, forget"]);
 }

@@ -222,7 +222,7 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
     let spec = json!({ "type": "NodePort", "ports": [{ "name": "a", "port": 80 }] });
     stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
     let service = shop.read(&format!("{services}/shop")).await;
-    let container = "{name: new, image: n, resources: {limits: {cpu: 1}}}";
+    let container = "{name: new, image: new, resources: {limits: {cpu: 1}}}";
     let added = format!("type: Patch, content: {{spec: {{template: {{spec: {{containers: [{container}]}}}}}}}}");
     let port = "type: Patch, content: {spec: {ports: [{name: b, port: 81, protocol: TCP}]}}";
     let changes = [change("apps/v1 Deployment shop", &added), change("v1 Service shop", port)];

@@ -37,7 +37,7 @@ pub(super) fn judge(config: &Config, validation: &mut Validation) {
         judge_together(config.timing(), validation);
     }
     let Some(wait) = config.lease.creation_wait else { return };
-    judge_seconds("lease.creationWait", wait, validation);
+    judge_seconds("lease.creationWait", wait, Duration::ZERO, validation);
     let stop = &config.workload.stop;
     let healthy = config.lease.renew_period.saturating_add(stop.loss_grace).saturating_add(stop.kill_margin);
     if wait < config.lease.duration {
@@ -91,7 +91,7 @@ fn judge_each(timing: Timing, validation: &mut Validation) {
             span < least => [path] => format!("{} is too short: {} is the shortest", duration::format(span), duration::format(least));
         }
     }
-    judge_seconds("lease.duration", timing.duration, validation);
+    judge_seconds("lease.duration", timing.duration, SHORTEST_LEASE, validation);
     refuse! { validation;
         !(LEAST_DRIFT..=MOST_DRIFT).contains(&timing.drift) => ["lease.clockDrift"] =>
             format!("{} is out of range: write a percentage from 0.01% to 20%", Drift(timing.drift));
@@ -105,12 +105,12 @@ fn judge_each(timing: Timing, validation: &mut Validation) {
     }
 }
 
-/// Judges whether a Lease can hold this duration: whole seconds, and not too many.
-fn judge_seconds(path: &str, span: Duration, validation: &mut Validation) {
+/// Judges whether a Lease can hold this duration: whole seconds, and not too many. One below the shortest is refused already.
+fn judge_seconds(path: &str, span: Duration, shortest: Duration, validation: &mut Validation) {
     let written = duration::format(span);
     refuse! { validation;
         span > LONGEST_LEASE => [path] => format!("{written} is too long: {}s is the longest", LONGEST_LEASE.as_secs());
-        span < LONGEST_LEASE && span.subsec_nanos() != 0 => [path] =>
+        (shortest..LONGEST_LEASE).contains(&span) && span.subsec_nanos() != 0 => [path] =>
             format!("{written} is not in whole seconds, and a Lease holds only these: write {}s", span.as_secs() + 1);
     }
 }
