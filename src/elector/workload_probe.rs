@@ -15,7 +15,12 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use jiff::{SignedDuration, Timestamp};
-use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{
+    net::{TcpStream, ToSocketAddrs},
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use crate::{
     api::{few_heads, unverified},
@@ -67,7 +72,7 @@ impl ProgramStart {
 pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Timestamp) -> Option<String> {
     let answer = async {
         match probe.handler() {
-            Some(ProbeHandler::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
+            Some(ProbeHandler::Tcp) => connect(probe.tcp.address()).await.map_err(words),
             Some(ProbeHandler::Http) => get(&probe.http).await,
             Some(ProbeHandler::File) => look(kind, probe.file.clone(), since).await,
             Some(ProbeHandler::Notify | ProbeHandler::Exec) | None => Err("init asks".into()),
@@ -75,6 +80,17 @@ pub(super) async fn ask(kind: ProbeKind, probe: Probe, since: Timestamp) -> Opti
     };
     let late = |_| Err(format!("no answer within {}", duration::format(probe.timeout)));
     timeout(probe.timeout, answer).await.unwrap_or_else(late).err()
+}
+
+/// Connects, and hangs up. Where nobody listens, the kernel may take the very port that is asked for as the source. Such a connection is one
+/// to itself, and without a reset nobody could bind the port for a minute.
+async fn connect(address: impl ToSocketAddrs) -> io::Result<()> {
+    let stream = TcpStream::connect(address).await?;
+    if stream.local_addr()? == stream.peer_addr()? {
+        stream.set_zero_linger()?;
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(())
 }
 
 /// Sends a GET as a kubelet does: it follows redirects to the same host, and takes one to another host for an answer. Each request
@@ -171,7 +187,7 @@ fn words(error: impl std::error::Error + 'static) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     use super::*;
     use crate::{
@@ -333,6 +349,18 @@ mod tests {
         let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
         let https = probe(server.address(), |probe| probe.http.scheme = Scheme::Https);
         assert_eq!(asked(ProbeKind::Readiness, https).await, Some("HTTP 401".into()), "its authority is unknown here");
+    }
+
+    /// Of so many attempts some have the port of the target as their own. The kernel gives these even ports.
+    #[tokio::test]
+    async fn nobody_who_listens_is_no_connection_to_itself() {
+        let nobody: SocketAddr = (Ipv4Addr::LOCALHOST, 45_678).into();
+
+        for _ in 0..50_000 {
+            connect(nobody).await.expect_err("nobody listens");
+        }
+
+        tokio::net::TcpListener::bind(nobody).await.expect("the port is free");
     }
 
     #[tokio::test]

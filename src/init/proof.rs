@@ -53,8 +53,11 @@ impl Prover {
                 let left: Vec<i32> = pids.iter().map(|pid| pid.as_raw()).collect();
                 Scan { clean: false, killed: kill && !left.is_empty(), left, denied: refused }
             }
-            // Without /proc the kernel still knows whether PID 1 is alone.
+            // Without /proc the kernel still kills all but PID 1, and knows whether PID 1 is alone.
             Some(Err(_)) | None => {
+                if kill && self.pid1 && electors.is_empty() {
+                    let _ = kill::kill_everything();
+                }
                 Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }
             }
         }

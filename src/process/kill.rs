@@ -176,7 +176,10 @@ impl KillSweep {
     fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {
         for _ in 0..2 {
             let (left, unclear) = self.once(scope, spare, signal)?;
-            if scope == Scope::Descendants && left.pids.is_empty() && self.scanner.has_no_other_children(spare) {
+            if scope == Scope::Descendants
+                && left.pids.is_empty()
+                && self.scanner.other_children(spare).is_some_and(|all| all.is_empty())
+            {
                 return Ok(Verdict::Proved);
             }
             if unclear > 0 || !left.pids.is_empty() {
@@ -202,7 +205,17 @@ impl KillSweep {
             left.pids.push(process.pid);
             left.refused |= matches!(sent, Err(Errno::EPERM | Errno::EACCES)) && process.state != b'Z';
         }
-        Ok((left, found.unclear))
+        let unclear = found.unclear;
+        if scope == Scope::Descendants {
+            // /proc hides a process that nobody may trace, from its own user too. The pid of a child is its own until it is reaped.
+            let mut hidden = self.scanner.other_children(spare).unwrap_or_default();
+            hidden.retain(|pid| !left.pids.contains(pid));
+            for pid in hidden {
+                left.refused |= matches!(kill(pid.as_raw(), signal), Err(Errno::EPERM | Errno::EACCES));
+                left.pids.push(pid);
+            }
+        }
+        Ok((left, unclear))
     }
 }
 

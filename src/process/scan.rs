@@ -212,12 +212,14 @@ impl Scanner {
         Ok(Found { targets: &self.table, strange: &self.strange, unclear, scanner: self })
     }
 
-    /// Returns true if all children of init, the caller, are spared. Then nothing else descends from it, because it is a
-    /// subreaper and reaps nothing meanwhile. This holds even if /proc hides processes, or does not tell their parents.
-    pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
+    /// Returns the children of init, the caller, that are not spared, also those that /proc hides; none if that is not known. Without
+    /// any, nothing else descends from init, because it is a subreaper and reaps nothing meanwhile.
+    pub fn other_children(&self, spare: Spare<'_>) -> Option<Vec<Pid>> {
         // Where /proc hides other users' processes, it hides the elector, which nobody may trace.
         let is_spared = |pid: &Pid| spare.electors.contains(pid) || self.look(*pid).is_some_and(|process| spare.covers(&process));
-        spare.init == Pid::this() && children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
+        let mut others = children(spare.init).filter(|_| spare.init == Pid::this())?;
+        others.retain(|pid| !is_spared(pid));
+        Some(others)
     }
 
     /// Returns the processes that [`KillSweep::freeze`](crate::process::kill::KillSweep::freeze) stopped and that are still

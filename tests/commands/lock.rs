@@ -94,6 +94,19 @@ fn a_lock_of_a_user_from_whom_proc_hides_its_elector_ends() {
     tenure_of_nobody_among_hidden(&["lock", "x", "--", "echo", "ran"], &variables).says(0, &["ran"]);
 }
 
+/// An agent that nobody may trace, such as ssh-agent: there /proc hides it from its own user too.
+#[test]
+fn what_the_command_leaves_behind_is_killed_although_proc_hides_it() {
+    let cluster = Cluster::embedded();
+    fs::set_permissions(cluster.kubeconfig(), fs::Permissions::from_mode(0o644)).unwrap();
+    let agent =
+        "import ctypes, os, time; ctypes.CDLL(None).prctl(4, 0); os.fork() and os._exit(3); os.setsid(); time.sleep(1000)";
+
+    let ended = tenure_of_nobody_among_hidden(&["lock", "x", "--", "python3", "-c", agent], &[cluster.variable(), NO_WAIT]);
+
+    ended.says(3, &[]);
+}
+
 #[test]
 fn a_hang_up_ends_a_wait_unless_it_was_to_be_ignored() {
     let cluster = Cluster::embedded();

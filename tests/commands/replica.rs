@@ -9,7 +9,7 @@ use std::{
 
 use support::Scratch;
 
-use crate::world::{Cluster, Pod, Running, TENURE, tenure_among_hidden, tenure_in_a_pod};
+use crate::world::{Cluster, Pod, Running, TENURE, tenure_among_hidden, tenure_as_pid_1_without_proc, tenure_in_a_pod};
 
 #[test]
 fn a_replica_whose_plugin_fails_or_gives_what_no_header_carries_keeps_trying() {
@@ -54,6 +54,23 @@ fn a_replica_that_could_not_see_what_is_left_does_not_start() {
     tenure_among_hidden(&["--lease", "x", "--", "true"], &[cluster.variable()]).says(70, &[words]);
     tenure_among_hidden(&["check", "--offline", "--lease", "x"], &[]).says(70, &["FAIL  no end of the workload could be proved"]);
     tenure_among_hidden(&["--leader-election=off", "--", "true"], &[]).says(0, &[]);
+}
+
+/// As in a chroot. Without /proc only the kernel knows what the program has left.
+#[test]
+fn without_proc_a_program_that_leaves_a_daemon_is_started_again() {
+    let restart = [
+        "--leader-election=off",
+        "--set=workload.onExit=restart",
+        "--set=workload.restart.delay=10ms",
+        "--set=workload.restart.burst=2",
+    ];
+    let program = ["--", "sh", "-c", "echo ran; setsid sleep 1000 & exit 3"];
+
+    let ended = tenure_as_pid_1_without_proc(&[&restart[..], &program].concat());
+
+    ended.says(3, &[]);
+    assert_eq!(ended.out.matches("ran").count(), 3, "{ended:?}");
 }
 
 #[test]

@@ -68,6 +68,13 @@ pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
     run(after("mount -t tmpfs none /proc && exec \"$@\"", Path::new("sh")), arguments, &[], Stdio::piped())
 }
 
+/// The same as PID 1.
+pub(crate) fn tenure_as_pid_1_without_proc(arguments: &[&str]) -> Ended {
+    let inner = "mount -t tmpfs none /proc && exec \"$@\"";
+    let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
+    run(after(&script, Path::new("sh")), arguments, &[], Stdio::piped())
+}
+
 /// Runs the binary as PID 1 where /proc hides the processes of others.
 pub(crate) fn tenure_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     among_hidden("exec \"$@\"", arguments, variables)
