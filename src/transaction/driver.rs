@@ -248,15 +248,9 @@ impl<'a, S: Server> Driver<'a, S> {
         self.claim = self.journal.claim + 1;
         let entries = mem::take(&mut self.journal.entries);
         self.store(Phase::Undone, &[], true).await?;
-        let mut rest: Vec<&Entry> = entries.iter().collect();
-        for defers in [true, false] {
-            self.defers = defers;
-            for entry in mem::take(&mut rest) {
-                // An object that may not be read keeps a mark that is not live.
-                if matches!(self.erase(&entry.target, None, u64::MAX).await, Err(Outcome::Unavailable(_))) {
-                    rest.push(entry);
-                }
-            }
+        for entry in &entries {
+            // A mark that stays is not live.
+            let _ = self.erase(&entry.target, None, u64::MAX).await;
         }
         Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })
     }

@@ -1,8 +1,6 @@
 //! Undoes the changes of a journal, this driver's own or an earlier one's (rules 3 and 7). Owns for how long a POST may still
 //! come, and what `recover plan` shows of an undo.
 
-use std::mem;
-
 use serde_json::{Value, json};
 
 use super::{
@@ -122,21 +120,13 @@ impl<S: Server> Driver<'_, S> {
         self.server.report(entry.event());
     }
 
-    /// Gives what is back to its managers: at first each once, then again what the server failed for, until the limit.
-    async fn give_all_back(&mut self, entries: &[Entry]) {
+    /// Gives what is back to its managers, each until the limit. Once that is over each has one try, until one fails.
+    async fn give_all_back(&self, entries: &[Entry]) {
         let is_due = |entry: &&Entry| entry.state == State::Undone && !entry.managers.is_empty() && !self.is_untouched(entry);
-        let mut rest: Vec<&Entry> = entries.iter().filter(is_due).collect();
-        for defers in [true, false] {
-            for entry in mem::take(&mut rest) {
-                self.defers = defers;
-                let given = self.give_back(entry).await;
-                self.defers = false;
-                if matches!(given, Err(Outcome::Unavailable(_) | Outcome::Stopped)) {
-                    rest.push(entry);
-                    if self.go_on().is_err() {
-                        return;
-                    }
-                }
+        for entry in entries.iter().filter(is_due) {
+            let is_late = self.go_on().is_err();
+            if self.give_back(entry).await.is_err() && is_late {
+                return;
             }
         }
     }
