@@ -2,8 +2,6 @@
 //!
 //! Owns the JSON that the Secret holds. Every entry is stored before its target is written.
 
-use std::fmt::{self, Display, Formatter};
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -194,14 +192,6 @@ worded! {
     }
 }
 
-/// The mark of a journal on a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) lease: Place,
-    pub(super) id: String,
-    pub(super) claim: u64,
-}
-
 impl Journal {
     /// Returns true if changes may be half made.
     pub(super) const fn is_unsettled(&self) -> bool {
@@ -288,22 +278,13 @@ impl Entry {
     }
 }
 
-impl Display for Mark {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.lease, self.id, self.claim)
-    }
-}
-
-impl Mark {
-    /// Reads the mark on an object. None if there is none that can be read.
-    pub(super) fn of(object: &Value) -> Option<Self> {
-        let mut words = object["metadata"]["annotations"][MARK].as_str()?.split(' ');
-        let (namespace, name) = words.next()?.split_once('/')?;
-        let lease = Place { namespace: namespace.to_owned(), name: name.to_owned() };
-        let is_name = |name: &str| name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.contains('/');
-        let id = words.next().filter(|id| [namespace, name, id].into_iter().all(is_name))?.to_owned();
-        Some(Self { lease, id, claim: words.next()?.parse().ok()? })
-    }
+/// Reads the mark on an object: the Lease, the id of the journal and the claim. None if there is none that can be read.
+pub(super) fn mark_of(object: &Value) -> Option<(Place, &str, u64)> {
+    let mut words = object["metadata"]["annotations"][MARK].as_str()?.split(' ');
+    let (namespace, name) = words.next()?.split_once('/')?;
+    let is_name = |name: &&str| name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.contains('/');
+    let id = words.next().filter(|id| [namespace, name, id].iter().all(is_name))?;
+    Some((Place { namespace: namespace.to_owned(), name: name.to_owned() }, id, words.next()?.parse().ok()?))
 }
 
 /// Returns the FNV-1a hash of the changes: the same file again has nothing to do.

@@ -8,7 +8,7 @@ use super::{
     Event, Field, MARK, Outcome, Place, Request, Server, Target, Verb,
     driver::Driver,
     fields::{Side, merge_patch, with},
-    journal::{Mark, parse},
+    journal::{mark_of, parse},
     paths::{as_map, entry_of},
 };
 use crate::{
@@ -52,15 +52,15 @@ impl<S: Server> Driver<'_, S> {
     /// Returns whose live mark is on an object, if it is another transaction's. What cannot be told counts as live.
     pub(super) async fn live(&self, object: Option<&Value>) -> Result<Option<String>, Outcome> {
         // One of this Lease with another id is of a journal that was deleted.
-        let mark = object.and_then(Mark::of).filter(|mark| mark.lease != self.settings.lease);
-        let Some(mark) = mark else { return Ok(None) };
-        match self.lease(&mark.lease).await {
+        let mark = object.and_then(mark_of).filter(|(place, ..)| *place != self.settings.lease);
+        let Some((place, marked, claim)) = mark else { return Ok(None) };
+        match self.lease(&place).await {
             Ok(lease) => {
-                let (id, claim) = lease.as_ref().and_then(announced).unwrap_or_default();
-                Ok((id == mark.id && claim <= mark.claim).then(|| format!("it is another transaction's: {mark}")))
+                let (id, since) = lease.as_ref().and_then(announced).unwrap_or_default();
+                Ok((id == marked && since <= claim).then(|| format!("it is another transaction's: {place} {id} {claim}")))
             }
             Err(Outcome::NotPermitted(_) | Outcome::Refused(_)) => {
-                Ok(Some(format!("its mark cannot be judged: may not read Lease {}: grant get", mark.lease)))
+                Ok(Some(format!("its mark cannot be judged: may not read Lease {place}: grant get")))
             }
             Err(why) => Err(why),
         }
@@ -115,15 +115,16 @@ impl<S: Server> Driver<'_, S> {
 
     /// Returns the claim of this journal's mark on an object.
     pub(super) fn mine(&self, object: &Value) -> Option<u64> {
-        Mark::of(object).filter(|mark| mark.lease == self.settings.lease && mark.id == self.journal.id).map(|mark| mark.claim)
+        let (place, id, claim) = mark_of(object)?;
+        (place == self.settings.lease && id == self.journal.id).then_some(claim)
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark { lease: self.settings.lease.clone(), id: self.journal.id.clone(), claim: self.claim }
+    pub(super) fn mark(&self) -> String {
+        format!("{} {} {}", self.settings.lease, self.journal.id, self.claim)
     }
 
     /// Describes the patch that brings fields of an object to one side, with this mark or without one.
-    pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<Mark>) -> Verb {
+    pub(super) fn patch(object: &Value, fields: &[Field], side: Side, mark: Option<String>) -> Verb {
         towards(object, with(object, fields, side), mark)
     }
 
@@ -246,17 +247,17 @@ pub(super) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-pub(super) fn set_mark(object: &mut Value, mark: Option<Mark>) {
+pub(super) fn set_mark(object: &mut Value, mark: Option<String>) {
     if let Some(mark) = mark {
         let annotations = entry_of(entry_of(object, "metadata"), "annotations");
-        as_map(annotations).insert(MARK.into(), mark.to_string().into());
+        as_map(annotations).insert(MARK.into(), mark.into());
     } else if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
         annotations.remove(MARK);
     }
 }
 
 /// Describes the patch that makes another state of an object, with this mark or without one.
-pub(super) fn towards(object: &Value, mut next: Value, mark: Option<Mark>) -> Verb {
+pub(super) fn towards(object: &Value, mut next: Value, mark: Option<String>) -> Verb {
     set_mark(&mut next, mark);
     Verb::Merge(versioned(merge_patch(object, &next), object).into())
 }
