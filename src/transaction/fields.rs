@@ -4,11 +4,11 @@
 //! of them: it is not written, not stored and not compared.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     MARK,
-    paths::{Path, Step, as_map, at, extras, has, keys_of, node, owners, remove, set, shown},
+    paths::{Path, Step, as_map, at, has, keys_of, node, owners, remove, set, shown},
 };
 
 /// Metadata that the API server does not set.
@@ -95,9 +95,7 @@ impl Field {
         for left in (self.known.saturating_add(1)..self.path.len()).rev() {
             let Some(made) = self.path.get(..left) else { continue };
             let known = derived.and_then(|derived| at(derived, made.get(self.known + 1..)?));
-            let map = at(object, made).and_then(Value::as_object);
-            let is_left = |(key, value): (&String, &Value)| extras(value, known.and_then(|known| known.get(key))).is_empty();
-            if map.is_some_and(|map| map.iter().all(is_left)) {
+            if at(object, made).is_some_and(|map| map.is_object() && extras(map, known).next().is_none()) {
                 remove(object, made);
             }
         }
@@ -149,15 +147,22 @@ pub(super) fn with(object: &Value, fields: &[Field], side: Side) -> Value {
     next
 }
 
+/// Lists the leaves of a value that are not the same in `known`, where none is as good as an empty map. A null is no leaf.
+fn extras(value: &Value, known: Option<&Value>) -> impl Iterator<Item = Path> + use<> {
+    let known = known.map_or_else(|| json!({}), without_nulls);
+    let leaves = named(&known, value, None).unwrap_or_default();
+    leaves.into_iter().filter(Field::differs).map(|field| field.path)
+}
+
 /// Returns what others have set in an item of a list that was made for these fields.
 pub(super) fn foreign(object: &Value, fields: &[Field]) -> Option<String> {
     made_together(fields).find_map(|(fields, derived)| {
         let root = fields.first().filter(|field| field.is_in_new_item())?.root();
         let mut rest = object.clone();
         fields.iter().for_each(|field| field.take(&mut rest, derived));
-        let paths = extras(at(&rest, root)?, derived).into_iter().map(|path| [root, &path].concat());
+        let mut paths = extras(at(&rest, root)?, derived).map(|path| [root, &path].concat());
         // What nobody owns was allocated by the server.
-        let path = paths.into_iter().find(|path| owners(object, path, |_| true).next().is_some())?;
+        let path = paths.find(|path| owners(object, path, |_| true).next().is_some())?;
         Some(format!("others have set {}", shown(&path)))
     })
 }

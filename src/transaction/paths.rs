@@ -180,22 +180,6 @@ pub(super) fn is_shared(object: &Value) -> bool {
     })
 }
 
-/// Lists the leaves of a value that are not the same in `known`.
-pub(super) fn extras(value: &Value, known: Option<&Value>) -> Vec<Path> {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            let below = |(key, value)| {
-                let paths = extras(value, known.and_then(|known| known.get(key)));
-                paths.into_iter().map(|path| [vec![Step::Key(String::clone(key))], path].concat()).collect::<Vec<_>>()
-            };
-            map.iter().flat_map(below).collect()
-        }
-        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            Vec::from_iter((known != Some(value)).then(Path::new))
-        }
-    }
-}
-
 /// Returns true if a value has all of this part. A list has a part if its items do, one for one.
 pub(super) fn covers(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
