@@ -120,6 +120,9 @@ impl<S: Server> Driver<'_, S> {
 
     /// Stores that an undo begins. If the journal may not be written, everything stays as it is.
     pub(super) async fn begin_undo(&mut self, entries: &[Entry]) -> Result<(), Outcome> {
+        if self.looks {
+            return Ok(());
+        }
         let stored = self.store(Phase::Undoing, entries, true).await;
         stored.map_err(|why| {
             let left = || entries.iter().map(|entry| (entry.target.clone(), why.to_string())).collect();
@@ -129,7 +132,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Takes the announcement of live marks off the Lease once the journal is settled. One that stays is taken off by the next driver.
     pub(super) async fn settled(&self) {
-        if !self.journal.is_unsettled() {
+        if !self.looks && !self.journal.is_unsettled() {
             let _ = self.announce(false).await;
         }
     }

@@ -7,9 +7,8 @@ use std::mem;
 use serde_json::Value;
 
 use super::{
-    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings, State,
+    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
     journal::{fingerprint, owned, parse},
-    undo::one,
 };
 use crate::time::Instant;
 
@@ -51,9 +50,14 @@ pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> O
 /// # Errors
 /// The outcome that it would have now.
 pub async fn plan<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Result<Vec<Entry>, Outcome> {
-    let mut driver = Driver::new(server, settings, job);
+    let mut driver = Driver { looks: true, ..Driver::new(server, settings, job) };
     match job {
-        Job::Make(_, changes) => driver.preview(changes).await,
+        Job::Make(_, changes) => {
+            let (_, mut entries) = driver.begin(changes).await?;
+            entries.retain(Entry::differs);
+            entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
+            Ok(entries)
+        }
         Job::Undo { force, .. } => driver.survey(force).await,
         Job::Forget => driver.survey(false).await,
     }
@@ -66,6 +70,8 @@ pub(super) struct Driver<'a, S> {
     pub(super) kind: Option<Kind>,
     /// Takes any announcement off the Lease.
     pub(super) forgets: bool,
+    /// Writes nothing: what a write would be follows from what is read.
+    pub(super) looks: bool,
     /// The Secret as it was read or written last.
     pub(super) secret: Value,
     /// Its journal, without the entries.
@@ -94,6 +100,7 @@ impl<'a, S: Server> Driver<'a, S> {
             server,
             kind,
             forgets: false,
+            looks: false,
             secret: Value::Null,
             journal: Journal::default(),
             begun: String::new(),
@@ -114,16 +121,13 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Makes the changes: rules 1 to 6, and 7 if they cannot all be made.
     async fn make(&mut self, changes: &[Change]) -> Result<Outcome, Outcome> {
-        let intent = fingerprint(changes);
-        let Some(mut entries) = self.predecessor(&intent, false).await? else { return Ok(Outcome::Already) };
-        self.journal.acting_as.clone_from(&self.settings.acting_as);
-        let planned = self.plan(changes, &[]).await?;
+        let (mut entries, planned) = self.begin(changes).await?;
         if !planned.iter().any(Entry::differs) {
             return Ok(Outcome::Nothing);
         }
         // What stays from before is stored before the rest, and so undone after it.
         entries.extend(planned);
-        self.prepare(&entries, intent).await?;
+        self.prepare(&entries, fingerprint(changes)).await?;
         self.server.report(Event::Prepared);
         match self.commit(&mut entries).await {
             Ok(changed) => {
@@ -144,6 +148,14 @@ impl<'a, S: Server> Driver<'a, S> {
         }
     }
 
+    /// Ends the last transaction, and plans the changes. Returns what stays from before, and the plan.
+    async fn begin(&mut self, changes: &[Change]) -> Result<(Vec<Entry>, Vec<Entry>), Outcome> {
+        let left = self.predecessor(&fingerprint(changes)).await?.ok_or(Outcome::Already)?;
+        self.journal.acting_as.clone_from(&self.settings.acting_as);
+        let planned = self.plan(changes, &left).await?;
+        Ok((left, planned))
+    }
+
     /// Stores what undoes the changes, once their marks would be live (rule 5).
     async fn prepare(&mut self, entries: &[Entry], intent: String) -> Result<(), Outcome> {
         self.make_secret().await?;
@@ -162,25 +174,19 @@ impl<'a, S: Server> Driver<'a, S> {
     }
 
     /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
-    /// doubt. None: it is the same one, and stands. Who only looks writes nothing: the entries have the state that an undo would give them.
-    async fn predecessor(&mut self, intent: &str, looks: bool) -> Result<Option<Vec<Entry>>, Outcome> {
+    /// doubt. None: it is the same one, and stands. In a look the entries have the state that an undo would give them.
+    async fn predecessor(&mut self, intent: &str) -> Result<Option<Vec<Entry>>, Outcome> {
         let mut entries = self.read().await?;
         if self.undone_first(&entries) {
-            if looks {
-                self.foresee(&mut entries, false).await?;
-            } else {
-                self.begin_undo(&entries).await?;
-                entries = self.undo(entries, false).await?;
-                self.deadline = self.server.now() + self.settings.limit;
-            }
+            self.begin_undo(&entries).await?;
+            entries = self.undo(entries, false).await?;
+            self.deadline = self.server.now() + self.settings.limit;
             if self.journal.kind == Kind::Transaction {
                 all_back(&entries)?;
             }
             return Ok(Some(entries));
         }
-        if !looks {
-            self.settled().await;
-        }
+        self.settled().await;
         if self.journal.phase == Phase::Undone {
             all_back(&entries)?;
             return Ok(Some(self.doubtful(entries)));
@@ -192,7 +198,7 @@ impl<'a, S: Server> Driver<'a, S> {
         self.defers = !stands;
         for entry in entries.iter().filter(is_made) {
             let target = &entry.target;
-            let object = if looks { self.get(target).await } else { self.erase(target, None, self.journal.claim).await };
+            let object = self.erase(target, None, self.journal.claim).await;
             stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
         }
         self.defers = false;
@@ -255,19 +261,9 @@ impl<'a, S: Server> Driver<'a, S> {
         Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })
     }
 
-    /// Returns what an application would change now.
-    async fn preview(&mut self, changes: &[Change]) -> Result<Vec<Entry>, Outcome> {
-        let undone = self.predecessor(&fingerprint(changes), true).await?.ok_or(Outcome::Already)?;
-        self.journal.acting_as.clone_from(&self.settings.acting_as);
-        let mut entries = self.plan(changes, &undone).await?;
-        entries.retain(Entry::differs);
-        entries.iter_mut().for_each(|entry| entry.fields.retain(Field::differs));
-        Ok(entries)
-    }
-
     /// Returns what an undo would do now: the state of each entry, and the present value of each field as `after`.
     async fn survey(&mut self, force: bool) -> Result<Vec<Entry>, Outcome> {
-        let mut entries = self.read().await?;
+        let entries = self.read().await?;
         match self.journal.phase {
             Phase::Committed => self.server.report(Event::Said(format!("committed by {}", self.journal.by))),
             Phase::Prepared | Phase::Undoing => {
@@ -275,44 +271,7 @@ impl<'a, S: Server> Driver<'a, S> {
             }
             Phase::Undone => {}
         }
-        if !self.is_open(&entries).await? {
-            return Ok(Vec::new());
-        }
-        self.foresee(&mut entries, force).await?;
-        Ok(entries)
-    }
-
-    /// Gives entries the state that an undo would give them now. One that cannot be read comes after the others, until the limit.
-    ///
-    /// # Errors
-    /// None can be read, or what follows depends on all of them.
-    async fn foresee(&mut self, entries: &mut Vec<Entry>, force: bool) -> Result<(), Outcome> {
-        entries.retain(Entry::differs);
-        let count = entries.len();
-        let mut rest: Vec<&mut Entry> = entries.iter_mut().collect();
-        loop {
-            let mut failed = Vec::new();
-            for entry in rest {
-                entry.fields.retain(Field::differs);
-                self.defers = true;
-                let state = one(self.outlook(entry, force).await);
-                self.defers = false;
-                match state {
-                    Err(Outcome::Unavailable(why)) => failed.push((entry, why)),
-                    state => entry.state = state?,
-                }
-            }
-            let has_ended = self.go_on().is_err();
-            let is_vain = has_ended && (self.kind.is_some() || failed.len() == count);
-            if let Some((_, why)) = failed.first().filter(|_| is_vain) {
-                return Err(Outcome::Unavailable(why.clone()));
-            }
-            if has_ended || failed.is_empty() {
-                failed.into_iter().for_each(|(entry, why)| entry.state = State::Left(why.to_string()));
-                return Ok(());
-            }
-            rest = failed.into_iter().map(|(entry, _)| entry).collect();
-        }
+        if self.is_open(&entries).await? { self.undo(entries, force).await } else { Ok(Vec::new()) }
     }
 }
 

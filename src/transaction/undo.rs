@@ -33,6 +33,12 @@ impl<S: Server> Driver<'_, S> {
     /// Undoes entries, with a limit of its own, as the user that made them. Returns those that stay in the journal: in conflict or
     /// in doubt.
     pub(super) async fn undo(&mut self, mut entries: Vec<Entry>, force: bool) -> Result<Vec<Entry>, Outcome> {
+        if self.looks {
+            // A signal ends a look; an undo goes on.
+            entries.retain(Entry::differs);
+            self.put_all_back(&mut entries, force).await?;
+            return Ok(entries);
+        }
         self.undoing_until = Some(self.server.now() + self.settings.limit);
         let result = self.back(&mut entries, force).await;
         self.undoing_until = None;
@@ -117,7 +123,9 @@ impl<S: Server> Driver<'_, S> {
             // The object that it made is gone; another one would bear the mark.
             entry.uid.clear();
         }
-        self.server.report(entry.event());
+        if !self.looks {
+            self.server.report(entry.event());
+        }
     }
 
     /// Gives what is back to its managers, each until the limit. Once that is over each has one try, until one fails.
@@ -151,7 +159,12 @@ impl<S: Server> Driver<'_, S> {
             }
             let object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
-            let write = match self.step(entry, object.as_ref(), live, is_fenced, force) {
+            let next = self.step(entry, object.as_ref(), live, is_fenced, force);
+            if self.looks {
+                entry.show(object.as_ref(), matches!(next, Next::Done | Next::Gone(_)));
+            }
+            let write = match next {
+                Next::Write(_) if self.looks => return Ok(State::Planned),
                 Next::Write(write) => write,
                 Next::Fence => {
                     let object = object.unwrap_or_default();
@@ -190,27 +203,6 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Shows what an undo would do with an entry now: `after` of its fields becomes the present value. Returns the state that it would
-    /// give the entry.
-    pub(super) async fn outlook(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
-        let object = self.get(&entry.target).await?;
-        let live = self.live(object.as_ref()).await?;
-        let state = match self.step(entry, object.as_ref(), live, true, force) {
-            Next::Write(_) | Next::Fence => State::Planned,
-            Next::Done if entry.state == State::Doubtful => State::Doubtful,
-            Next::Done => State::Undone,
-            Next::Gone(why) => State::Gone(why.into()),
-            Next::Leave(why) => State::Left(why),
-        };
-        for field in &mut entry.fields {
-            field.after = object.as_ref().and_then(|object| at(object, &field.path)).cloned();
-            if matches!(state, State::Undone | State::Gone(_)) || object.as_ref().is_some_and(|it| field.has_lost_its_item(it)) {
-                field.before.clone_from(&field.after);
-            }
-        }
-        Ok(state)
-    }
-
     fn step(&self, entry: &Entry, object: Option<&Value>, live: Option<String>, is_fenced: bool, force: bool) -> Next {
         let Some(object) = object else {
             return match entry.kind {
@@ -231,7 +223,7 @@ impl<S: Server> Driver<'_, S> {
         };
         let has_metadata = || is_mine || ["labels", "annotations"].into_iter().all(has_names);
         let is_back = || is_same || covers(&body(object), &body(&entry.object)) && has_metadata();
-        let still = if is_fenced { Next::Done } else { Next::Fence };
+        let still = if is_fenced || self.looks { Next::Done } else { Next::Fence };
         match entry.kind {
             EntryType::Create => self.unmake(entry, object, force),
             EntryType::Delete if is_same && is_going(object) => Next::Leave("it is still being deleted".into()),
@@ -307,13 +299,25 @@ impl<S: Server> Driver<'_, S> {
     }
 }
 
+impl Entry {
+    /// Shows its fields as they are: `after` becomes the present value, and so does `before` where nothing is put back.
+    fn show(&mut self, object: Option<&Value>, is_back: bool) {
+        for field in &mut self.fields {
+            field.after = object.and_then(|object| at(object, &field.path)).cloned();
+            if is_back || object.is_some_and(|object| field.has_lost_its_item(object)) {
+                field.before.clone_from(&field.after);
+            }
+        }
+    }
+}
+
 /// Returns what is said of an object of which each version is refused.
 fn conflicting() -> RequestError {
     RequestError { status: Some(409), words: "it changes all the time, or a webhook refuses each write".into() }
 }
 
 /// What the server refuses concerns this object only.
-pub(super) fn one(state: Result<State, Outcome>) -> Result<State, Outcome> {
+fn one(state: Result<State, Outcome>) -> Result<State, Outcome> {
     match state {
         Err(Outcome::Refused(why) | Outcome::NotPermitted(why)) => Ok(State::Left(why)),
         state => state,
