@@ -108,21 +108,27 @@ pub struct Entry {
 }
 
 /// How far a change is. In a journal: empty, `done`, `doubt`, or `conflict: ` and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(into = "String", from = "String")]
 pub enum State {
     /// The change was not made yet, or could not be made.
+    #[error("not changed")]
     #[default]
     Planned,
     /// The change was made.
+    #[error("changed")]
     Changed,
     /// The change was undone.
+    #[error("undone")]
     Undone,
     /// The creation was undone, but a request of it that is late may still come.
+    #[error("undone, but a late request may still create it: recover once more then")]
     Doubtful,
     /// The object that was changed was deleted, or made anew.
+    #[error("{0}: nothing to put back")]
     Gone(String),
     /// The object was left as it is.
+    #[error("left as it is: {0}")]
     Left(String),
 }
 

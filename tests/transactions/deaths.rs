@@ -184,7 +184,7 @@ async fn a_limit_that_runs_out_undoes_what_is_not_committed_and_names_what_it_ca
         shop.file(&format!("{timeout}.yaml"), &text)
     };
 
-    said(&shop.apply(within("2s"), &[]).await, 1, &["undid ConfigMap", "undone: "]);
+    said(&shop.apply(within("2s"), &[]).await, 1, &["/settings: undone", "undone: "]);
 
     assert_eq!(shop.seen().await, before, "and no mark is left");
     assert_eq!(shop.journal("release-2").await.expect("a journal")["phase"], "undone");

@@ -174,7 +174,7 @@ async fn what_was_created_and_is_used_by_others_stays_until_it_is_forced(stage: 
     said(
         &undone,
         2,
-        &["/new as it is: somebody else has changed it", "it stays, as others", "tenure recover apply --lease txn-x"],
+        &["/new: left as it is: somebody else has changed it", "it stays, as others", "tenure recover apply --lease txn-x"],
     );
     assert_eq!(shop.read(&map).await["data"], json!({ "a": "b", "others": "kept" }));
     assert_eq!(shop.read(&definition).await["metadata"]["deletionTimestamp"], Value::Null);
@@ -340,7 +340,7 @@ async fn a_kind_that_is_no_longer_served_concerns_its_entry_only(stage: Stage) {
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 2, &["/g as it is: ", "undid ConfigMap"]);
+    said(&undone, 2, &["/g: left as it is: ", "/settings: undone"]);
     assert_eq!(shop.seen().await, before);
     said(&shop.recover(&["forget", "x"]).await, 0, &["forgotten"]);
     said(&shop.apply(shop.changes(&[settings(2)]), &[]).await, 0, &["committed: 1 change"]);
@@ -438,7 +438,7 @@ async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(sta
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 0, &["undid Deployment"]);
+    said(&undone, 0, &["Deployment", "/new: undone"]);
     assert_eq!(shop.read(&made).await, Value::Null);
 }
 
@@ -471,8 +471,8 @@ async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
     let always = shop.recover(&["plan", "x", "--limit", "1s"]).await;
 
     said(&once, 1, &["Secret/old-key", "ConfigMap/settings"]);
-    assert!(!once.out.contains("conflict"), "{once:?}");
-    said(&always, 1, &["Secret/old-key", "conflict: the API server answered 500"]);
+    assert!(!once.out.contains("as it is"), "{once:?}");
+    said(&always, 1, &["Secret/old-key", "left as it is: the API server answered 500"]);
     let path = format!("/api/v1/namespaces/{}/secrets/txn-x-journal", stage.namespace);
     edit(&stage, &path, |secret| {
         let unfinished = journal_of(secret).replace(r#""phase":"committed""#, r#""phase":"prepared""#);

@@ -442,7 +442,7 @@ async fn an_undo_acts_as_whoever_began_unless_it_names_another(stage: Stage) {
     let as_another = shop.recover(&["apply", "release-2", "--as", &other]).await;
 
     said(&as_before, 2, &["old-key", "403"]);
-    said(&as_another, 0, &["undid Secret"]);
+    said(&as_another, 0, &["/old-key: undone"]);
     assert_eq!(shop.seen().await, before);
 }
 

@@ -74,7 +74,7 @@ async fn a_creation_whose_answer_was_lost_is_undone_and_may_still_come(stage: St
 
         let undone = shop.recover(&["apply", "x"]).await;
 
-        said(&undone, 0, &["/new, but a late request may still create it", "as before, but may still be created"]);
+        said(&undone, 0, &["/new: undone, but a late request may still create it"]);
         assert!(!undone.err.contains("as it is"), "{undone:?}");
         said(&shop.recover(&["plan", "x"]).await, 0, &["nothing to undo"]);
         said(&shop.recover(&["apply", "x"]).await, 0, &["nothing to do"]);
@@ -124,7 +124,7 @@ async fn an_object_that_somebody_has_made_anew_stays_and_is_named(stage: Stage) 
     said(
         &undone,
         2,
-        &["/new as it is: this one is somebody else's", "tenure recover apply --lease shop-txn-x --set lease.prefix= -n "],
+        &["/new: left as it is: this one is somebody else's", "tenure recover apply --lease shop-txn-x --set lease.prefix= -n "],
     );
     assert_eq!(shop.read(&format!("{maps}/new")).await["data"]["a"], "c");
     said(&shop.recover(&["plan", "--lease", "shop-txn-x", "--set", "lease.prefix=", "--force"]).await, 1, &["was made anew"]);
@@ -160,7 +160,7 @@ async fn an_object_that_was_deleted_or_made_anew_has_nothing_to_put_back_unless_
             assert!(!format!("{planned:?}").contains("first"), "a change is shown: {planned:?}");
         }
         said(&undone, code, &[words]);
-        assert!(!undone.err.contains("undid") && !undone.out.contains("as before"), "{undone:?}");
+        assert!(!undone.err.contains("/old: undone") && !undone.out.contains("undone"), "{undone:?}");
         assert_eq!(shop.read(&path).await["data"]["a"], json!(anew));
     }
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["was made anew: nothing to put back"]);
@@ -233,7 +233,7 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    said(&undone, 2, &["/shop as it is: others have set spec.template.spec.containers[name=new].env"]);
+    said(&undone, 2, &["/shop: left as it is: others have set spec.template.spec.containers[name=new].env"]);
     assert_eq!(shop.read(&shop.objects[1]).await["spec"], edited["spec"]);
     assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
@@ -272,7 +272,7 @@ async fn a_deleted_object_that_others_made_again_without_its_labels_is_another(s
     said(&shop.apply(shop.changes(&[change("v1 ServiceAccount shop", "type: Delete")]), &[]).await, 0, &["committed: 1 change"]);
     stage.api.create(&accounts, &json!({ "metadata": { "name": "shop" } })).await;
 
-    said(&shop.recover(&["apply", "x"]).await, 2, &["/shop as it is: somebody has made another"]);
+    said(&shop.recover(&["apply", "x"]).await, 2, &["/shop: left as it is: somebody has made another"]);
 
     edit(&stage, &format!("{accounts}/shop"), |account| account["metadata"]["annotations"] = json!({ "example.com/role": "x" }))
         .await;
@@ -334,7 +334,7 @@ async fn what_cannot_be_written_keeps_nothing_else_from_its_undo(stage: Stage) {
         let undone = shop.recover(&["apply", "release-2", "--limit", "2s"]).await;
 
         let why = format!("Deployment {}/shop: the API server answered {status}", stage.namespace);
-        said(&undone, 2, &["undid ConfigMap", "undid Secret", &why]);
+        said(&undone, 2, &["/settings: undone", "/old-key: undone", &why]);
         assert_eq!(shop.seen().await, [&before[0], &made[1], &before[2]].map(Value::clone));
         assert_eq!(shop.managers(&shop.objects[0]).await, owners);
         shop.desk.proxy.clear();

@@ -122,7 +122,7 @@ async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_sta
     said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ConfigMap "]);
     let seen = shop.seen().await;
     assert_eq!((&seen[0]["data"]["version"], seen[2].is_null()), (&json!("foreign"), false));
-    said(&shop.recover(&["plan", "release-2"]).await, 1, &["ConfigMap/settings", "\"foreign\"", "conflict"]);
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["ConfigMap/settings", "\"foreign\"", "left as it is"]);
     said(&shop.apply(EXAMPLE, &[]).await, 2, &["settings"]);
     said(&shop.recover(&["apply", "release-2", "--force"]).await, 0, &[]);
     assert_eq!(shop.seen().await[0]["data"]["version"], "1.0");
@@ -355,9 +355,9 @@ async fn a_dry_run_ends_as_the_application_would(stage: Stage) {
     edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("foreign")).await;
     said(&shop.recover(&["apply", "release-2"]).await, 2, &[]);
     both(2, "data.version is somebody else's").await;
-    said(&shop.recover(&["plan", "release-2"]).await, 1, &["conflict: "]);
+    said(&shop.recover(&["plan", "release-2"]).await, 1, &["left as it is: "]);
     let forced = shop.recover(&["plan", "release-2", "--force"]).await;
-    assert!(forced.code == 1 && !forced.out.contains("conflict: "), "{forced:?}");
+    assert!(forced.code == 1 && !forced.out.contains("left as it is: "), "{forced:?}");
     // A killed run, of which somebody has edited a field.
     shop.stock().await;
     let (_valve, lock) = shop.halted("/deployments/").await;

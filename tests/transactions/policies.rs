@@ -46,7 +46,8 @@ async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
 
     let undone = shop.recover(&["apply", "x"]).await;
 
-    let words = ["the API server makes something else of data.version", "/old as it is: it was made again, but not as it was"];
+    let words =
+        ["the API server makes something else of data.version", "/old: left as it is: it was made again, but not as it was"];
     said(&undone, 2, &words);
     let entries = shop.journal("x").await.expect("a journal")["entries"].clone();
     assert_eq!([&entries[0]["fields"][0]["before"], &entries[1]["object"]["data"]["version"]], ["1.0", "1.0"]);

@@ -24,15 +24,9 @@ pub(super) fn tell(event: &Event) {
     let line = match event {
         Event::Said(line) => line.clone(),
         Event::Retrying(why) => bounded(&format!("no success yet: {why}")).into_owned(),
-        Event::Object { target, state: State::Changed, .. } => format!("changed {target}"),
-        Event::Object { target, state: State::Undone, .. } => format!("undid {target}"),
-        Event::Object { target, state: State::Doubtful, .. } => {
-            format!("undid {target}, but a late request may still create it: recover once more then")
-        }
-        Event::Object { target, state: State::Gone(why), .. } => format!("{target} {why}: nothing to put back"),
-        Event::Object { target, state: State::Left(why), .. } => format!("left {target} as it is: {why}"),
         // The outcome says why.
         Event::Object { state: State::Planned, .. } | Event::Prepared => return,
+        Event::Object { target, state, .. } => format!("{target}: {state}"),
     };
     complain(&bounded(&line));
 }
@@ -44,17 +38,9 @@ pub(super) fn ended(output: Option<Output>, flags: &str, job: Job<'_>, events: &
         changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
     for (_, event) in events {
         let Event::Object { target, state, .. } = event else { continue };
-        let state = match state {
-            State::Planned => "not changed".to_owned(),
-            State::Changed => "changed".to_owned(),
-            State::Undone => "as before".to_owned(),
-            State::Doubtful => "as before, but may still be created".to_owned(),
-            State::Gone(why) => format!("{why}: nothing to put back"),
-            State::Left(why) => format!("left as it is: {why}"),
-        };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
-            Some(row) => row.2 = state,
-            None => rows.push((target, "", state)),
+            Some(row) => row.2 = state.to_string(),
+            None => rows.push((target, "", state.to_string())),
         }
     }
     let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
@@ -111,13 +97,8 @@ pub(super) fn planned(output: Option<Output>, flags: &str, job: Job<'_>, entries
             EntryType::Create => "delete",
             EntryType::Delete => "create again",
         };
-        let state = match &entry.state {
-            State::Left(why) => format!("conflict: {why}"),
-            State::Doubtful => "doubt".into(),
-            State::Undone => "undone".into(),
-            State::Gone(why) => why.clone(),
-            State::Planned | State::Changed => String::new(),
-        };
+        // What would be done is in its column.
+        let state = if entry.state == State::Planned { String::new() } else { entry.state.to_string() };
         let value = |value: &Option<Value>| match value {
             Some(_) if entry.target.is_secret() => "(not shown)".into(),
             value => json!(value),
