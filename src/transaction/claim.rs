@@ -108,9 +108,7 @@ impl<S: Server> Driver<'_, S> {
             if is_first {
                 return Err(Outcome::Overtaken);
             }
-            if (&stored.id, stored.claim) != (&journal.id, journal.claim) {
-                return Err(Outcome::Superseded { by: stored.by });
-            }
+            self.keeps(stored)?;
             self.secret = secret;
         };
         (self.secret, self.journal) = (secret, journal);

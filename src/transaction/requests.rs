@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    Event, Field, MARK, Outcome, Place, Request, Server, Target, Verb,
+    Event, Field, Journal, MARK, Outcome, Place, Request, Server, Target, Verb,
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{mark_of, parse},
@@ -36,10 +36,21 @@ impl<S: Server> Driver<'_, S> {
             return Ok(object);
         }
         let stored = parse(&self.stored().await?.ok_or(Outcome::JournalGone)?)?;
-        if (&stored.id, stored.claim) != (&self.journal.id, self.claim) {
-            return Err(Outcome::Superseded { by: stored.by });
-        }
+        self.keeps(stored)?;
         Ok(object)
+    }
+
+    /// Checks that a stored journal is still that of this driver's claim.
+    ///
+    /// # Errors
+    /// It is another driver's, or was emptied.
+    pub(super) fn keeps(&self, stored: Journal) -> Result<(), Outcome> {
+        match (stored.id.as_str(), stored.claim) {
+            // Nobody has claimed an empty one: it is as good as deleted.
+            ("", _) => Err(Outcome::JournalGone),
+            claimed if claimed == (self.journal.id.as_str(), self.claim) => Ok(()),
+            _ => Err(Outcome::Superseded { by: stored.by }),
+        }
     }
 
     /// Reads a target.

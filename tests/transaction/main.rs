@@ -637,6 +637,25 @@ fn a_creation_that_has_not_come_after_five_minutes_is_no_longer_in_doubt() {
 }
 
 #[test]
+fn a_journal_that_somebody_empties_counts_as_deleted() {
+    // As `kubectl replace` of an empty Secret does.
+    let empties = |world: &mut World| {
+        let mut secret = world.cluster.journals["J1"].clone();
+        world.lose_journal();
+        secret["data"] = json!({});
+        secret["metadata"]["resourceVersion"] = world.cluster.new_version();
+        world.cluster.journals.insert("J1".into(), secret);
+    };
+    // Before a look, and before the commit is stored.
+    let patch = || patching("X0", "a", "x");
+    for after in [1, 2] {
+        let (outcomes, ..) = relay(vec![Unheard(patch(), storing(&patch()) + after, empties)]);
+
+        assert_eq!(outcomes, [Some(Outcome::JournalGone)], "{after} after the first journal");
+    }
+}
+
+#[test]
 fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
