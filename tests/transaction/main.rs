@@ -656,6 +656,17 @@ fn a_journal_that_somebody_empties_counts_as_deleted() {
 }
 
 #[test]
+fn a_creation_for_which_the_server_was_too_busy_cannot_come() {
+    let creates = || Drive(Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }))]), None);
+
+    let (outcomes, world) = relayed(vec![Denied(&["changes"]), creates()]);
+
+    assert!(matches!(outcomes[1], Some(Outcome::Undone(_))), "{outcomes:?}");
+    let left = judge::journal(&world.borrow().cluster.journals["J1"]).unwrap().entries;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");

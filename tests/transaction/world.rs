@@ -93,7 +93,7 @@ pub struct Driver {
     /// The instants of a signal and of the end of the term.
     pub signal: u64,
     pub until: u64,
-    /// The verbs that the server denies it on targets, and whether it may read Leases.
+    /// The verbs that the server denies it on targets, and whether it may read Leases. It is too busy for `changes`.
     pub denied: &'static [&'static str],
     /// A write of the journal that the control holds back.
     pub held_back: Option<Request>,
@@ -247,7 +247,8 @@ impl World {
             answer = refused(403, "denied");
             effect = Effect::Nothing;
         }
-        if self.e.now < self.busy_until {
+        let is_shed = denied.contains(&"changes") && matches!(&request, Request::Write(..));
+        if is_shed || self.e.now < self.busy_until {
             let refusal = Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(5)) };
             answer = Answer::Refused { refusal, message: RequestError { status: Some(429), words: "busy".into() } };
             effect = Effect::Nothing;
