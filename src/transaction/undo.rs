@@ -267,7 +267,12 @@ impl<S: Server> Driver<'_, S> {
     /// Gives the fields of an object that was put back to the managers that had them. A manager that has changed its part since keeps
     /// the new one.
     async fn give_back(&self, entry: &Entry) -> Result<(), Outcome> {
+        let mut misses = 0;
         loop {
+            if misses >= MISSES {
+                self.pause(conflicting(), None).await?;
+            }
+            misses += 1;
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
             let is_own = |manager: &Value| manager["manager"] == MANAGER;
             let (now, old) = (managers(&object), &entry.managers);

@@ -667,6 +667,16 @@ fn a_creation_for_which_the_server_was_too_busy_cannot_come() {
 }
 
 #[test]
+fn an_undo_that_may_not_give_fields_back_asks_a_few_times_a_second() {
+    let (outcomes, world) = relayed(vec![Drive(first(), None), Denied(&["managers"]), Drive(Job::Recover, None)]);
+
+    assert_eq!(outcomes[2], Some(Outcome::Recovered(5)));
+    let world = world.borrow();
+    let (requests, seconds) = (u64::from(world.drivers[1].requests), world.e.now / S);
+    assert!(requests < 20 * seconds, "{requests} requests in {seconds} s");
+}
+
+#[test]
 fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");

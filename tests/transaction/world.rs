@@ -93,7 +93,8 @@ pub struct Driver {
     /// The instants of a signal and of the end of the term.
     pub signal: u64,
     pub until: u64,
-    /// The verbs that the server denies it on targets, and whether it may read Leases. It is too busy for `changes`.
+    /// The verbs that the server denies it on targets, and whether it may read Leases. It is too busy for `changes`, and
+    /// a webhook answers with a conflict where a field goes back to its `managers`.
     pub denied: &'static [&'static str],
     /// A write of the journal that the control holds back.
     pub held_back: Option<Request>,
@@ -251,6 +252,12 @@ impl World {
         if is_shed || self.e.now < self.busy_until {
             let refusal = Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(5)) };
             answer = Answer::Refused { refusal, message: RequestError { status: Some(429), words: "busy".into() } };
+            effect = Effect::Nothing;
+        }
+        let gives_back =
+            matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array());
+        if gives_back && denied.contains(&"managers") {
+            answer = Answer::Conflict;
             effect = Effect::Nothing;
         }
         if let Effect::Object { name, next } = &effect {
