@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MARK,
-    paths::{Path, Step, as_map, at, has, keys_of, node, owners, remove, set, shown},
+    paths::{Path, Step, as_map, at, has, keys_of, managers, node, owners, remove, set, shown},
 };
 
 /// Metadata that the API server does not set.
@@ -161,8 +161,8 @@ pub(super) fn foreign(object: &Value, fields: &[Field]) -> Option<String> {
         let mut rest = object.clone();
         fields.iter().for_each(|field| field.take(&mut rest, derived));
         let mut paths = extras(at(&rest, root)?, derived).map(|path| [root, &path].concat());
-        // What nobody owns was allocated by the server.
-        let path = paths.find(|path| owners(object, path, |_| true).next().is_some())?;
+        // What nobody owns was allocated by the server. Without managers nobody can tell.
+        let path = paths.find(|path| managers(object).is_empty() || owners(object, path, |_| true).next().is_some())?;
         Some(format!("others have set {}", shown(&path)))
     })
 }

@@ -677,6 +677,23 @@ fn an_undo_that_may_not_give_fields_back_asks_a_few_times_a_second() {
 }
 
 #[test]
+fn a_new_item_in_which_anything_was_added_stays_where_no_manager_tells_of_whom_it_is() {
+    let make = |world: &mut World| {
+        world.cluster.edit("X0", "kubectl", |object| object["spec"]["containers"] = json!([{ "name": "web" }]));
+    };
+    let add = |world: &mut World| {
+        world.cluster.edit("X0", "kubectl", |object| object["spec"]["containers"][1]["theirs"] = json!("x"));
+        world.cluster.objects.get_mut("X0").unwrap()["metadata"]["managedFields"] = json!([]);
+    };
+    let content = json!({ "spec": { "containers": [{ "name": "new", "image": "9" }] } });
+    let patch = Drive(Job::Apply(vec![change("X0", ChangeType::Patch, content)]), None);
+
+    let (outcomes, _) = relayed(vec![Meanwhile(make), patch, Meanwhile(add), Drive(Job::Recover, None)]);
+
+    assert_eq!(stuck(&outcomes[3]), [("X0", "others have set spec.containers[name=new].theirs")]);
+}
+
+#[test]
 fn two_transactions_over_the_same_objects_are_never_mixed() {
     for values in (0..10).flat_map(|seed| opposed(seed, 30)) {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
