@@ -1,6 +1,6 @@
 //! Others change the same objects: another transaction, a person, a controller.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ pub(super) fn all() -> Vec<Case> {
         a_transaction_whose_journal_was_deleted_keeps_nobody_waiting,
         an_undo_needs_no_lease,
         a_dry_run_ends_as_the_application_would,
+        a_command_that_waits_for_the_lock_stays_with_the_cluster_of_its_start,
         what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone,
     ]
 }
@@ -342,6 +343,34 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     let remedy = format!("`tenure recover plan --lease txn-release-2 -n {}` tells what is left or committed", stage.namespace);
     assert!(err.contains(&remedy), "{err}");
     assert_eq!(shop.seen().await[0], before[0], "{err}");
+}
+
+async fn a_command_that_waits_for_the_lock_stays_with_the_cluster_of_its_start(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let (valve, lock) = shop.halted("/deployments/").await;
+    let command = shop.desk.command(&[]);
+    let (_, path) = command.get_envs().find(|(name, _)| *name == "KUBECONFIG").expect("it is set");
+    let text = fs::read_to_string(path.expect("a path")).expect("a kubeconfig");
+    let mut kubeconfig: Value = serde_json::from_str(&text).expect("JSON");
+    for (list, value) in [
+        ("clusters", json!({ "name": "other", "cluster": { "server": "https://127.0.0.1:1" } })),
+        ("contexts", json!({ "name": "other", "context": { "cluster": "other", "user": "test" } })),
+    ] {
+        kubeconfig[list].as_array_mut().expect("a list").push(value);
+    }
+    let path = shop.file("kubeconfig", &kubeconfig.to_string());
+    let is_watch = |e: &Exchange| e.request.uri.contains("/leases") && e.request.uri.contains("watch=");
+    let watches = shop.desk.proxy.log.count(is_watch);
+    let waiting = shop.desk.starts(&["apply", "-f", EXAMPLE, "--kubeconfig", path.to_str().expect("text")]);
+    shop.desk.proxy.log.nth(watches, "a watch", is_watch).await;
+
+    kubeconfig["current-context"] = json!("other");
+    shop.file("kubeconfig", &kubeconfig.to_string());
+    valve.open();
+
+    assert_eq!(lock.exit().await.0, 0);
+    let (code, said) = waiting.exit().await;
+    assert!(code == 0 && said.contains("committed already"), "{code}: {said}");
 }
 
 async fn a_dry_run_ends_as_the_application_would(stage: Stage) {

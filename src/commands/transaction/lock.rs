@@ -15,6 +15,7 @@ use nix::{
 
 use super::file;
 use crate::{
+    api::Cluster,
     cli::{ConfigFlags, Lock, Preset, Run},
     config::{Config, duration},
     console::complain,
@@ -80,9 +81,19 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease
     if !flags.set.iter().any(|set| set.starts_with(GRACE)) {
         flags.set.push(format!("{GRACE}{}", duration::format(limit + SAYING)));
     }
-    let again =
+    let mut again =
         env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
-    let command = iter::once(Ok(OURSELVES.to_owned())).chain(again).collect::<Result<_, _>>()?;
+    // The command under the lock asks the cluster of the lock, whichever context becomes the current one meanwhile.
+    let (cluster, mut pinned) = (&mut flags.cluster, Vec::new());
+    if cluster.context.is_none()
+        && let Ok(found) = Cluster::discover(cluster.kubeconfig.as_deref(), None)
+        && let Some(context) = found.context()
+    {
+        pinned = vec![Ok("--context".to_owned()), Ok(context.name.clone())];
+        cluster.context = Some(context.name);
+    }
+    let words = iter::once(Ok(OURSELVES.to_owned())).chain(again.next()).chain(pinned);
+    let command = words.chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
         complain(&format!("`tenure recover plan {lease_flags}` tells what is left or committed, and `recover apply` undoes it"));
