@@ -18,6 +18,10 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
         let mut entries: Vec<Entry> = Vec::new();
         for change in changes {
+            // A look ends where no answer comes; how long the answers take is up to the user.
+            if !self.looks {
+                self.go_on()?;
+            }
             let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target && entry.state == State::Planned);
             let mut tries = 0;

@@ -59,7 +59,7 @@ impl Display for Request {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Look(target) | Self::Plan(target, _) | Self::Write(target, _) => target.fmt(f),
-            Self::Journal(..) => f.write_str("the journal"),
+            Self::Journal(place, _) => write!(f, "the journal, Secret {}/{}", place.namespace, place.journal()),
             Self::Lease(place, _) => write!(f, "Lease {place}"),
             Self::Review(target, verb) => write!(f, "an undo would have to {verb} {target}"),
         }

@@ -86,11 +86,14 @@ impl<S: Server> Driver<'_, S> {
         loop {
             let mut failed: Vec<(&mut Entry, RequestError, bool)> = Vec::new();
             for entry in rest {
+                if self.is_untouched(entry) {
+                    entry.state = State::Undone;
+                    continue;
+                }
                 let is_late = self.go_on().is_err();
                 // Changes of one object keep their order. Once the limit is over each has one try, until one fails.
                 let before = failed.iter().find(|(other, _, was_late)| other.target == entry.target || is_late && *was_late);
                 let state = match before {
-                    _ if self.is_untouched(entry) => Ok(State::Undone),
                     Some((_, why, _)) => Err(Outcome::Unavailable(why.clone())),
                     None => {
                         self.defers = true;

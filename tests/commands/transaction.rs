@@ -207,7 +207,7 @@ fn a_dry_run_names_why_the_api_server_cannot_be_reached() {
 
 #[test]
 fn a_plan_that_asks_again_says_so() {
-    let ended = Cluster::nowhere().tenure(&["recover", "plan", "x", "--limit", "1s"]);
+    let ended = Cluster::nowhere().tenure(&["recover", "plan", "x", "--timeout", "1s"]);
 
     ended.says(69, &["no success yet: cannot reach the API server", "Connection refused"]);
     assert_eq!(ended.err.matches("no success yet").count(), 1, "{ended:?}");
@@ -218,7 +218,9 @@ fn a_plan_that_is_not_let_in_is_77_and_not_that_there_is_something_to_undo() {
     for status in [401, 403] {
         let cluster = Cluster::scripted(&[("/secrets/txn-x-journal ", status, r#"{"message":"no"}"#)]);
 
-        cluster.tenure(&["recover", "plan", "x"]).says(77, &["the journal: the API server answered"]);
+        cluster
+            .tenure(&["recover", "plan", "x"])
+            .says(77, &["the journal, Secret default/txn-x-journal: the API server answered"]);
     }
 }
 

@@ -80,7 +80,7 @@ fn changes_are_all_made_or_all_undone_whoever_dies_in_the_middle() {
     }
     eprintln!("{} worlds, {terms} terms: {counts:?}", seed - first);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for what in ["committed", "recovered", "undone", "stuck", "held", "superseded", "stopped", "killed", "frozen", "late"] {
+    for what in ["committed", "recovered", "undone", "stuck", "superseded", "stopped", "killed", "frozen", "late"] {
         assert!(terms < TERMS || counts.contains_key(what), "never: {what}");
     }
 }
@@ -620,6 +620,16 @@ fn no_pause_that_a_server_asks_for_outlasts_a_signal() {
 
     assert!(matches!(outcomes[1], Some(Outcome::Unavailable(_))), "{outcomes:?}");
     assert_eq!(world.borrow().drivers[0].requests, 2, "none after the signal");
+}
+
+#[test]
+fn a_driver_that_is_told_to_end_while_it_plans_has_nothing_to_undo() {
+    // While it pauses before it asks again.
+    let stopped_soon = |world: &mut World| world.drivers[0].signal = world.e.now + S / 10;
+
+    let (outcomes, _) = relayed(vec![Unheard(patching("X0", "a", "x"), 2, stopped_soon)]);
+
+    assert_eq!(outcomes, [Some(Outcome::Stopped)]);
 }
 
 #[test]

@@ -146,7 +146,9 @@ async fn a_namespace_of_what_has_none_and_a_required_text_of_a_secret_are_judged
         ("v1 Secret old-key", required("x"), 1, "is not as required: data.key"),
         ("v1 Secret old-key", required("sentinel-5a17"), 0, "committed"),
     ] {
-        said(&shop.apply(shop.changes(&[change(target, &how)]), &[]).await, code, &[words]);
+        let ended = shop.apply(shop.changes(&[change(target, &how)]), &["-o", "name"]).await;
+        said(&ended, code, &[words]);
+        assert_eq!(ended.out, if code == 0 { "secret/old-key\n" } else { "" }, "names are those of what was touched");
     }
 }
 

@@ -134,7 +134,7 @@ async fn what_breaks_a_newer_policy_can_be_repaired_by_an_update_and_no_warning_
     said(
         &applied,
         0,
-        &["committed: 2 changes", "the API server warns: of Secret ", "of the journal, with words that are not shown"],
+        &["committed: 2 changes", "the API server warns: of Secret ", "the API server warns: of the journal, Secret "],
     );
     assert!(!applied.err.contains("weak"), "{applied:?}");
 }

@@ -155,6 +155,9 @@ fn under_lease(
             return lock::under_lock(&flags, &how, limit, &lease_flags).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
+    // A look waits for an answer as the other commands do, and for another transaction as it is told.
+    let patience = if common.how.at_once { Duration::ZERO } else { common.how.timeout.unwrap_or(access::TIMEOUT) };
+    let limit = if looks { limit.min(patience) } else { limit };
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
     at_desk(&flags, term, limit, async |mut desk| {
         if is_inside {

@@ -34,16 +34,20 @@ pub(super) fn tell(event: &Event) {
 /// Says how it ended: a table of the objects, if there is to be one, and the outcome; returns the exit code.
 pub(super) fn ended(output: Option<Output>, flags: &str, job: Job<'_>, events: &[(Instant, Event)], outcome: &Outcome) -> u8 {
     let changes = if let Job::Make(_, changes) = job { changes } else { &[] };
-    let mut rows: Vec<(&Target, &str, String)> =
-        changes.iter().map(|change| (&change.target, change.verb.as_str(), "unchanged".to_owned())).collect();
+    let mut rows: Vec<(&Target, &str, Option<&State>)> =
+        changes.iter().map(|change| (&change.target, change.verb.as_str(), None)).collect();
     for (_, event) in events {
         let Event::Object { target, state, .. } = event else { continue };
         match rows.iter_mut().find(|(known, ..)| *known == target) {
-            Some(row) => row.2 = state.to_string(),
-            None => rows.push((target, "", state.to_string())),
+            Some(row) => row.2 = Some(state),
+            None => rows.push((target, "", Some(state))),
         }
     }
-    let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, state, None)).collect();
+    // Names are for a loop over what was touched.
+    let is_touched = |state| matches!(state, Some(&(State::Changed | State::Undone | State::Doubtful)));
+    rows.retain(|(.., state)| output != Some(Output::Name) || is_touched(*state));
+    let said = |state: Option<&State>| state.map_or_else(|| "unchanged".to_owned(), State::to_string);
+    let lines: Vec<_> = rows.into_iter().map(|(target, change, state)| line(target, change, said(state), None)).collect();
     let code = concluded(outcome, flags);
     answer(&output.map_or_else(String::new, |output| shown(output, true, HEAD, &lines)), code)
 }

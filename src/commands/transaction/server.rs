@@ -28,26 +28,26 @@ pub(super) struct ApiServer<'a> {
     term: Option<Term>,
     /// `lease.attemptTimeout`, which an answer may take before H.
     margin: Duration,
-    /// Ends with the first SIGTERM or SIGINT.
-    interruption: JoinHandle<()>,
+    /// Ends with the first SIGTERM or SIGINT. None: these end the process, which has nothing to undo.
+    interruption: Option<JoinHandle<()>>,
     told: RefCell<Vec<(Instant, Event)>>,
     warnings: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> ApiServer<'a> {
-    /// Catches SIGTERM and SIGINT from now on; needs a runtime.
+    /// In a term SIGTERM and SIGINT are caught from now on. Needs a runtime.
     ///
     /// # Errors
     /// The signals cannot be caught.
     pub(super) fn new(access: &'a Access, term: Option<Term>, margin: Duration) -> std::io::Result<Self> {
-        let mut interrupts = Interrupts::catch()?;
-        let interruption = tokio::spawn(async move { interrupts.next().await });
+        let interrupts = term.as_ref().map(|_| Interrupts::catch()).transpose()?;
+        let interruption = interrupts.map(|mut interrupts| tokio::spawn(async move { interrupts.next().await }));
         Ok(Self { access, term, margin, interruption, told: RefCell::default(), warnings: RefCell::default() })
     }
 
     /// Returns true if SIGTERM or SIGINT has arrived.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.interruption.is_finished()
+        self.interruption.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// The events so far, each with its instant.
