@@ -24,6 +24,8 @@ use crate::{
 
 /// The pause before a request is sent again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// Writes of one object that meet another version are repeated at once so often.
+const MISSES: u32 = 3;
 /// A server that asks for a longer one is asked again after this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -145,6 +147,7 @@ impl<S: Server> Driver<'_, S> {
     /// Removes this journal's mark up to a claim from a target, where that is allowed. `known` is the object, if it was read before.
     /// Returns the object.
     pub(super) async fn erase(&self, target: &Target, mut known: Option<Value>, claim: u64) -> Result<Option<Value>, Outcome> {
+        let mut misses = 0;
         loop {
             let object = if known.is_some() { known.take() } else { self.get(target).await? };
             let Some(object) = object else { return Ok(None) };
@@ -152,7 +155,7 @@ impl<S: Server> Driver<'_, S> {
                 return Ok(Some(object));
             }
             match self.write(target, Self::patch(&object, &[], Side::After, None)).await {
-                Ok(None) => {}
+                Ok(None) => self.missed(&mut misses).await?,
                 // A mark that stays is not live.
                 Err(Outcome::Refused(_) | Outcome::NotPermitted(_)) => return Ok(Some(object)),
                 result => return result,
@@ -223,6 +226,15 @@ impl<S: Server> Driver<'_, S> {
         self.pause(why, retry_after).await
     }
 
+    /// Counts a write that has met another version. After a few of them it pauses: a webhook may refuse each one.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    pub(super) async fn missed(&self, misses: &mut u32) -> Result<(), Outcome> {
+        *misses += 1;
+        if *misses >= MISSES { self.pause(conflicting(), None).await } else { Ok(()) }
+    }
+
     /// Pauses before a retry. No pause outlasts the limit or a signal by more than [`PAUSE`].
     ///
     /// # Errors
@@ -249,6 +261,11 @@ impl<S: Server> Driver<'_, S> {
         };
         if is_over { Err(Outcome::Stopped) } else { Ok(()) }
     }
+}
+
+/// Returns what is said of an object of which each version is refused.
+pub(super) fn conflicting() -> RequestError {
+    RequestError { status: Some(409), words: "it changes all the time, or a webhook refuses each write".into() }
 }
 
 /// Reads the id and the claim that a Lease announces.

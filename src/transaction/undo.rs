@@ -9,12 +9,9 @@ use super::{
     fields::{Side, body, foreign, with, without_nulls},
     holds_others,
     paths::{at, covers, is_same_manager, managers},
-    requests::{deletion, is_going, uid, versioned},
+    requests::{conflicting, deletion, is_going, uid, versioned},
 };
 use crate::request::RequestError;
-
-/// After so many conflicts of one object the others come first.
-const MISSES: u32 = 3;
 
 /// The next step of an undo.
 enum Next {
@@ -157,9 +154,6 @@ impl<S: Server> Driver<'_, S> {
         let mut is_fenced = is_own && !entry.work.is_unanswered;
         let mut misses = 0;
         loop {
-            if misses == MISSES {
-                self.pause(conflicting(), None).await?;
-            }
             let object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
             let next = self.step(entry, object.as_ref(), live, is_fenced, force);
@@ -173,7 +167,9 @@ impl<S: Server> Driver<'_, S> {
                     let object = object.unwrap_or_default();
                     let fence = Self::patch(&object, &[], Side::Before, Some(self.mark()));
                     is_fenced = self.write(&entry.target, fence).await?.is_some();
-                    misses += u32::from(!is_fenced);
+                    if !is_fenced {
+                        self.missed(&mut misses).await?;
+                    }
                     continue;
                 }
                 Next::Gone(why) if done == State::Undone => return Ok(State::Gone(why.into())),
@@ -182,7 +178,7 @@ impl<S: Server> Driver<'_, S> {
             };
             let is_creation = matches!(write, Verb::Create(_));
             let Some(object) = self.write(&entry.target, write).await? else {
-                misses += 1;
+                self.missed(&mut misses).await?;
                 continue;
             };
             let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object));
@@ -272,10 +268,6 @@ impl<S: Server> Driver<'_, S> {
     async fn give_back(&self, entry: &Entry) -> Result<(), Outcome> {
         let mut misses = 0;
         loop {
-            if misses >= MISSES {
-                self.pause(conflicting(), None).await?;
-            }
-            misses += 1;
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
             let is_own = |manager: &Value| manager["manager"] == MANAGER;
             let (now, old) = (managers(&object), &entry.managers);
@@ -296,6 +288,7 @@ impl<S: Server> Driver<'_, S> {
             if self.write(&entry.target, Verb::Merge(patch.into())).await?.is_some() {
                 return Ok(());
             }
+            self.missed(&mut misses).await?;
         }
     }
 
@@ -317,11 +310,6 @@ impl Entry {
             }
         }
     }
-}
-
-/// Returns what is said of an object of which each version is refused.
-fn conflicting() -> RequestError {
-    RequestError { status: Some(409), words: "it changes all the time, or a webhook refuses each write".into() }
 }
 
 /// What the server refuses concerns this object only.

@@ -109,8 +109,12 @@ impl World {
                     // The clocks of the replicas may be slow.
                     Confirmation::Watch(span) => self.e.after(nanos(span) * 10 / 9, Event::Command(Box::new(command))),
                     Confirmation::Write(write) => {
-                        // Whoever is in trouble now may be cut off, and then people would not say that it is dead.
-                        if living.is_some_and(|replica| self.e.judge.is_troubled(replica, command.began)) {
+                        // Whoever is in trouble now may be cut off, and then people would not say that it is dead. Nor would they of a
+                        // container that has ended since, and of which something still runs.
+                        let holder = self.read(slot).and_then(|record| record.holder().map(str::to_owned)).unwrap_or_default();
+                        let is_unsure =
+                            |replica| self.e.judge.is_troubled(replica, command.began) || self.living_holder(&holder).is_none();
+                        if living.is_some_and(is_unsure) {
                             return;
                         }
                         command.tries += 1;

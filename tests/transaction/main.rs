@@ -677,13 +677,19 @@ fn a_creation_for_which_the_server_was_too_busy_cannot_come() {
 }
 
 #[test]
-fn an_undo_that_may_not_give_fields_back_asks_a_few_times_a_second() {
-    let (outcomes, world) = relayed(vec![Drive(first(), None), Denied(&["managers"]), Drive(Job::Recover, None)]);
+fn a_webhook_that_refuses_each_write_is_asked_a_few_times_a_second() {
+    for (denied, job, how) in
+        [(&["managers"], Job::Recover, Outcome::Recovered(5)), (&["marks"], Job::Forget, Outcome::Forgotten { changes: Some(5) })]
+    {
+        let legs = vec![Denied(denied), Drive(first(), None), Drive(job, None)];
 
-    assert_eq!(outcomes[2], Some(Outcome::Recovered(5)));
-    let world = world.borrow();
-    let (requests, seconds) = (u64::from(world.drivers[1].requests), world.e.now / S);
-    assert!(requests < 20 * seconds, "{requests} requests in {seconds} s");
+        let (outcomes, world) = relayed(legs);
+
+        assert_eq!(outcomes[2], Some(how));
+        let world = world.borrow();
+        let (requests, seconds) = (world.drivers.iter().map(|driver| u64::from(driver.requests)).sum::<u64>(), world.e.now / S);
+        assert!(requests < 20 * seconds, "{denied:?}: {requests} requests in {seconds} s");
+    }
 }
 
 #[test]

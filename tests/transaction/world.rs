@@ -256,7 +256,9 @@ impl World {
         }
         let gives_back =
             matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array());
-        if gives_back && denied.contains(&"managers") {
+        let unmarks = matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch.get("data").is_none()
+            && patch["metadata"]["annotations"].get(MARK).is_some_and(Value::is_null));
+        if gives_back && denied.contains(&"managers") || unmarks && denied.contains(&"marks") {
             answer = Answer::Conflict;
             effect = Effect::Nothing;
         }

@@ -423,10 +423,10 @@ mod tests {
     #[test]
     fn a_change_does_not_repeat_the_names_of_its_target() {
         let target = "target: {apiVersion: v1, kind: ConfigMap, namespace: ns, name: a}, type: Create";
-        let content = "apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: a, labels: {x: y}}, data: {k: v}";
+        let content = "apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: a, labels: {x: z}}, data: {k: v}";
         let wanted = read("names", "timeout: 5s", &format!("{{{target}, content: {{{content}}}}}"));
 
-        let expected = serde_json::json!({ "metadata": { "labels": { "x": "y" } }, "data": { "k": "v" } });
+        let expected = serde_json::json!({ "metadata": { "labels": { "x": "z" } }, "data": { "k": "v" } });
         assert_eq!(wanted.changes.first().map(|(_, change)| &change.content), Some(&expected));
     }
 }

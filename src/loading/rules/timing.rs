@@ -105,13 +105,13 @@ fn judge_each(timing: Timing, validation: &mut Validation) {
     }
 }
 
-/// Judges whether a Lease can hold this duration: whole seconds, and not too many. One below the shortest is refused already.
+/// Judges whether a Lease can hold this duration: whole seconds, and not too many.
 fn judge_seconds(path: &str, span: Duration, shortest: Duration, validation: &mut Validation) {
     let written = duration::format(span);
     refuse! { validation;
         span > LONGEST_LEASE => [path] => format!("{written} is too long: {}s is the longest", LONGEST_LEASE.as_secs());
-        (shortest..LONGEST_LEASE).contains(&span) && span.subsec_nanos() != 0 => [path] =>
-            format!("{written} is not in whole seconds, and a Lease holds only these: write {}s", span.as_secs() + 1);
+        span < LONGEST_LEASE && span.subsec_nanos() != 0 => [path] =>
+            format!("{written} is not in whole seconds, and a Lease holds only these: write {}s", (span.as_secs() + 1).max(shortest.as_secs()));
     }
 }
 
