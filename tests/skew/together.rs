@@ -110,10 +110,7 @@ async fn either_undoes_what_the_other_promoted_before_it_was_killed(stage: Stage
     for name in ["first", "second", "third", "shared"] {
         before.push(create(&stage, name).await);
     }
-    let start = async |version: Version, name: &str| {
-        let prepared = promoted(&stage, name, version.program()).await.unhurried();
-        version.runs(prepared.set("lease.creationWait", "0s").set("workload.stop.grace", "20s")).start()
-    };
+    let start = async |version: Version, name: &str| version.runs(promoted(&stage, name, version.program()).await).start();
     let mut leader = start(Earlier, "first").await;
     leads(&stage, "first", "second").await;
     for (version, name) in [(Head, "second"), (Earlier, "third")] {

@@ -1,6 +1,6 @@
 //! The driver is killed after each of its requests, and the next command of the same name finds its way.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -13,7 +13,6 @@ use support::{
 };
 
 use super::{EXAMPLE, Shop, is_change, is_number, is_of_driver, journal_of, said, wanted};
-use crate::beside::Running;
 
 pub(super) fn all() -> Vec<Case> {
     cases![
@@ -31,10 +30,12 @@ pub(super) async fn driver(lock: Pid) -> Pid {
     found("a driver", async || children(lock).into_iter().find(is_driver)).await
 }
 
-/// Kills the driver of this `tenure lock`.
-pub(super) async fn killed(lock: Running) {
+/// Applies a file, and kills its driver while its change of such an object is under way; that arrives once the valve is open.
+pub(super) async fn killed(shop: &Shop<'_>, file: impl AsRef<Path>, object: &'static str) -> Valve {
+    let (valve, lock) = shop.halts(file, object).await;
     kill(driver(lock.pid).await, Signal::SIGKILL).expect("it lives");
     assert_eq!(lock.exit().await.0, 137);
+    valve
 }
 
 /// Runs it, and kills its driver at the request of this number, with which the proxy does this; false if it ends before.

@@ -22,7 +22,6 @@ pub(super) fn all() -> Vec<Case> {
         an_object_of_an_earlier_file_that_cannot_be_read_holds_up_no_later_one,
         the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed,
         a_deleted_job_leaves_no_pods_behind_and_comes_back,
-        a_sidecars_image_is_nobodys_business,
         a_kind_that_is_no_longer_served_concerns_its_entry_only,
         a_value_that_cannot_be_decoded_is_refused_at_once,
         a_role_and_its_binding_are_made_by_an_administrator_of_the_namespace,
@@ -49,11 +48,9 @@ policy/v1 PodDisruptionBudget b | spec: {minAvailable: null, maxUnavailable: 1} 
 
 async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let namespace = &stage.namespace;
-    let core = |resource: &str| format!("/api/v1/namespaces/{namespace}/{resource}");
-    let budgets = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
-    let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 80 }], "selector": { "app": "a" } } });
-    stage.api.create(&core("services"), &service).await;
+    let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", stage.namespace);
+    let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a" } });
+    let service = shop.make("services", "s", json!({ "spec": spec })).await;
     let budget =
         json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "a" } } } });
     stage.api.create(&budgets, &budget).await;
@@ -65,7 +62,7 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
     let twice = json!([{ "name": "A", "value": "b" }, { "name": "A", "value": "c" }]);
     edit(&stage, &shop.objects[1], |deployment| containers(deployment)[1]["env"] = twice.clone()).await;
     let [_, deployment, secret] = shop.objects.clone();
-    let (service, budget) = (format!("{}/s", core("services")), format!("{budgets}/b"));
+    let budget = format!("{budgets}/b");
     for row in DERIVED.lines() {
         let [target, content, pointer, value]: [&str; 4] = row.split(" | ").collect::<Vec<_>>().try_into().expect("four parts");
         let value: Value = serde_json::from_str(value).expect("JSON");
@@ -90,10 +87,8 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
 
 async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a" } });
-    stage.api.create(&services, &json!({ "metadata": { "name": "s" }, "spec": spec })).await;
-    let path = format!("{services}/s");
+    let path = shop.make("services", "s", json!({ "spec": spec })).await;
     let before = shop.read(&path).await;
     let ports = "spec: {type: NodePort, selector: {app: a}, ports: [{name: http, port: 80}, {name: more, port: 81}]}";
     let service = change("v1 Service s", &format!("type: Update, content: {{{ports}}}"));
@@ -108,8 +103,7 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.read(&path).await, before);
     let two = shop.file("two.yaml", &transaction("x", &[service, settings(2)]));
-    let (_valve, lock) = shop.halts(two, "/settings").await;
-    killed(lock).await;
+    let _valve = killed(&shop, two, "/settings").await;
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 2 changes"]);
     assert_eq!(shop.read(&path).await, before);
     // Nothing tells a port of the server from that of somebody else.
@@ -150,11 +144,18 @@ async fn patched(shop: &Shop<'_>, path: &str, form: &str, body: &Value) -> u16 {
     shop.stage.api.client().send(request).await.expect("an answer").status().as_u16()
 }
 
+/// The group and the spec of a definition of this kind.
+fn defined(stage: &Stage, kind: &str, scope: &str, schema: &Value) -> (String, Value) {
+    let (group, one) = (format!("{}.example.com", stage.namespace), kind.to_lowercase());
+    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
+    let names = json!({ "plural": format!("{one}s"), "singular": one, "kind": kind });
+    let spec = json!({ "group": group, "scope": scope, "names": names, "versions": [version] });
+    (group, spec)
+}
+
 /// A change that defines a kind Door, and the path of the definition.
 fn definition(stage: &Stage) -> (String, String) {
-    let group = format!("{}.example.com", stage.namespace);
-    let spec = json!({ "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [{
-        "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }] });
+    let (group, spec) = defined(stage, "Door", "Cluster", &json!({ "type": "object" }));
     let target = format!("apiextensions.k8s.io/v1 CustomResourceDefinition doors.{group}");
     (change(&target, &format!("type: Create, content: {{spec: {spec}}}")), format!("{DEFINITIONS}/doors.{group}"))
 }
@@ -222,9 +223,9 @@ async fn what_is_required_is_judged_until_the_change_is_made(stage: Stage) {
 
 async fn the_documented_rights_suffice_and_without_one_of_them_nothing_is_changed(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let (maps, namespace) = (format!("/api/v1/namespaces/{}/configmaps", stage.namespace), &stage.namespace);
-    stage.api.create(&maps, &json!({ "metadata": { "name": "old" }, "data": { "a": "b" } })).await;
-    let seen = async || (shop.read(&format!("{maps}/old")).await, shop.read(&format!("{maps}/new")).await);
+    let namespace = &stage.namespace;
+    let old = shop.make("configmaps", "old", json!({ "data": { "a": "b" } })).await;
+    let seen = async || (shop.read(&old).await, shop.read(&old.replace("/old", "/new")).await);
     let before = seen().await;
     for (how, verbs) in
         [("old, type: Delete", ["get", "delete", "create", "patch"]), ("new, type: Create", ["get", "create", "patch", "delete"])]
@@ -278,42 +279,25 @@ async fn a_deleted_job_leaves_no_pods_behind_and_comes_back(stage: Stage) {
     assert!(back["spec"]["selector"]["matchLabels"].is_object(), "a selector of its own: {back}");
 }
 
-async fn a_sidecars_image_is_nobodys_business(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let before = shop.seen().await;
-    let (valve, lock) = shop.halted("/deployments/").await;
-    let sidecar =
-        |image: &str| json!({ "spec": { "template": { "spec": { "containers": [{ "name": "log", "image": image }] } } } });
-    let form = "application/strategic-merge-patch+json";
-    assert_eq!(patched(&shop, &shop.objects[1], form, &sidecar("log:2.0")).await, 200);
-    valve.open();
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-    let (code, err) = lock.exit().await;
-    assert_eq!(code, 0, "{err}");
-    assert_eq!(patched(&shop, &shop.objects[1], form, &sidecar("log:3.0")).await, 200);
-    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: 3 changes"]);
-
-    let mut left = before;
-    left[1]["spec"]["template"]["spec"]["containers"][1]["image"] = json!("log:3.0");
-    assert_eq!(shop.seen().await, left);
+/// Defines a kind of this scope, and makes an object named g of it. Returns the group, and the path of the objects.
+pub(super) async fn define(stage: &Stage, kind: &str, scope: &str, schema: &Value, spec: &Value) -> (String, String) {
+    let (group, definition) = defined(stage, kind, scope, schema);
+    let plural = definition["names"]["plural"].as_str().expect("text");
+    let name = format!("{plural}.{group}");
+    stage.api.create(DEFINITIONS, &json!({ "metadata": { "name": name }, "spec": definition })).await;
+    let namespace = if scope == "Cluster" { String::new() } else { format!("namespaces/{}/", stage.namespace) };
+    let all = format!("/apis/{group}/v1/{namespace}{plural}");
+    until("they are served", async || stage.api.call(Method::GET, &all, None).await.0 == 200).await;
+    let object = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": { "name": "g" }, "spec": spec });
+    stage.api.create(&all, &object).await;
+    (group, all)
 }
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
-/// Defines a kind Gate that holds anything, and makes one named g. Returns the group, and the path of its Gates.
+/// The same of a kind Gate that holds anything.
 async fn gate(stage: &Stage, spec: &Value) -> (String, String) {
-    let group = format!("{}.example.com", stage.namespace);
-    let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-    let definition = json!({ "metadata": { "name": format!("gates.{group}") }, "spec": {
-        "group": group, "scope": "Namespaced", "names": { "plural": "gates", "singular": "gate", "kind": "Gate" },
-        "versions": [{ "name": "v1", "served": true, "storage": true, "schema": any }],
-    }});
-    stage.api.create(DEFINITIONS, &definition).await;
-    let gates = format!("/apis/{group}/v1/namespaces/{}/gates", stage.namespace);
-    until("gates are served", async || stage.api.call(Method::GET, &gates, None).await.0 == 200).await;
-    let gate = json!({ "apiVersion": format!("{group}/v1"), "kind": "Gate", "metadata": { "name": "g" }, "spec": spec });
-    stage.api.create(&gates, &gate).await;
-    (group, gates)
+    define(stage, "Gate", "Namespaced", &json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }), spec).await
 }
 
 async fn nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo(stage: Stage) {
@@ -429,8 +413,7 @@ async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(sta
     let template = format!("{{metadata: {{labels: {{a: b}}}}, spec: {{{pod}}}}}");
     let create = format!("type: Create, content: {{spec: {{selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}");
     let file = shop.changes(&[change("apps/v1 Deployment new", &create), settings(2)]);
-    let (_valve, lock) = shop.halts(file, "/configmaps/settings").await;
-    killed(lock).await;
+    let _valve = killed(&shop, file, "/configmaps/settings").await;
     shop.desk.proxy.clear();
     let made = format!("/apis/apps/v1/namespaces/{}/deployments/new", stage.namespace);
     let requests = containers(&mut shop.read(&made).await)[0]["resources"]["requests"].take();

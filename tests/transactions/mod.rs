@@ -116,6 +116,14 @@ impl<'a> Shop<'a> {
         }
     }
 
+    /// Makes an object of the core of the API, of this name. Returns its path.
+    async fn make(&self, resource: &str, name: &str, mut object: Value) -> String {
+        let collection = format!("/api/v1/namespaces/{}/{resource}", self.stage.namespace);
+        object["metadata"]["name"] = json!(name);
+        self.stage.api.create(&collection, &object).await;
+        format!("{collection}/{name}")
+    }
+
     /// The objects, without what moves with every write.
     async fn seen(&self) -> Vec<Value> {
         let mut seen = Vec::new();

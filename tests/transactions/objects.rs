@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use support::{Case, Fault, Request, Stage, Times, cases, until};
 
 use super::{
-    EXAMPLE, Shop, change, containers,
-    deaths::killed,
-    edit,
+    EXAMPLE, Shop, change, containers, edit,
     input::{asks, webhook},
     is_change, said, transaction, wanted,
 };
@@ -33,16 +31,13 @@ pub(super) fn all() -> Vec<Case> {
         an_item_that_somebody_has_removed_is_not_made_again,
         what_cannot_be_written_keeps_nothing_else_from_its_undo,
         an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit,
-        a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once,
     ]
 }
 
 async fn what_a_finalizer_holds_is_deleted_and_comes_back_once_it_is_gone(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    let path = format!("{maps}/guarded");
-    let guarded = json!({ "metadata": { "name": "guarded", "finalizers": ["example.com/guard"] }, "data": { "a": "b" } });
-    stage.api.create(&maps, &guarded).await;
+    let guarded = json!({ "metadata": { "finalizers": ["example.com/guard"] }, "data": { "a": "b" } });
+    let path = shop.make("configmaps", "guarded", guarded).await;
     let before = shop.read(&path).await;
     let file = shop.changes(&[change("v1 ConfigMap guarded", "type: Delete")]);
     let is_deletion = |request: &Request| is_change(request) && request.method == Method::DELETE;
@@ -178,9 +173,7 @@ fn json_merge(object: &mut Value, patch: &Value) {
 
 async fn an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
-    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": { "ports": [{ "port": 80 }] } })).await;
-    let service = format!("{services}/shop");
+    let service = shop.make("services", "shop", json!({ "spec": { "ports": [{ "port": 80 }] } })).await;
     // Another transaction's keys are tenure's as well.
     let metadata = |name: &str| {
         let keys = format!("type: Patch, content: {{metadata: {{labels: {{{name}: x}}, annotations: {{{name}: x}}}}}}");
@@ -218,10 +211,9 @@ async fn an_undo_takes_its_own_keys_from_a_map_to_which_others_have_added(stage:
 async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "type": "NodePort", "ports": [{ "name": "a", "port": 80 }] });
-    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
-    let service = shop.read(&format!("{services}/shop")).await;
+    let path = shop.make("services", "shop", json!({ "spec": spec })).await;
+    let service = shop.read(&path).await;
     let container = "{name: new, image: new, resources: {limits: {cpu: 1}}}";
     let added = format!("type: Patch, content: {{spec: {{template: {{spec: {{containers: [{container}]}}}}}}}}");
     let port = "type: Patch, content: {spec: {ports: [{name: b, port: 81, protocol: TCP}]}}";
@@ -235,7 +227,7 @@ async fn a_new_item_in_which_others_have_set_something_stays_until_it_is_forced(
 
     said(&undone, 2, &["/shop: left as it is: others have set spec.template.spec.containers[name=new].env"]);
     assert_eq!(shop.read(&shop.objects[1]).await["spec"], edited["spec"]);
-    assert_eq!(shop.read(&format!("{services}/shop")).await, service, "what the server has allocated keeps no item");
+    assert_eq!(shop.read(&path).await, service, "what the server has allocated keeps no item");
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
     assert_eq!(shop.seen().await, before);
 }
@@ -266,16 +258,14 @@ async fn what_others_have_set_in_a_value_with_one_owner_is_theirs(stage: Stage) 
 
 async fn a_deleted_object_that_others_made_again_without_its_labels_is_another(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", stage.namespace);
-    let role = json!({ "metadata": { "name": "shop", "annotations": { "example.com/role": "writer" } } });
-    stage.api.create(&accounts, &role).await;
+    let role = |name: &str| json!({ "example.com/role": name });
+    let account = shop.make("serviceaccounts", "shop", json!({ "metadata": { "annotations": role("writer") } })).await;
     said(&shop.apply(shop.changes(&[change("v1 ServiceAccount shop", "type: Delete")]), &[]).await, 0, &["committed: 1 change"]);
-    stage.api.create(&accounts, &json!({ "metadata": { "name": "shop" } })).await;
+    shop.make("serviceaccounts", "shop", json!({})).await;
 
     said(&shop.recover(&["apply", "x"]).await, 2, &["/shop: left as it is: somebody has made another"]);
 
-    edit(&stage, &format!("{accounts}/shop"), |account| account["metadata"]["annotations"] = json!({ "example.com/role": "x" }))
-        .await;
+    edit(&stage, &account, |account| account["metadata"]["annotations"] = role("x")).await;
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
 }
 
@@ -294,9 +284,8 @@ async fn what_somebody_else_deletes_before_the_change_is_not_made_again(stage: S
 /// The API server takes TCP where no protocol is given, and so adds an item.
 async fn an_item_is_named_by_all_its_keys(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "ports": [{ "name": "dns", "port": 53, "protocol": "UDP" }] });
-    stage.api.create(&services, &json!({ "metadata": { "name": "dns" }, "spec": spec })).await;
+    let service = shop.make("services", "dns", json!({ "spec": spec })).await;
     let patch =
         |item: &str| shop.changes(&[change("v1 Service dns", &format!("type: Patch, content: {{spec: {{ports: [{item}]}}}}"))]);
 
@@ -306,7 +295,7 @@ async fn an_item_is_named_by_all_its_keys(stage: Stage) {
     let twice = patch("{port: 53, protocol: TCP, name: a}, {port: 53, protocol: TCP, name: b}");
     said(&shop.apply(twice, &[]).await, 1, &["spec.ports[port=53,protocol=TCP]: it is there twice"]);
     said(&shop.apply(patch("{port: 53, protocol: TCP, name: dns-tcp}"), &[]).await, 0, &["committed"]);
-    let ports = shop.read(&format!("{services}/dns")).await["spec"]["ports"].clone();
+    let ports = shop.read(&service).await["spec"]["ports"].clone();
     assert_eq!([&ports[0]["name"], &ports[1]["name"]], ["dns", "dns-tcp"]);
 }
 
@@ -347,43 +336,28 @@ async fn an_undo_of_objects_that_hang_asks_for_one_more_after_its_limit(stage: S
     let shop = Shop::open(&stage).await;
     let labels = "type: Patch, content: {metadata: {labels: {by: x}}}";
     let maps = ["v1 ConfigMap a", "v1 ConfigMap b", "v1 ConfigMap c"].map(|map| change(map, labels));
-    let path = |name: &str| format!("/api/v1/namespaces/{}/configmaps{name}", stage.namespace);
+    let mut paths = Vec::new();
     for name in ["a", "b", "c"] {
-        stage.api.create(&path(""), &json!({ "metadata": { "name": name } })).await;
+        paths.push(shop.make("configmaps", name, json!({})).await);
     }
     said(&shop.apply(shop.changes(&maps), &[]).await, 0, &["committed: 3"]);
-    let sent = |name: &str| shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.uri.contains(&path(name)));
-    let before = ["/a", "/b", "/c"].map(sent);
+    let sent = |path: &String| shop.desk.proxy.log.count(|e| is_change(&e.request) && e.request.uri.contains(path));
+    let before: Vec<_> = paths.iter().map(sent).collect();
     shop.desk.proxy.on(is_change, Times::Always, Fault::lost_request());
 
     let undone = shop.recover(&["apply", "x", "--limit", "1s"]).await;
 
     said(&undone, 2, &["not undone in full"]);
-    let asked: Vec<_> = ["/a", "/b", "/c"].map(sent).iter().zip(before).map(|(now, before)| now - before).collect();
+    let asked: Vec<_> = paths.iter().map(sent).zip(before).map(|(now, before)| now - before).collect();
     assert_eq!(asked, [0, 1, 1], "{undone:?}");
     shop.desk.proxy.clear();
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone"]);
 }
 
-async fn a_file_whose_first_driver_was_killed_at_a_creation_is_committed_once(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let file = shop.changes(&[change("v1 ConfigMap new", "type: Create, content: {data: {a: b}}")]);
-    let is_creation = |request: &Request| is_change(request) && request.method == Method::POST;
-    shop.desk.proxy.on(is_creation, Times::Only(1), Fault::lost_request());
-    let lock = shop.desk.starts(&["apply", "-f", file.to_str().expect("text")]);
-    shop.desk.proxy.log.first("the creation", |e| is_creation(&e.request)).await;
-    killed(lock).await;
-
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 1"]);
-    said(&shop.apply(&file, &[]).await, 0, &["committed already"]);
-}
-
 async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let services = format!("/api/v1/namespaces/{}/services", stage.namespace);
     let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "shop", "colour": "blue" } });
-    stage.api.create(&services, &json!({ "metadata": { "name": "shop" }, "spec": spec })).await;
-    let path = format!("{services}/shop");
+    let path = shop.make("services", "shop", json!({ "spec": spec })).await;
     let before = shop.read(&path).await;
     let patches = |selector: &str| {
         shop.changes(&[change("v1 Service shop", &format!("type: Patch, content: {{spec: {{selector: {selector}}}}}"))])
@@ -412,20 +386,19 @@ async fn a_selector_is_replaced_as_a_whole_and_put_back(stage: Stage) {
 
 async fn nothing_is_deleted_beside_its_owner(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    stage.api.create(&maps, &json!({ "metadata": { "name": "owner" } })).await;
-    let (_, owner) = stage.api.call(Method::GET, &format!("{maps}/owner"), None).await;
+    let owner = shop.make("configmaps", "owner", json!({})).await;
+    let (_, owner) = stage.api.call(Method::GET, &owner, None).await;
     let reference = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
-    stage.api.create(&maps, &json!({ "metadata": { "name": "owned", "ownerReferences": reference } })).await;
+    let owned = shop.make("configmaps", "owned", json!({ "metadata": { "ownerReferences": reference } })).await;
     let mut two = reference.clone();
     two.as_array_mut().expect("a list").push(json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "0" }));
-    stage.api.create(&maps, &json!({ "metadata": { "name": "shared", "ownerReferences": two } })).await;
+    shop.make("configmaps", "shared", json!({ "metadata": { "ownerReferences": two } })).await;
     let delete = |name: &str| change(&format!("v1 ConfigMap {name}"), "type: Delete");
     for names in [["owned", "owner"], ["owner", "owned"]] {
         let words = ["/owned: ConfigMap ", "/owner owns it and is deleted too"];
         said(&shop.apply(shop.changes(&names.map(delete)), &[]).await, 1, &words);
 
-        assert!(!shop.read(&format!("{maps}/owned")).await.is_null());
+        assert!(!shop.read(&owned).await.is_null());
     }
     let beside = change("v1 ConfigMap beside", &format!("type: Create, content: {{metadata: {{ownerReferences: {reference}}}}}"));
     let words = ["/beside: ConfigMap ", "/owner owns it and is deleted too"];
@@ -495,11 +468,9 @@ async fn what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing(stag
 async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stage: Stage) {
     const OBJECTS: usize = 32;
     let shop = Shop::open(&stage).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    let mut changes = Vec::new();
+    let (mut paths, mut changes) = (Vec::new(), Vec::new());
     for number in 0..OBJECTS {
-        let object = json!({ "metadata": { "name": format!("m{number}") }, "data": { "version": "1.0" } });
-        stage.api.create(&maps, &object).await;
+        paths.push(shop.make("configmaps", &format!("m{number}"), json!({ "data": { "version": "1.0" } })).await);
         changes.push(change(&format!("v1 ConfigMap m{number}"), "type: Patch, content: {data: {version: '2.0'}}"));
     }
     let file = shop.changes(&changes);
@@ -508,7 +479,7 @@ async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stag
     let others = async {
         shop.desk.proxy.log.first("a change", |e| is_change(&e.request)).await;
         for (object, key) in &edits {
-            edit(&stage, &format!("{maps}/m{object}"), |found| found["data"][key] = json!("kept")).await;
+            edit(&stage, &paths[*object], |found| found["data"][key] = json!("kept")).await;
         }
     };
     let file = file.to_str().expect("text");
@@ -521,12 +492,12 @@ async fn a_hundred_edits_of_objects_that_are_changed_meanwhile_are_all_kept(stag
 
     tokio::join!(others, drive);
 
-    for number in 0..OBJECTS {
+    for (number, path) in paths.iter().enumerate() {
         let mut expected = json!({ "version": "1.0" });
         for (_, key) in edits.iter().filter(|(object, _)| *object == number) {
             expected[key] = json!("kept");
         }
-        let object = shop.read(&format!("{maps}/m{number}")).await;
+        let object = shop.read(path).await;
         assert_eq!(object["data"], expected, "{number}");
         assert!(object["metadata"]["annotations"].is_null(), "{object}");
     }

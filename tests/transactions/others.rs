@@ -4,10 +4,14 @@ use std::{fs, path::PathBuf};
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases, until};
+use support::{Case, Exchange, Fault, Request, Stage, Times, Valve, cases};
 
 use super::{
-    EXAMPLE, SENTINEL, Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, settings, transaction, wanted,
+    EXAMPLE, SENTINEL, Shop, change, containers,
+    deaths::killed,
+    edit,
+    faults::{DEFINITIONS, define},
+    is_change, journal_of, said, settings, transaction, wanted,
 };
 
 pub(super) fn all() -> Vec<Case> {
@@ -222,8 +226,7 @@ async fn who_has_put_a_field_back_is_named_though_another_has_written_the_status
 
 async fn an_undo_that_cannot_be_begun_is_not_done_in_full(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let (_valve, lock) = shop.halted("/secrets/").await;
-    killed(lock).await;
+    let _valve = killed(&shop, EXAMPLE, "/secrets/").await;
     shop.desk.proxy.on(is_journal, Times::Only(1), Fault::refused(422, "Invalid"));
 
     said(&shop.recover(&["apply", "release-2"]).await, 2, &["not undone in full; ", "/settings: ", "/shop: ", "/old-key: "]);
@@ -262,8 +265,7 @@ fn is_journal(request: &Request) -> bool {
 
 async fn an_object_whose_delete_was_never_sent_keeps_what_others_have_changed(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let (_valve, lock) = shop.halted("/secrets/").await;
-    killed(lock).await;
+    let _valve = killed(&shop, EXAMPLE, "/secrets/").await;
     edit(&stage, &shop.objects[2], |secret| secret["data"]["key"] = json!("Zm9yZWlnbg==")).await;
     let edited = shop.seen().await;
 
@@ -275,8 +277,7 @@ async fn an_object_whose_delete_was_never_sent_keeps_what_others_have_changed(st
 async fn a_forgotten_transaction_restores_nothing_and_leaves_no_mark(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
-    let (_valve, lock) = shop.halted("/secrets/").await;
-    killed(lock).await;
+    let _valve = killed(&shop, EXAMPLE, "/secrets/").await;
     assert!(shop.seen().await[0]["metadata"]["annotations"]["tenure.dev/change"].is_string());
     // Its own marks keep nobody waiting, and what would happen first is said.
     let words = ["is undone first", "data.version", "\"1.0\"", "\"2.0\"", "Secret/old-key"];
@@ -298,8 +299,7 @@ async fn a_transaction_whose_journal_was_deleted_keeps_nobody_waiting(stage: Sta
     let path = format!("/api/v1/namespaces/{}/secrets/txn-release-2-journal", stage.namespace);
     let lost = async || {
         shop.stock().await;
-        let (_valve, lock) = shop.halted("/deployments/").await;
-        killed(lock).await;
+        let _valve = killed(&shop, EXAMPLE, "/deployments/").await;
         shop.desk.proxy.clear();
         assert_eq!(stage.api.call(Method::DELETE, &path, None).await.0, 200);
     };
@@ -389,46 +389,36 @@ async fn a_dry_run_ends_as_the_application_would(stage: Stage) {
     assert!(forced.code == 1 && !forced.out.contains("left as it is: "), "{forced:?}");
     // A killed run, of which somebody has edited a field.
     shop.stock().await;
-    let (_valve, lock) = shop.halted("/deployments/").await;
-    killed(lock).await;
+    let _valve = killed(&shop, EXAMPLE, "/deployments/").await;
     edit(&stage, &shop.objects[0], |settings| settings["data"]["version"] = json!("foreign")).await;
     both(2, "data.version is somebody else's").await;
 }
 
 async fn what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let group = format!("{}.example.com", stage.namespace);
     let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": { "ports": {
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
         "items": { "type": "object", "required": ["name"], "properties": { "name": { "type": "string" }, "port": { "type": "integer" } } },
     }}}}});
-    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": format!("doors.{group}") },
-        "spec": { "group": group, "scope": "Cluster", "names": { "plural": "doors", "singular": "door", "kind": "Door" }, "versions": [version] },
-    });
-    stage.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
-    let doors = format!("/apis/{group}/v1/doors");
-    until("doors are served", async || stage.api.call(Method::GET, &doors, None).await.0 == 200).await;
-    let door = json!({ "apiVersion": format!("{group}/v1"), "kind": "Door", "metadata": { "name": "front" }, "spec": { "ports": [{ "name": "a", "port": 1 }, { "name": "b", "port": 2 }] } });
-    stage.api.create(&doors, &door).await;
+    let door = json!({ "ports": [{ "name": "a", "port": 1 }, { "name": "b", "port": 2 }] });
+    let (group, doors) = define(&stage, "Door", "Cluster", &schema, &door).await;
     let inner = format!("{}-inner", stage.namespace);
     let file = shop.changes(&[
         change(&format!("v1 Namespace {inner}"), "type: Create, content: {metadata: {labels: {a: b}}}"),
         change(&format!("v1 ConfigMap a, namespace: {inner}"), "type: Create, content: {data: {a: b}}"),
-        change(&format!("{group}/v1 Door front"), "type: Patch, content: {spec: {ports: [{name: b, port: 3}]}}"),
+        change(&format!("{group}/v1 Door g"), "type: Patch, content: {spec: {ports: [{name: b, port: 3}]}}"),
     ]);
 
     said(&shop.apply(&file, &[]).await, 0, &["committed: 3 changes"]);
 
-    let path = format!("{doors}/front");
+    let path = format!("{doors}/g");
     assert_eq!(shop.read(&path).await["spec"]["ports"], json!([{ "name": "a", "port": 1 }, { "name": "b", "port": 3 }]));
     said(&shop.recover(&["apply", "x"]).await, 2, &["it stays, as others may have put something into it"]);
-    assert_eq!(shop.read(&path).await["spec"], door["spec"]);
+    assert_eq!(shop.read(&path).await["spec"], door);
     let inner = format!("/api/v1/namespaces/{inner}");
     assert_eq!(shop.read(&format!("{inner}/configmaps/a")).await, Value::Null);
     assert_eq!(shop.read(&inner).await["metadata"]["deletionTimestamp"], Value::Null);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &[]);
     assert!(shop.read(&inner).await["metadata"]["deletionTimestamp"].is_string());
-    stage.api.call(Method::DELETE, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/doors.{group}"), None).await;
+    stage.api.call(Method::DELETE, &format!("{DEFINITIONS}/doors.{group}"), None).await;
 }

@@ -34,8 +34,7 @@ async fn mutate(stage: &Stage, expression: &str, condition: &str) {
 
 async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
     let shop = Shop::open(&stage).await;
-    let maps = format!("/api/v1/namespaces/{}/configmaps", stage.namespace);
-    stage.api.create(&maps, &json!({ "metadata": { "name": "old" }, "data": { "version": "1.0" } })).await;
+    let old = shop.make("configmaps", "old", json!({ "data": { "version": "1.0" } })).await;
     let file = shop.changes(&[settings(2), change("v1 ConfigMap old", "type: Delete")]);
     said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
     mutate(&stage, "Object{data: {'version': '9'}}", "object.?data.version.orValue('') == '1.0'").await;
@@ -53,7 +52,7 @@ async fn an_undo_that_the_server_does_not_take_is_none(stage: Stage) {
     assert_eq!([&entries[0]["fields"][0]["before"], &entries[1]["object"]["data"]["version"]], ["1.0", "1.0"]);
     said(&shop.recover(&["apply", "x"]).await, 2, &words[1..]);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &words[..1]);
-    assert_eq!(shop.read(&format!("{maps}/old")).await["metadata"]["annotations"].get("tenure.dev/change"), None);
+    assert_eq!(shop.read(&old).await["metadata"]["annotations"].get("tenure.dev/change"), None);
 }
 
 async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
@@ -98,9 +97,8 @@ async fn a_policy_that_stamps_each_write_is_nobodys_conflict(stage: Stage) {
 async fn what_breaks_a_newer_policy_can_be_repaired_by_an_update_and_no_warning_shows_a_value(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let (policies, namespace) = ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", &stage.namespace);
-    let services = format!("/api/v1/namespaces/{namespace}/services");
     let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a", "colour": "blue" } });
-    stage.api.create(&services, &json!({ "metadata": { "name": "s" }, "spec": spec })).await;
+    let path = shop.make("services", "s", json!({ "spec": spec })).await;
     for (resource, action, validation) in [
         ("services", "Deny", json!({ "expression": "has(object.metadata.labels)" })),
         ("secrets", "Warn", json!({ "expression": "!has(object.data)", "messageExpression": "'weak: ' + string(object.data)" })),
@@ -114,7 +112,6 @@ async fn what_breaks_a_newer_policy_can_be_repaired_by_an_update_and_no_warning_
         let spec = json!({ "policyName": name, "validationActions": [action] });
         stage.api.create(&format!("{policies}ybindings"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
     }
-    let path = format!("{services}/s");
     until("the policy is in force", async || {
         let (_, service) = stage.api.call(Method::GET, &path, None).await;
         stage.api.call(Method::PUT, &format!("{path}?dryRun=All"), Some(&service)).await.0 == 422

@@ -38,7 +38,7 @@ pub(crate) async fn promoted(stage: &Stage, name: &str, tenure: &str) -> Prepare
     let promote = json!({ "command": [tenure, "promote", "-f", file] });
     prepared.launch.config["hooks"] = json!({ "beforeLead": promote, "beforeFollow": { "command": [tenure, "demote"] } });
     prepared.launch.env.push(("POD_NAME".into(), name.into()));
-    prepared
+    prepared.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s")
 }
 
 pub(crate) async fn object(stage: &Stage, name: &str) -> Value {
@@ -74,7 +74,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
         before.push(create(&stage, name).await);
     }
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let mut a = promoted(&stage, "a", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let mut a = promoted(&stage, "a", TENURE).await;
     a.launch.env.extend(collector.environment());
     let a = a.start();
     stage.witness.start("a", 0).await;
@@ -84,8 +84,7 @@ async fn objects_follow_the_leader_through_a_crash_and_are_as_before_after_a_pla
         seen.iter().any(|span| span.name == "transaction" && seen.iter().any(|whole| is_whole(span, whole)))
     };
     until("the promotion is a part of its transition", async || is_part(&collector.seen())).await;
-    let b =
-        promoted(&stage, "b", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s").start();
+    let b = promoted(&stage, "b", TENURE).await.start();
     b.said("the Lease was read").await;
     // As GitOps would: the value is put back, the mark stays.
     let path = format!("/api/v1/namespaces/{}/configmaps/shared", stage.namespace);
@@ -114,8 +113,7 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
         create(&stage, name).await;
     }
     let (before, shared) = (object(&stage, "a").await, create(&stage, "shared").await);
-    let unhurried = |prepared: Prepared| prepared.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
-    let a = unhurried(promoted(&stage, "a", TENURE).await);
+    let a = promoted(&stage, "a", TENURE).await;
     let changes = |name: &str| {
         let path = format!("/configmaps/{name}?fieldManager=tenure");
         move |request: &Request| request.method == Method::PATCH && request.uri.ends_with(&path)
@@ -131,7 +129,7 @@ async fn a_hook_that_cannot_promote_hands_over_and_leaves_nothing(stage: Stage) 
     assert_eq!(own[0].request.body["metadata"]["labels"]["role"], "leader", "it was changed");
     assert_eq!((object(&stage, "a").await, object(&stage, "shared").await), (before, shared), "and put back");
     assert_eq!(stage.witness.starts("a"), 0);
-    let _b = unhurried(promoted(&stage, "b", TENURE).await).start();
+    let _b = promoted(&stage, "b", TENURE).await.start();
     stage.witness.start("b", 0).await;
     leads(&stage, "b", "a").await;
 }
@@ -148,7 +146,7 @@ async fn a_command_on_the_lease_of_a_replica_waits_for_an_earlier_holder(stage: 
 }
 
 async fn a_promotion_acts_as_the_account_that_its_file_names(stage: Stage) {
-    let a = promoted(&stage, "a", TENURE).await.unhurried().set("lease.creationWait", "0s").set("workload.stop.grace", "20s");
+    let a = promoted(&stage, "a", TENURE).await;
     let file = stage.directory().join("promotion.yaml");
     std::fs::write(&file, PROMOTION.replace("spec:\n", "spec:\n  serviceAccountName: somebody\n")).expect("a file");
 
