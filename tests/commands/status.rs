@@ -137,12 +137,6 @@ fn a_credential_plugin_that_hangs_is_not_awaited_longer_than_a_server() {
 }
 
 #[test]
-fn no_such_lease_is_2_and_says_where_it_is_not() {
-    let cluster = server("nowhere", &json!({}));
-    cluster.tenure(&["status", "none", "--namespace", "shop"]).says(2, &["there is no Lease none in namespace shop"]);
-}
-
-#[test]
 fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
     let cluster = server("nowhere", &json!({}));
     let cluster = cluster.with("user: u}}]", "user: u, namespace: shop}}]");
@@ -154,23 +148,6 @@ fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
         tenure_in_a_pod(&account, &["status", "none"], &[cluster.variable()]).says(2, &[&said]);
     }
     cluster.tenure(&["status", "none"]).says(2, &["no Lease none in namespace shop"]);
-}
-
-#[test]
-fn a_pod_asks_by_its_service_account_before_the_home_kubeconfig() {
-    let pod = Pod::with_an_account_in("billing");
-
-    tenure_in_a_pod(&pod.account, &["status", "none"], &pod.variables()).says(2, &["no Lease none in namespace billing"]);
-}
-
-#[test]
-fn the_kubeconfig_at_home_is_used_where_there_is_nothing_else() {
-    let home = Scratch::new();
-    let cluster = server("/billing", &lease("billing", "pod-1_ab", NOW));
-    fs::create_dir(home.join(".kube")).unwrap();
-    fs::copy(cluster.kubeconfig(), home.join(".kube/config")).unwrap();
-
-    tenure(&["status", "billing"], &[("HOME", home.to_str().unwrap())]).says(0, &["pod-1_ab"]);
 }
 
 #[test]

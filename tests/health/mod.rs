@@ -31,7 +31,6 @@ pub(crate) fn all() -> Vec<Case> {
         a_leader_that_is_stopped_hands_over,
         a_leader_whose_port_is_closed_hands_over,
         a_leader_whose_main_thread_is_deadlocked_hands_over,
-        a_leader_whose_program_that_asks_fails_hands_over,
         a_leader_that_is_not_ready_in_time_hands_over,
         a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is,
     ]
@@ -98,14 +97,6 @@ async fn a_leader_whose_main_thread_is_deadlocked_hands_over(stage: Stage) {
         TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).unwrap();
     };
     hands_over(&stage, "deadlock, http probe", (behaviour, liveness, Duration::ZERO), deadlock).await;
-}
-
-async fn a_leader_whose_program_that_asks_fails_hands_over(stage: Stage) {
-    let file = stage.directory().join("live");
-    fs::write(&file, "").unwrap();
-    let liveness = json!({ "exec": { "command": ["test", "-e", &file] } });
-    let break_it = async |_: &Replica| fs::remove_file(&file).unwrap();
-    hands_over(&stage, "exec probe that fails", (Behaviour::obedient(), liveness, Duration::ZERO), break_it).await;
 }
 
 async fn a_leader_that_is_not_ready_in_time_hands_over(stage: Stage) {

@@ -2,20 +2,17 @@
 
 use std::{fs, time::Duration};
 
-use nix::{
-    sys::signal::{Signal::SIGSTOP, kill},
-    unistd::Pid,
-};
-use support::{Scratch, procfs::children, wait_for, wait_until};
+use nix::sys::signal::{Signal::SIGSTOP, kill};
+use support::{Scratch, wait_until};
 use tenure::{
     clock,
-    config::{Acknowledge, Config},
+    config::Config,
     link::{Reason, Term, Then, ToElector, ToInit},
     time::Instant,
 };
 
 use super::{
-    always::{STARTS, always, hooked, notifying},
+    always::notifying,
     world::{World, config, shell, sleep_until},
 };
 
@@ -195,35 +192,5 @@ pub(crate) fn nothing_that_is_said_while_a_promotion_waits_is_lost() {
             ToElector::Health { unready: None, .. } => heard.1 = true,
             _ => {}
         }
-    }
-}
-
-pub(crate) fn a_demotion_leaves_no_probe_of_the_term() {
-    for acknowledge in [Acknowledge::Hook, Acknowledge::None] {
-        let mut config = match acknowledge {
-            Acknowledge::None => {
-                always(Acknowledge::None, &["sh", "-c", "trap : USR1 USR2; echo starts; while :; do sleep 0.01; done"])
-            }
-            Acknowledge::Hook | Acknowledge::Notify => hooked(&STARTS, "true", "true"),
-        };
-        let scratch = Scratch::new();
-        let asks = scratch.join("asks");
-        let ask = format!("test $TENURE_ROLE = leader || exit 0; echo >{}; exec sleep 1000", asks.display());
-        config.workload.liveness.exec.command = shell(&ask);
-        (config.workload.liveness.period, config.workload.liveness.timeout) =
-            (Duration::from_millis(50), Duration::from_secs(1000));
-        let world = World::started(&config);
-        world.lead(clock::boot());
-        wait_until("it is asked", || asks.exists());
-        let probe = wait_for("the probe", || {
-            let read = |pid: &Pid, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let leads = |pid: &Pid| read(pid, "environ").split(|byte| *byte == 0).any(|entry| entry == b"TENURE_ROLE=leader");
-            let is_probe = |pid: &Pid| read(pid, "cmdline") == b"sleep\x001000\0" && leads(pid);
-            children(world.init()).into_iter().find(is_probe)
-        });
-
-        world.follows(Reason::StepDown);
-
-        assert!(!children(world.init()).contains(&probe), "{acknowledge:?}: it was dead before the demotion counted");
     }
 }

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
             a_workload_with_systemds_library_is_ready_and_has_a_watchdog_that_ends_it_once_it_is_stopped,
             a_program_that_asks_is_told_the_role_and_its_failures_end_the_term,
             a_program_that_hangs_is_killed_with_all_of_its_group_and_has_failed,
-            nothing_that_is_said_while_a_promotion_waits_is_lost, a_demotion_leaves_no_probe_of_the_term;
+            nothing_that_is_said_while_a_promotion_waits_is_lost;
         hooks: the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for,
             what_a_hook_prints_is_logged_line_by_line_with_its_name,
             a_hook_that_prints_without_end_waits_for_nobody_and_what_is_too_much_is_counted,

@@ -3,8 +3,6 @@
 //! It creates a Lease without renewTime and leaseTransitions, replaces the whole object to renew, and deletes it to release. Its
 //! cluster's members are `CLUSTER-membership-N-lease` with a host and a port for a holder.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use support::{
     Case, Replica, Stage, Verb, cases,
@@ -15,11 +13,7 @@ use tenure::clock;
 use super::{end, lock};
 
 pub(super) fn all() -> Vec<Case> {
-    cases![
-        what_leases4s_holds_is_waited_for_as_long_as_it_says,
-        what_leases4s_deletes_is_waited_for_as_a_first_lock_is,
-        where_leases4s_overwrites_a_lease_its_command_ends_with_76,
-    ]
+    cases![what_leases4s_holds_is_waited_for_as_long_as_it_says, where_leases4s_overwrites_a_lease_its_command_ends_with_76]
 }
 
 /// As it writes the object, all of it, each time.
@@ -56,20 +50,6 @@ async fn what_leases4s_holds_is_waited_for_as_long_as_it_says(stage: Stage) {
     assert!(taken.request.at >= renewed + wait(3.0), "its renewal counts, and the duration that it says");
     assert_acquires(&taken, "me", 1, renewed);
     assert_eq!(taken.request.body["metadata"]["labels"]["membership"], "demo", "what is its stays");
-    stage.witness.start("me", 0).await;
-    end(&me).await;
-}
-
-async fn what_leases4s_deletes_is_waited_for_as_a_first_lock_is(stage: Stage) {
-    created(&stage, 60).await;
-    let me = calm(lock(&stage, "me", &[]).await).set("lease.creationWait", "3s").start();
-    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
-
-    let deleted = clock::boot();
-    stage.lease.delete().await;
-
-    let taken = me.proxy.log.first("an acquisition", |e| e.request.is_held()).await;
-    assert!(taken.request.at >= deleted + Duration::from_secs(3), "a deleted Lease was not given back for certain");
     stage.witness.start("me", 0).await;
     end(&me).await;
 }
