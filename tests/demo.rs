@@ -8,11 +8,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use support::{safe, wait_until};
+use support::{Scratch, safe, wait_until};
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
-    let picture = std::env::temp_dir().join(format!("tenure-demo-picture-{}.svg", std::process::id()));
+    let scratch = Scratch::new();
+    let picture = scratch.join("demo.svg");
     let mut command = Command::new("timeout");
     command.args(["120", env!("CARGO_BIN_EXE_tenure"), "demo", "--picture"]).arg(&picture).stdin(Stdio::null());
 
@@ -31,7 +32,6 @@ fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
     let next = shown.lines().skip_while(|line| !line.contains("is killed")).nth(1).expect("a leader after it");
     assert_eq!(next.contains(" ms after"), is_seen, "{shown}");
     let drawn = fs::read_to_string(&picture).expect("a picture");
-    fs::remove_file(&picture).expect("nobody else removes it");
     let (runs, marks) = (drawn.matches("<title>ran from ").count(), drawn.matches("class=\"line dash\"").count());
     assert!(shown.contains(&format!("\n{runs} runs of the workload")) && marks == 6, "{shown}\n{drawn}");
 }
@@ -63,10 +63,9 @@ fn a_demo_that_can_make_no_pid_namespace_says_so_and_goes_on_without_witnesses()
 
 #[test]
 fn a_demo_that_is_killed_leaves_no_replica_behind() {
-    let directory = std::env::temp_dir().join(format!("tenure-killed-demo-{}", std::process::id()));
-    fs::create_dir(&directory).expect("a directory for its files");
+    let directory = Scratch::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    let mut demo = command.arg("demo").env("TMPDIR", &directory).stdout(Stdio::piped()).spawn().expect("the demo runs");
+    let mut demo = command.arg("demo").env("TMPDIR", &*directory).stdout(Stdio::piped()).spawn().expect("the demo runs");
     let mut lines = BufReader::new(demo.stdout.take().expect("it was asked for")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line.contains(" leads: "))));
     let mark = directory.to_str().expect("a path of ASCII").to_owned();
@@ -76,7 +75,6 @@ fn a_demo_that_is_killed_leaves_no_replica_behind() {
     demo.wait().expect("it ends");
 
     wait_until("nothing of it is left", || named(&mark) == 0);
-    fs::remove_dir_all(&directory).expect("nobody writes there");
 }
 
 /// How many processes have this in their arguments or their environment.

@@ -48,16 +48,15 @@ fn started_by_hand_it_says_who_starts_it() {
 }
 
 #[test]
-fn it_takes_no_other_context_than_the_one_that_init_found() {
+fn it_takes_no_other_context_and_goes_to_no_other_cluster_than_those_that_init_found() {
     let another = context().map(|context| KubeContext { name: "another".into(), ..context });
-    refuses(InitialState { context: another, ..initial_state() }, "no longer has the context another");
-}
-
-#[test]
-fn it_goes_to_no_other_cluster_than_the_one_that_init_found() {
-    let began = context().map(|context| KubeContext { server: "http://127.0.0.1:2/".into(), ..context });
-    let words = "another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)";
-    refuses(InitialState { context: began, ..initial_state() }, words);
+    let elsewhere = context().map(|context| KubeContext { server: "http://127.0.0.1:2/".into(), ..context });
+    for (context, words) in [
+        (another, "no longer has the context another"),
+        (elsewhere, "another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)"),
+    ] {
+        refuses(InitialState { context, ..initial_state() }, words);
+    }
 }
 
 /// Checks that an elector with this initial state ends with this message.
@@ -66,17 +65,14 @@ fn refuses(initial: InitialState, words: &str) {
 
     elector.receives(initial);
 
-    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    assert!(message.contains(words), "{message}");
+    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed: {words}") };
+    assert!(message.contains(words), "{words}: {message}");
     assert_eq!(elector.child.wait().unwrap().code(), Some(78));
 }
 
 #[test]
 fn signals_of_a_terminal_do_not_end_it() {
-    let elector = Elector::start("exec \"$0\" elector");
-    elector.receives(initial_state());
-    assert_eq!(elector.hears(), ToInit::Heartbeat);
-
+    let elector = Elector::ready("exec \"$0\" elector", initial_state());
     let pid = elector.child.pid();
     use Signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM};
     for signal in [SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM] {
@@ -123,10 +119,8 @@ fn seen_by_a_plugin(script: &str, command: &str) -> String {
 #[test]
 fn after_its_init_died_it_kills_what_the_workload_left() {
     let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
-    let mut elector = Elector::start(script);
-    elector.receives(initial_state());
+    let mut elector = Elector::ready(script, initial_state());
     let left = elector.pid();
-    assert_eq!(elector.hears(), ToInit::Heartbeat);
 
     elector.kills(left);
 }
@@ -179,10 +173,8 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
 
 #[test]
 fn an_elector_that_saw_the_group_start_kills_it() {
-    let mut elector = Elector::start(ANONYMOUS);
+    let mut elector = Elector::ready(ANONYMOUS, initial_state());
     let group = elector.pid();
-    elector.receives(initial_state());
-    assert_eq!(elector.hears(), ToInit::Heartbeat);
     elector.tell(&ToElector::Started { term: Term(1), pid: group.as_raw(), at: clock::boot() });
 
     elector.kills(group);
@@ -190,10 +182,8 @@ fn an_elector_that_saw_the_group_start_kills_it() {
 
 #[test]
 fn an_elector_kills_what_descended_from_its_init_when_it_was_last_heard_of() {
-    let mut elector = Elector::start("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait");
+    let mut elector = Elector::ready("\"$0\" elector & setsid env -i sleep 60 & echo $!; wait", initial_state());
     let left = elector.pid();
-    elector.receives(initial_state());
-    assert_eq!(elector.hears(), ToInit::Heartbeat);
     // A change of readiness is answered at once, by an elector that has looked.
     elector.tell(&ToElector::Health { unready: Some("it starts".into()), status: String::new() });
     assert_eq!(elector.hears(), ToInit::Heartbeat);
@@ -252,29 +242,20 @@ fn a_successor_serves_the_probes_once_the_port_is_free_again() {
 }
 
 #[test]
-fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
-    kills_at_the_hard_deadline(Command::new("env"), Duration::ZERO);
-}
+fn it_kills_at_the_hard_deadline_although_its_init_does_nothing_also_on_a_machine_that_has_slept() {
+    let slept = (!slept::flags().is_empty()).then(|| (slept::command(), slept::ASLEEP));
+    for (command, asleep) in [(Command::new("env"), Duration::ZERO)].into_iter().chain(slept) {
+        let mut elector = Elector::start_by(command, "\"$0\" elector & sleep 60; echo $?", Kubeconfig::of_nobody());
+        let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
+        let resume = resume(sent + asleep, None);
+        let hard = resume.confirmed.deadlines.hard;
+        assert!(hard > clock::boot() + asleep);
 
-#[test]
-fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
-    if !slept::flags().is_empty() {
-        kills_at_the_hard_deadline(slept::command(), slept::ASLEEP);
+        elector.receives(InitialState { resume: Some(resume), ..initial_state() });
+
+        assert_eq!(elector.lines.next_line(), "137", "after a sleep of {asleep:?}");
+        assert!(clock::boot() + asleep >= hard, "after a sleep of {asleep:?}");
     }
-}
-
-/// Starts an elector by this command, on a machine that has slept so long.
-fn kills_at_the_hard_deadline(command: Command, asleep: Duration) {
-    let mut elector = Elector::start_by(command, "\"$0\" elector & sleep 60; echo $?", Kubeconfig::of_nobody());
-    let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
-    let resume = resume(sent + asleep, None);
-    let hard = resume.confirmed.deadlines.hard;
-    assert!(hard > clock::boot() + asleep);
-
-    elector.receives(InitialState { resume: Some(resume), ..initial_state() });
-
-    assert_eq!(elector.lines.next_line(), "137");
-    assert!(clock::boot() + asleep >= hard);
 }
 
 #[test]
@@ -287,12 +268,10 @@ fn a_server_that_sends_heads_without_end_keeps_the_elector_from_nothing() {
         assert!(probe.read(&mut [0; 1024]).unwrap() > 0);
         while probe.write_all(heads.as_bytes()).is_ok() {}
     });
-    let elector = Elector::start("exec \"$0\" elector");
     let mut initial = initial_state();
     initial.config.workload.readiness.http.port = port;
     initial.config.workload.readiness.timeout = Duration::from_secs(20);
-    elector.receives(initial);
-    assert_eq!(elector.hears(), ToInit::Heartbeat);
+    let elector = Elector::ready("exec \"$0\" elector", initial);
 
     let began = clock::boot();
     elector.tell(&ToElector::Probe { kind: ProbeKind::Readiness, began, since: began });
@@ -357,7 +336,15 @@ impl Elector {
         Self::start_by(Command::new("env"), script, Kubeconfig::of_nobody())
     }
 
-    /// The same by a command that executes its arguments.
+    /// The same; returns once it does its work with this initial state.
+    fn ready(script: &str, initial: InitialState) -> Self {
+        let elector = Self::start(script);
+        elector.receives(initial);
+        assert_eq!(elector.hears(), ToInit::Heartbeat);
+        elector
+    }
+
+    /// The same as [`Self::start`] by a command that executes its arguments.
     fn start_by(mut command: Command, script: &str, kubeconfig: Kubeconfig) -> Self {
         let (link, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(30)).unwrap();

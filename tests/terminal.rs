@@ -98,48 +98,46 @@ fn a_new_window_size_reaches_the_workload() {
     assert_eq!(terminal.line(), "50 0");
 }
 
-/// Ctrl-Z stops both, `fg` continues both with `foreground` in it, and Ctrl-C ends them.
-fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, foreground: Pid) {
+/// Ctrl-Z stops both that this line has started, `fg` continues both with `foreground` in it, and Ctrl-C ends them.
+fn suspends_and_continues(terminal: &mut Terminal, line: &str, init: Pid, workload: Pid, foreground: Pid) {
     terminal.press(CTRL_Z);
-    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
+    terminal.until(&format!("both are stopped: {line}"), |_| [init, workload].map(state) == [Some('T'); 2]);
     terminal.until_shell();
     terminal.run("fg >/dev/null");
-    terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
+    terminal.until(&format!("both go on: {line}"), |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
     terminal.until("it is in the foreground again", |terminal| terminal.foreground() == foreground);
     terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130");
-}
-
-/// The same of what this line starts, a workload in the foreground that prints its pid.
-fn suspends_and_continues_what_is_in_the_foreground(line: &str) {
-    let mut terminal = Terminal::of_shell();
-    terminal.run(line);
-    let workload = terminal.pid();
-    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
-    let init = parent(workload).unwrap();
-    suspends_and_continues(&mut terminal, init, workload, workload);
+    assert_eq!(terminal.code(), "code 130", "{line}");
 }
 
 #[test]
-fn a_shell_suspends_init_and_workload_and_continues_both() {
-    // A child that is stopped between its vfork and execve would keep its shell from stopping.
-    suspends_and_continues_what_is_in_the_foreground("tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'");
+fn a_shell_suspends_init_and_workload_with_the_rest_of_the_job_and_continues_all() {
+    let stops_itself = format!("trap 'kill -STOP \\$\\$' TSTP; {}", TICKING.replace('$', "\\$"));
+    for line in [
+        // A child that is stopped between its vfork and execve would keep its shell from stopping.
+        "tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600'",
+        &format!("tenure --leader-election=off -- bash -c \"{stops_itself}\""),
+        // The script around it shares its process group.
+        "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'",
+    ] {
+        let mut terminal = Terminal::of_shell();
+        terminal.run(line);
+        let workload = terminal.pid();
+        terminal.until(&format!("it is in the foreground: {line}"), |terminal| terminal.foreground() == workload);
+        let init = parent(workload).unwrap();
+        suspends_and_continues(&mut terminal, line, init, workload, workload);
+    }
 }
 
 #[test]
 fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
     let mut terminal = Terminal::of_shell();
-    terminal.run("tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null");
+    let line = "tenure --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null";
+    terminal.run(line);
     let workload = terminal.pid();
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
     let init = parent(workload).unwrap();
-    suspends_and_continues(&mut terminal, init, workload, init);
-}
-
-#[test]
-fn a_shell_suspends_init_and_a_workload_that_stops_itself_and_continues_both() {
-    let script = format!("trap 'kill -STOP \\$\\$' TSTP; {}", TICKING.replace('$', "\\$"));
-    suspends_and_continues_what_is_in_the_foreground(&format!("tenure --leader-election=off -- bash -c \"{script}\""));
+    suspends_and_continues(&mut terminal, line, init, workload, init);
 }
 
 #[test]
@@ -183,22 +181,21 @@ fn a_stop_signal_of_inits_own_is_no_key_and_ends_no_script() {
     assert_eq!(terminal.line(), "after 130");
 }
 
-#[test]
-fn ctrl_z_suspends_the_rest_of_the_job_too() {
-    // The script around it shares its process group.
-    let line = "bash -c 'tenure --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'";
-    suspends_and_continues_what_is_in_the_foreground(line);
+/// A shell with a plain init of these arguments in the background, and the pids of that and of its workload.
+fn in_the_background(arguments: &str) -> (Terminal, Pid, Pid) {
+    let mut terminal = Terminal::of_shell();
+    // With tostop the terminal simply stops whoever writes from the background.
+    terminal.run("stty tostop");
+    terminal.run(&format!("tenure --leader-election=off {arguments} &"));
+    terminal.run("echo $!");
+    let init = terminal.pid();
+    let workload = wait_for("the workload", || children(init).first().copied());
+    (terminal, init, workload)
 }
 
 #[test]
 fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_it_with_fg() {
-    let mut terminal = Terminal::of_shell();
-    // With tostop the terminal simply stops whoever writes from the background.
-    terminal.run("stty tostop");
-    terminal.run("tenure --leader-election=off -- sh -c 'read word; echo \"got $word\"' &");
-    terminal.run("echo $!");
-    let init = terminal.pid();
-    let workload = wait_for("the workload", || children(init).first().copied());
+    let (mut terminal, init, workload) = in_the_background("-- sh -c 'read word; echo \"got $word\"'");
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     assert_eq!(terminal.foreground(), terminal.child.pid(), "the terminal is still the shell's");
     terminal.run("fg >/dev/null; echo code $?");
@@ -210,12 +207,7 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
 
 #[test]
 fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_still_hears_ctrl_c() {
-    let mut terminal = Terminal::of_shell();
-    terminal.run("stty tostop");
-    terminal.run("tenure --leader-election=off -- sleep 600 &");
-    terminal.run("echo $!");
-    let init = terminal.pid();
-    let workload = wait_for("the workload", || children(init).first().copied());
+    let (mut terminal, init, workload) = in_the_background("-- sleep 600");
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
     terminal.run("fg >/dev/null");
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
@@ -226,11 +218,7 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
 
 #[test]
 fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() {
-    let mut terminal = Terminal::of_shell();
-    terminal.run("tenure --leader-election=off --set workload.onExit=restart -- sh -c 'read word; exec sleep 600' &");
-    terminal.run("echo $!");
-    let init = terminal.pid();
-    let workload = wait_for("the workload", || children(init).first().copied());
+    let (mut terminal, init, workload) = in_the_background("--set workload.onExit=restart -- sh -c 'read word; exec sleep 600'");
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     terminal.run("fg >/dev/null");
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);

@@ -11,20 +11,17 @@ use std::{
         unix::net::{SocketAddr, UnixDatagram},
     },
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::ExitCode,
     time::Duration,
 };
 
 use fastrand::Rng;
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::{
-        signal::{SigSet, Signal},
-        signalfd::{SfdFlags, SignalFd},
-    },
+    sys::signal::Signal,
 };
 use serde_json::json;
-use support::workload::{FACE, Stamps, Voice, lock};
+use support::workload::{FACE, Stamps, Voice, detach, lock, next, signals};
 use tenure::{clock, time::Instant};
 
 /// The word in its command line that distinguishes it from the other workload.
@@ -100,11 +97,10 @@ struct Leading {
 
 impl Workload {
     fn run(self) -> ExitCode {
-        let signals = SigSet::all();
-        signals.thread_block().expect("signals blocked");
-        let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
+        let signals = signals();
         if self.manner == FORGED {
-            self.start_forger();
+            // It does not belong to the workload's main process.
+            detach(line(&self.directory, &self.name, "forger"), &[]);
         }
         let mut leading = std::env::var("TENURE_ROLE").is_ok_and(|role| role == "leader").then(|| self.lead());
         loop {
@@ -118,8 +114,7 @@ impl Workload {
             let mut ready = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
             let pause = if leading.is_some() { PollTimeout::from(1_u8) } else { PollTimeout::NONE };
             poll(&mut ready, pause).expect("signals are blocked, so nothing interrupts");
-            while let Ok(Some(signal)) = signals.read_signal() {
-                let signal = Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal");
+            while let Some(signal) = next(&signals) {
                 if signal == Signal::SIGTERM {
                     return ExitCode::SUCCESS;
                 }
@@ -141,13 +136,6 @@ impl Workload {
         let lock = lock(&self.directory, &self.voice, &token);
         say("leader");
         Leading { stamps, _lock: lock, until: Instant::NEVER }
-    }
-
-    /// setsid's own process ends at once, so that init adopts the daemon: it does not belong to the workload's main process.
-    fn start_forger(&self) {
-        let line = line(&self.directory, &self.name, "forger");
-        let setsid = Command::new("setsid").arg("--fork").args(line).stdin(Stdio::null()).status().expect("setsid");
-        assert!(setsid.success(), "setsid: {setsid}");
     }
 }
 

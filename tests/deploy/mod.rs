@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Case, Ended as _, Namespace, PATIENCE, cases, programs, server::VALIDATING};
+use support::{Case, Ended as _, Namespace, cases, programs, server::VALIDATING, wait_until};
 
 use crate::TENURE;
 
@@ -468,10 +468,7 @@ fn a_pod_of_the_example_makes_only_itself_the_leader(cluster: &Namespace) {
     let annotation = |key: &str, value: &Value| json!({ "metadata": { "annotations": { key: value } } });
     let cost = |value: &Value| annotation("controller.kubernetes.io/pod-deletion-cost", value);
     // The policy is in force a little later.
-    let deadline = tenure::clock::boot() + PATIENCE;
-    while patch(&own, "beside", &label(&json!("leader"))).status.success() {
-        assert!(tenure::clock::boot() < deadline, "the policy is not in force");
-    }
+    wait_until("the policy is in force", || !patch(&own, "beside", &label(&json!("leader"))).status.success());
     for pod in ["beside", "foreign"] {
         cluster.kubectl(&["label", "--overwrite", "pod", pod, "role=leader"]).success();
     }
@@ -591,10 +588,8 @@ impl<'a> Narrowed<'a> {
             "service" => &[json!({ "spec": { "externalIPs": ["192.0.2.1"] } }), json!({ "spec": { "type": "NodePort" } })][..],
             _ => &[json!({ "spec": { "template": { "spec": { "serviceAccountName": "other" } } } })],
         };
-        let deadline = tenure::clock::boot() + PATIENCE;
-        while narrowed.patch(&changes[0], &["--dry-run=server"]).status.success() {
-            assert!(tenure::clock::boot() < deadline, "{object}: the policy is not in force");
-        }
+        let is_denied = || !narrowed.patch(&changes[0], &["--dry-run=server"]).status.success();
+        wait_until(&format!("{object}: the policy is in force"), is_denied);
         changes.iter().for_each(|change| narrowed.may_not(change));
         narrowed
     }

@@ -1,12 +1,12 @@
 //! deploy/inject on a real API server: the policy makes of a pod what `tenure inject` makes of it, and refuses with the same sentences.
 
 use std::{
-    process::Command,
+    process::{Command, Output},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Value, json};
-use support::{Case, Ended as _, Namespace, PATIENCE, cases};
+use support::{Case, Ended as _, Namespace, cases, wait_until};
 
 use self::templates::{
     a_container_that_comes_first_does_not_take_the_place_of_the_program, a_cron_job_keeps_its_label_while_a_job_of_it_runs,
@@ -50,8 +50,7 @@ static IN_FORCE: Mutex<()> = Mutex::new(());
 /// Applies the policies with this environment, and waits until they are in force.
 fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     let alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
-    let deadline = tenure::clock::boot() + PATIENCE;
-    keep(cluster, deadline);
+    keep(cluster);
     let applied = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success();
     assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
     let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
@@ -60,25 +59,19 @@ fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
     cluster.feed(&["apply", "-f", "-"], &account).success();
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
-    loop {
-        let made = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &plain);
-        let (text, why) = (String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
-        if text.contains("registry/tenure:1") && text.contains("TENURE_LEASE__DURATION") != env.is_empty() {
-            break;
-        }
-        assert!(tenure::clock::boot() < deadline, "the policies are not in force: {text}{why}");
-    }
+    wait_until("the policies are in force", || {
+        let text = String::from_utf8(tried(cluster, &plain).stdout).unwrap();
+        text.contains("registry/tenure:1") && text.contains("TENURE_LEASE__DURATION") != env.is_empty()
+    });
     let mut wrong = plain;
     wrong["spec"]["shareProcessNamespace"] = json!(true);
-    while cluster.feed(&["create", "--dry-run=server", "-f", "-"], &wrong).status.success() {
-        assert!(tenure::clock::boot() < deadline, "nothing refuses a pod");
-    }
+    wait_until("a pod is refused", || !tried(cluster, &wrong).status.success());
     alone
 }
 
 /// Puts a policy about nothing in force. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding is deleted of the kind
 /// of policies that was the first to read them. A case deletes one, so this one, of the other kind, is the first.
-fn keep(cluster: &Namespace, deadline: tenure::time::Instant) {
+fn keep(cluster: &Namespace) {
     let api = "admissionregistration.k8s.io/v1";
     let (metadata, param) = (json!({ "name": "keeper" }), json!({ "apiVersion": "v1", "kind": "ConfigMap" }));
     let rule = json!({
@@ -91,9 +84,13 @@ fn keep(cluster: &Namespace, deadline: tenure::time::Instant) {
     let spec = json!({ "policyName": "keeper", "paramRef": reference, "validationActions": ["Deny"] });
     let binding = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
     cluster.feed(&["apply", "-f", "-"], &json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })).success();
-    while cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success() {
-        assert!(tenure::clock::boot() < deadline, "the policy about nothing is not in force");
-    }
+    let is_refused = || !cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success();
+    wait_until("the policy about nothing is in force", is_refused);
+}
+
+/// What the server makes of an object, which it does not keep.
+fn tried(cluster: &Namespace, object: &Value) -> Output {
+    cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object)
 }
 
 /// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
@@ -269,7 +266,7 @@ fn forty() -> Vec<Value> {
 /// What the server makes of these pods, without what is different each time.
 fn made(cluster: &Namespace, pods: &[Value]) -> Vec<Value> {
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": pods });
-    let text = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &list).success().stdout;
+    let text = tried(cluster, &list).success().stdout;
     let text = String::from_utf8(text).unwrap();
     let mut all: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().collect::<Result<_, _>>().unwrap();
     for pod in &mut all {
@@ -349,10 +346,7 @@ fn the_policy_and_the_command_make_the_same_of_forty_pods(cluster: &Namespace) {
         .kubectl(&["label", "--overwrite", "namespace", &cluster.name, "pod-security.kubernetes.io/enforce=privileged"])
         .success();
     let root = [pod("root", json!({ "command": ["sh"] }), json!({ "securityContext": { "runAsUser": 0 } }), json!({}))];
-    let deadline = tenure::clock::boot() + PATIENCE;
-    while !cluster.feed(&["create", "--dry-run=server", "-f", "-"], &root[0]).status.success() {
-        assert!(tenure::clock::boot() < deadline, "root may not run");
-    }
+    wait_until("root may run", || tried(cluster, &root[0]).status.success());
     let by_policy = made(cluster, &root);
     assert_eq!(by_policy, made(cluster, &injected(&root, &[])));
     assert_eq!(by_policy[0]["spec"]["initContainers"][0]["securityContext"]["runAsUser"], 65534);
@@ -423,7 +417,6 @@ fn the_variables_of_the_cluster_reach_the_pods_by_policy_and_by_command(cluster:
 /// What the pods of all workloads would share.
 fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &Namespace) {
     let _alone = apply(cluster, "");
-    let deadline = tenure::clock::boot() + PATIENCE;
     let of_one = |key| {
         (format!("{key}=x"), format!("{key} is of one workload: set it in the container, not in the ConfigMap tenure-inject"))
     };
@@ -440,7 +433,6 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     };
-    let dry = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
     let owner =
         json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
@@ -451,33 +443,25 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
     run["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
     for (line, sentence) in keys.map(of_one).into_iter().chain([without]).chain(typed.clone()) {
         shared(&line);
-        loop {
-            let made = dry(&workload("Deployment", Some("billing"), 1));
-            if !made.status.success() && made.failure().contains(&sentence) {
-                break;
-            }
-            assert!(tenure::clock::boot() < deadline, "{line} is taken");
-        }
+        wait_until(&format!("{line} is refused: {sentence}"), || {
+            let made = tried(cluster, &workload("Deployment", Some("billing"), 1));
+            !made.status.success() && made.failure().contains(&sentence)
+        });
         if line == "TENURE_LEASE__ENABLED=false" {
             let mut own = plain.clone();
             own["spec"]["containers"][0]["env"] = json!([{ "name": "TENURE_LEASE__ENABLED", "value": "true" }]);
-            dry(&own).success();
+            tried(cluster, &own).success();
         }
         if typed.contains(&(line, sentence)) {
             // Nobody reads why a pod, or a Job of a CronJob, is refused.
-            dry(&plain).success();
-            dry(&run).success();
+            tried(cluster, &plain).success();
+            tried(cluster, &run).success();
         }
     }
     shared("  # A=b\n# by default\nB=c");
-    loop {
-        let made = dry(&workload("Deployment", Some("billing"), 1));
-        if made.status.success() {
-            break;
-        }
-        assert!(tenure::clock::boot() < deadline, "a comment is refused: {}", made.failure());
-    }
-    let made = String::from_utf8(dry(&plain).success().stdout).unwrap();
+    let is_taken = || tried(cluster, &workload("Deployment", Some("billing"), 1)).status.success();
+    wait_until("a comment is taken", is_taken);
+    let made = String::from_utf8(tried(cluster, &plain).success().stdout).unwrap();
     assert!(made.contains("\"name\": \"B\"") && !made.contains("# A"), "{made}");
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, programs, stage::Stage};
+use super::{programs, stage::Stage, wait_until};
 
 /// A new namespace on the API server, under Pod Security `restricted`.
 pub struct Namespace {
@@ -67,10 +67,8 @@ impl Namespace {
     pub fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
         let account = Account { namespace: self, name };
         // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
-        let deadline = tenure::clock::boot() + PATIENCE;
-        while account.may(verb, &format!("leases.coordination.k8s.io/{lease}")) != Some(true) {
-            assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
-        }
+        let object = format!("leases.coordination.k8s.io/{lease}");
+        wait_until("the role binding is in force", || account.may(verb, &object) == Some(true));
         account
     }
 

@@ -206,6 +206,27 @@ fn token_of_lead() -> String {
     }
 }
 
+/// Blocks all signals; they can be read from this.
+pub fn signals() -> SignalFd {
+    let signals = SigSet::all();
+    signals.thread_block().expect("signals blocked");
+    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd")
+}
+
+/// The next of them, if one has come.
+pub fn next(signals: &SignalFd) -> Option<Signal> {
+    let signal = signals.read_signal().ok()??;
+    Some(Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal"))
+}
+
+/// Starts this command line as a daemon. setsid's own process ends at once, so that init adopts it.
+pub fn detach(line: Vec<String>, variables: &[(&str, &str)]) {
+    let mut setsid = Command::new("setsid");
+    setsid.arg("--fork").args(line).envs(variables.iter().copied()).stdin(Stdio::null());
+    let status = setsid.status().expect("setsid");
+    assert!(status.success(), "setsid: {status}");
+}
+
 struct Workload {
     directory: PathBuf,
     name: String,
@@ -233,9 +254,7 @@ impl Workload {
     }
 
     fn run(self) -> ExitCode {
-        let signals = SigSet::all();
-        signals.thread_block().expect("signals blocked");
-        let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
+        let signals = signals();
         let mut environment = environment();
         if self.behaviour.frozen {
             environment["TENURE_FENCING_TOKEN"] = self.token.clone().into();
@@ -243,7 +262,8 @@ impl Workload {
         self.tell("start", &environment);
         let _lock = self.behaviour.lock.then(|| lock(&self.directory, &self.voice, &self.token));
         if self.behaviour.daemon {
-            self.start_daemon();
+            let token = ("TENURE_FENCING_TOKEN", self.token.as_str());
+            detach(Behaviour::stubborn().command(&self.directory, &self.name), &[token]);
         }
         if self.behaviour.bomb {
             (0..CHAINS).for_each(|_| self.start_chain());
@@ -265,8 +285,7 @@ impl Workload {
             }
             let mut ready = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
             poll(&mut ready, PollTimeout::from(1_u8)).expect("signals are blocked, so nothing interrupts");
-            while let Ok(Some(signal)) = signals.read_signal() {
-                let signal = Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal");
+            while let Some(signal) = next(&signals) {
                 self.tell("signal", &json!({ "signal": signal.as_str() }));
                 if signal == Signal::SIGTERM {
                     end = self.behaviour.linger.map_or(end, |linger| end.min(clock::boot() + linger));
@@ -287,19 +306,6 @@ impl Workload {
     fn end(&self, code: u8) -> ExitCode {
         self.tell("end", &json!({ "code": code }));
         ExitCode::from(code)
-    }
-
-    /// setsid's own process ends at once, so that init adopts the daemon.
-    fn start_daemon(&self) {
-        let line = Behaviour::stubborn().command(&self.directory, &self.name);
-        let setsid = Command::new("setsid")
-            .arg("--fork")
-            .args(line)
-            .env("TENURE_FENCING_TOKEN", &self.token)
-            .stdin(Stdio::null())
-            .status()
-            .expect("setsid");
-        assert!(setsid.success(), "setsid: {setsid}");
     }
 
     /// Each link forks the next and exits; init reaps them all. A link that cannot fork ends its chain.

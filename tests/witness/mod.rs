@@ -76,16 +76,21 @@ async fn follows(stage: &Stage, killed: Instant) -> Duration {
     start.at().since(killed)
 }
 
+/// Kills the leader; how long after that the follower's workload runs.
+async fn is_followed(stage: &Stage, me: &Replica) -> Duration {
+    let killed = clock::boot();
+    me.signal(Signal::SIGKILL).await;
+    follows(stage, killed).await
+}
+
 async fn a_killed_replica_is_followed_at_once(stage: Stage) {
     let witness = witness(&stage, "aside").await;
     let (me, _other) = pair(&stage).await;
     assert!(witness.proxy.log.all().is_empty(), "it asks for nothing while it waits: {:?}", witness.proxy.log.all());
     let dead = stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"].clone();
 
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
+    let took = is_followed(&stage, &me).await;
 
-    let took = follows(&stage, killed).await;
     eprintln!("the follower's workload ran {took:?} after SIGKILL");
     let [read, write] = &witness.proxy.log.all()[..] else { panic!("{:?}", witness.proxy.log.all()) };
     assert!(read.succeeded() && write.request.is_release() && write.succeeded(), "{write:?}");
@@ -143,10 +148,8 @@ async fn a_witness_that_comes_back_is_told_again(stage: Stage) {
 
     let after = witness(&stage, "after").await;
     after.said("will give back").await;
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
 
-    follows(&stage, killed).await;
+    is_followed(&stage, &me).await;
 }
 
 /// Begins the programs that speak to a witness at the abstract socket sys.argv[1]: `say` a datagram with descriptors, `good` is that
@@ -218,9 +221,8 @@ print([say(good(me, leases=leases), pidfd) for leases in [(), (b"a/b",), (b"main
         witness.said(words).await;
     }
     assert!(witness.proxy.log.all().is_empty());
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
-    follows(&stage, killed).await;
+
+    is_followed(&stage, &me).await;
 }
 
 async fn a_later_elector_takes_the_place_of_an_earlier_one_of_the_same_replica(stage: Stage) {
@@ -246,10 +248,7 @@ dies.stdin.close(); lives.wait()
     kill(me.elector().await, Signal::SIGKILL).expect("it lives");
     support::until("the next elector tells the witness", async || told() > before).await;
 
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
-
-    follows(&stage, killed).await;
+    is_followed(&stage, &me).await;
 }
 
 async fn however_many_die_at_once_the_api_server_is_asked_at_a_pace(stage: Stage) {
@@ -327,10 +326,8 @@ while True:
     except OSError: pass
 "#;
     let _flood = begins(script, &[&stage.namespace]);
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
 
-    follows(&stage, killed).await;
+    is_followed(&stage, &me).await;
 }
 
 async fn ten_thousand_identities_are_bounded_and_cost_no_release(stage: Stage) {
@@ -351,10 +348,7 @@ one.wait()
     let said = witness.lines().into_iter().filter(|line| line.contains("there is no room for another replica")).count();
     assert_eq!(said, 1);
 
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
-
-    follows(&stage, killed).await;
+    is_followed(&stage, &me).await;
 }
 
 async fn a_token_that_was_rotated_while_it_waited_is_used(stage: Stage) {
@@ -363,10 +357,7 @@ async fn a_token_that_was_rotated_while_it_waited_is_used(stage: Stage) {
     let (me, _other) = pair(&stage).await;
 
     std::fs::write(stage.token_file("aside"), token).expect("its token");
-    let killed = clock::boot();
-    me.signal(Signal::SIGKILL).await;
-
-    follows(&stage, killed).await;
+    is_followed(&stage, &me).await;
     let requests = witness.proxy.log.all();
     assert!(requests.iter().all(Exchange::succeeded), "{requests:?}");
 }

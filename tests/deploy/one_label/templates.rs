@@ -1,5 +1,7 @@
 //! The templates of workloads: which get a gate, and which changes of a label the second policy refuses while pods run.
 
+use support::wait_for;
+
 use super::*;
 
 pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namespace) {
@@ -16,7 +18,7 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
         ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template", &cron),
     ] {
         let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "gated" }, "spec": spec });
-        let create = |object: &Value| cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object);
+        let create = |object: &Value| tried(cluster, object);
         let gates = |object: &Value| {
             let made: Value = serde_json::from_slice(&create(object).success().stdout).unwrap();
             made.pointer(path).unwrap()["spec"]["schedulingGates"].clone()
@@ -52,7 +54,7 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
     let template = &mut owned["spec"]["template"];
     template["metadata"]["annotations"] = json!({ "tenure.dev/command": "[\"sh\"]" });
     template["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
-    cluster.feed(&["create", "--dry-run=server", "-f", "-"], &owned).success();
+    tried(cluster, &owned).success();
 }
 
 /// Writes the status that a controller would write.
@@ -278,14 +280,8 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     assert_eq!(wrapped["spec"]["initContainers"][0]["name"], "tenure");
 
     cluster.kubectl(&["delete", "configmap", "tenure-inject", "-n", "tenure-inject"]).success();
-    let deadline = tenure::clock::boot() + PATIENCE;
-    let refused = loop {
-        let ended = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("refused"));
-        if !ended.status.success() {
-            break ended.failure();
-        }
-        assert!(tenure::clock::boot() < deadline, "pods are wrapped without the ConfigMap");
-    };
+    let refusal = || Some(tried(cluster, &pod("refused"))).filter(|ended| !ended.status.success());
+    let refused = wait_for("pods are refused without the ConfigMap", refusal).failure();
     assert!(refused.contains("nothing has put tenure in"), "{refused}");
     let mut ungated = workload("Deployment", Some("billing"), 0);
     ungated["metadata"]["name"] = json!("ungated");
@@ -300,9 +296,7 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     for kind in ["mutatingadmissionpolicy", "validatingadmissionpolicy"] {
         cluster.kubectl(&["delete", &format!("{kind}binding/tenure-inject"), &format!("{kind}/tenure-inject")]).success();
     }
-    while !cluster.feed(&["create", "--dry-run=server", "-f", "-"], &pod("late")).status.success() {
-        assert!(tenure::clock::boot() < deadline, "the policies are still in force");
-    }
+    wait_until("the policies are no longer in force", || tried(cluster, &pod("late")).status.success());
     cluster.create(&pod("late")).success();
 
     let late = cluster.get("pod/late");
@@ -357,14 +351,14 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
         added["metadata"]["ownerReferences"] = json!([owner]);
         added["metadata"]["labels"] = merged(added["metadata"]["labels"].take(), hash);
         added["spec"]["schedulingGates"] = json!([]);
-        let why = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).failure();
+        let why = tried(cluster, &added).failure();
         assert!(why.contains("older than the policy") && why.contains(remedy), "beside pods without tenure: {kind}: {why}");
         added["spec"]["schedulingGates"] = json!([{ "name": "tenure.dev/inject" }]);
-        cluster.feed(&["create", "--dry-run=server", "-f", "-"], &added).success();
+        tried(cluster, &added).success();
     }
     let mut mirror = pod("mirror");
     mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
-    let why = cluster.feed(&["create", "--dry-run=server", "-f", "-"], &mirror).failure();
+    let why = tried(cluster, &mirror).failure();
     assert!(why.contains("a static pod is run by its kubelet as its file says"), "it would look wrapped: {why}");
     let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "early", "uid": "11111111-1111-1111-1111-111111111111", "controller": true });
     once["metadata"] = json!({ "name": "fired", "ownerReferences": [owner] });
