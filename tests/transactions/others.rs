@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Case> {
         transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is,
         an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays,
         an_object_that_is_put_back_or_deleted_between_the_changes_is_named,
-        edits_of_other_fields_and_of_the_status_survive,
+        edits_of_other_fields_of_a_sidecar_and_of_the_status_survive,
         a_value_of_a_secret_is_nowhere_to_be_read,
         a_mark_that_no_transaction_can_have_made_keeps_nobody_away,
         who_has_put_a_field_back_is_named_though_another_has_written_the_status_since,
@@ -151,23 +151,29 @@ async fn an_object_that_is_put_back_or_deleted_between_the_changes_is_named(stag
     }
 }
 
-async fn edits_of_other_fields_and_of_the_status_survive(stage: Stage) {
+async fn edits_of_other_fields_of_a_sidecar_and_of_the_status_survive(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let before = shop.seen().await;
     let (valve, lock) = shop.halted("/deployments/").await;
 
-    edit(&stage, &shop.objects[1], |deployment| deployment["spec"]["replicas"] = json!(7)).await;
+    let others = |deployment: &mut Value, image: &str| {
+        deployment["spec"]["replicas"] = json!(7);
+        deployment["spec"]["template"]["spec"]["containers"][1]["image"] = json!(image);
+    };
+    edit(&stage, &shop.objects[1], |deployment| others(deployment, "log:2.0")).await;
     let status = json!({ "observedGeneration": 1, "replicas": 1 });
     edit(&stage, &format!("{}/status", shop.objects[1]), |deployment| deployment["status"] = status.clone()).await;
     valve.open();
 
     let (code, err) = lock.exit().await;
     assert_eq!(code, 0, "{err}");
-    let mut expected = wanted(before);
-    expected[1]["spec"]["replicas"] = json!(7);
+    let (mut expected, mut undone) = (wanted(before.clone()), before);
+    others(&mut expected[1], "log:2.0");
     assert_eq!(shop.seen().await, expected);
-    said(&shop.recover(&["apply", "release-2"]).await, 0, &[]);
-    assert_eq!(shop.seen().await[1]["spec"]["replicas"], 7);
+    edit(&stage, &shop.objects[1], |deployment| others(deployment, "log:3.0")).await;
+    said(&shop.recover(&["apply", "release-2"]).await, 0, &["undone: 3 changes"]);
+    others(&mut undone[1], "log:3.0");
+    assert_eq!(shop.seen().await, undone);
 }
 
 async fn a_value_of_a_secret_is_nowhere_to_be_read(stage: Stage) {
