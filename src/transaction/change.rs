@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, comparable, find_anew, note},
-    paths::{covers, is_shared, managers},
+    fields::{Field, Side, body, comparable, find_anew, note},
+    paths::{covers, is_shared, managers, owners},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
 };
@@ -152,9 +152,9 @@ impl<S: Server> Driver<'_, S> {
             let Ok(object) = self.erase(&entry.target, known, self.claim).await else { continue };
             let what = match &object {
                 None => Some("it was deleted meanwhile".to_owned()),
-                Some(object) => entry.unknown(object, &[Side::After]).map(|field| match manager(object) {
-                    Some(manager) => format!("{field}: {manager} has changed it"),
-                    None => field,
+                Some(object) => entry.strange(object, &[Side::After]).map(|field| match manager(object, field) {
+                    Some(manager) => format!("{} is somebody else's: {manager} has changed it", field.name()),
+                    None => format!("{} is somebody else's", field.name()),
                 }),
             };
             if let Some(what) = what {
@@ -209,8 +209,9 @@ fn take_over(entries: &mut Vec<Entry>) {
     entries.retain(|entry| entry.conflict().is_none() || entry.differs());
 }
 
-/// Returns the field manager, other than tenure, that wrote last.
-fn manager(object: &Value) -> Option<&str> {
-    let others = managers(object).iter().filter(|entry| entry["manager"] != MANAGER && entry.get("subresource").is_none());
-    others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
+/// Returns the manager, other than tenure, that has this field. Of one that is gone it is whoever wrote last.
+fn manager<'a>(object: &'a Value, field: &'a Field) -> Option<&'a str> {
+    let is_other = |entry: &Value| entry["manager"] != MANAGER && entry.get("subresource").is_none();
+    let last = || managers(object).iter().filter(|entry| is_other(entry)).max_by_key(|entry| entry["time"].as_str());
+    owners(object, &field.path, is_other).next().map_or_else(|| last()?["manager"].as_str(), |(manager, _)| Some(manager))
 }

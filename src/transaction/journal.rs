@@ -234,9 +234,13 @@ impl Entry {
     }
 
     /// Returns the first field whose value is none of these sides.
+    pub(super) fn strange(&self, object: &Value, sides: &[Side]) -> Option<&Field> {
+        self.fields.iter().find(|field| !sides.iter().any(|side| field.is(*side, object)))
+    }
+
+    /// Says the same.
     pub(super) fn unknown(&self, object: &Value, sides: &[Side]) -> Option<String> {
-        let field = self.fields.iter().find(|field| !sides.iter().any(|side| field.is(*side, object)))?;
-        Some(format!("{} is somebody else's", field.name()))
+        self.strange(object, sides).map(|field| format!("{} is somebody else's", field.name()))
     }
 
     /// Takes the fields over that an earlier entry, which could not be undone, has changed too: an undo puts back what was found
