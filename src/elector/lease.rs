@@ -195,22 +195,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_of_the_watch_leaves_the_connection_alone() {
-        let mut stub = Stub::answering(|_| json(200, LEASE)).await;
+    async fn an_end_of_the_watch_leaves_the_connection_alone_but_those_beside_take_up_new_credentials() {
         let timeout = Duration::from_secs(20);
-        let (access, discovered) = access(&stub, timeout);
-        let lease = Lease::new(access.clone(), keys(), timeout);
-        lease.send(Slot::default(), &Request::Get).await;
+        for (client, connections) in [(Lease::new as fn(_, _, _) -> _, [0, 0]), (Lease::beside, [0, 1])] {
+            let mut stub = Stub::answering(|_| json(200, LEASE)).await;
+            let (access, discovered) = access(&stub, timeout);
+            let lease = client(access.clone(), keys(), timeout);
+            lease.send(Slot::default(), &Request::Get).await;
 
-        // As a watch does whose server is gone, more than the pause after the last time.
-        access.refused();
-        access.dial(false).await.unwrap();
-        while discovered.load(Ordering::Relaxed) < 2 {
-            tokio::task::yield_now().await;
+            // As a watch does whose server is gone, more than the pause after the last time.
+            access.refused();
+            let before = access.dial(false).await.unwrap();
+            while discovered.load(Ordering::Relaxed) < 2 {
+                tokio::task::yield_now().await;
+            }
+            while access.dial(false).await.unwrap().is(&before) {
+                tokio::task::yield_now().await;
+            }
+            lease.send(Slot::default(), &Request::Get).await;
+
+            assert_eq!([stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection], connections);
         }
-        lease.send(Slot::default(), &Request::Get).await;
-
-        assert_eq!([stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection], [0, 0]);
     }
 
     #[tokio::test]

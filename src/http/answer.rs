@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::{config::duration, election::LeaderView, role::Role, telemetry::status::Status, time::Instant};
+use crate::{config::duration, election::LeaderView, telemetry::status::Status, time::Instant};
 
 /// How long a leader may go without a renewal beyond D before `/livez` fails; by then it should long have stopped leading.
 pub const TOLERANCE: Duration = Duration::from_secs(5);
@@ -40,9 +40,7 @@ pub(super) fn readyz(status: &Status) -> Reply {
 
 /// Returns true if this replica's workload leads at `now`, and no stop of it has begun.
 pub(super) fn is_leader(status: &Status, now: Instant) -> bool {
-    // While a program that has ended is not started again, nothing is there that leads.
-    let is_led = status.role == Some(Role::Leader) && status.term.as_ref().is_some_and(|term| term.is_led);
-    is_led
+    status.leads()
         && status.election.leading.is_some_and(|led| !led.ending && led.deadlines.is_some_and(|deadlines| now < deadlines.hard))
 }
 

@@ -231,11 +231,16 @@ impl Status {
         self.runs != Runs::Leading || self.role.is_some() || self.term.as_ref().is_some_and(|led| led.is_led)
     }
 
+    /// Returns true if the workload leads. While one that has ended is not started again, nothing does.
+    pub(crate) fn leads(&self) -> bool {
+        self.role == Some(Role::Leader) && self.term.as_ref().is_some_and(|term| term.is_led)
+    }
+
     /// Returns the content that the EndpointSlice should have; none before the first term. After a term it wants no endpoint until
     /// S - T: if no replica leads next, no other removes it.
     pub fn wanted(&self) -> Option<Wanted> {
-        let ToldTerm { term, info, soft, is_led, ends } = self.term.as_ref()?;
-        let runs = *is_led && self.role == Some(Role::Leader);
+        let ToldTerm { term, info, soft, ends, .. } = self.term.as_ref()?;
+        let runs = self.leads();
         let serves = self.unready.is_none() && runs && !ends;
         let until = soft.before(self.attempt_timeout);
         Some(Wanted { term: *term, slot: info.slot, token: info.token.clone(), serves, ends: *ends, until })

@@ -69,12 +69,9 @@ impl<S: Server> Driver<'_, S> {
             };
             let request = Request::Write(entry.target.clone(), write);
             let answer = self.send(&request).await;
-            if let Answer::Unknown { message, .. } = &answer {
-                // A server that is too busy has done nothing.
-                let may_be_done = message.status != Some(429);
-                entry.work.is_sent |= may_be_done;
-                entry.work.is_unanswered |= may_be_done;
-            } else {
+            if matches!(answer, Answer::Unknown { .. }) {
+                (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
+            } else if !request.is_sent_again(&answer) {
                 entry.work.tries += 1;
             }
             if let Some(object) = self.object(answer, &request).await? {

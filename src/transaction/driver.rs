@@ -127,7 +127,6 @@ impl<'a, S: Server> Driver<'a, S> {
         }
         // What stays from before is stored before the rest, and so undone after it.
         entries.extend(planned);
-        self.go_on()?;
         self.prepare(&entries, fingerprint(changes)).await?;
         self.server.report(Event::Prepared);
         match self.commit(&mut entries).await {

@@ -18,10 +18,6 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn plan(&mut self, changes: &[Change], undone: &[Entry]) -> Result<Vec<Entry>, Outcome> {
         let mut entries: Vec<Entry> = Vec::new();
         for change in changes {
-            // A look ends where no answer comes; how long the answers take is up to the user.
-            if !self.looks {
-                self.go_on()?;
-            }
             let is_later = entries.iter().any(|entry| entry.kind == EntryType::Create);
             let undone = undone.iter().find(|entry| entry.target == change.target && entry.state == State::Planned);
             let mut tries = 0;
@@ -35,6 +31,10 @@ impl<S: Server> Driver<'_, S> {
                     planned => break planned?,
                 }
             });
+            // A look ends where no answer comes; how long the answers take is up to the user.
+            if !self.looks {
+                self.go_on()?;
+            }
         }
         judge_together(&entries)?;
         // Once a creation is made, it is stored with what the server adds.
@@ -151,9 +151,9 @@ impl<S: Server> Driver<'_, S> {
             if is_unseen && is_absent {
                 return Ok(Value::Null);
             }
-            let is_open = matches!(answer, Answer::Unknown { .. });
+            let is_again = request.is_sent_again(&answer);
             match self.object(answer, &request).await? {
-                None if is_open => {}
+                None if is_again => {}
                 object => return object.ok_or(Outcome::Overtaken),
             }
         }

@@ -19,7 +19,7 @@ use crate::{
             operator::{self, Edit},
         },
     },
-    request::{Answer, Refusal, RequestError},
+    request::{Answer, RequestError},
 };
 
 /// The pause before a request is sent again.
@@ -175,9 +175,9 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn ask(&self, request: Request) -> Result<Option<Value>, Outcome> {
         loop {
             let answer = self.send(&request).await;
-            let is_open = matches!(answer, Answer::Unknown { .. });
+            let is_again = request.is_sent_again(&answer);
             let object = self.object(answer, &request).await?;
-            if !(is_open && request.is_read()) {
+            if !(is_again && request.is_read()) {
                 return Ok(object);
             }
         }
@@ -190,6 +190,9 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn object(&self, answer: Answer, request: &Request) -> Result<Option<Value>, Outcome> {
         match answer {
             Answer::Object(object) => return Ok(Some(Arc::unwrap_or_clone(object))),
+            Answer::Refused { refusal, message } if request.is_passing(refusal) => {
+                self.again(message, refusal.retry_after()).await?
+            }
             Answer::Refused { message, .. } => {
                 let words = format!("{request}: {message}");
                 return Err(if message.is_denied() { Outcome::NotPermitted(words) } else { Outcome::Refused(words) });
@@ -203,15 +206,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Sends one request; those to targets as the user that acts.
     pub(super) async fn send(&self, request: &Request) -> Answer {
-        // A kind that is no longer served is not worth a retry; the API server itself is.
-        let is_own = matches!(request, Request::Journal(..) | Request::Lease(..));
-        let answer = self.server.send(request.clone(), self.user().filter(|_| !is_own)).await;
-        if let Answer::Refused { refusal, message } = &answer
-            && (refusal.may_pass() || *refusal == Refusal::NotServed && is_own)
-        {
-            // What was certainly not done is tried again like what may have been done.
-            return Answer::Unknown { message: message.clone(), retry_after: refusal.retry_after() };
-        }
+        let answer = self.server.send(request.clone(), self.user().filter(|_| !request.is_own())).await;
         if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use super::{EntryType, State, Target, Verb};
 use crate::{
     election::writes::LeaseWrite,
-    request::{Answer, RequestError},
+    request::{Answer, Refusal, RequestError},
     time::Instant,
 };
 
@@ -51,6 +51,25 @@ impl Request {
     /// Returns true if it changes nothing, and so may be sent again as it is.
     pub(super) const fn is_read(&self) -> bool {
         matches!(self, Self::Look(_) | Self::Journal(_, Verb::Get) | Self::Lease(_, None) | Self::Review(..))
+    }
+
+    /// Returns true if it is about what is the driver's own, and not a target.
+    pub(super) const fn is_own(&self) -> bool {
+        matches!(self, Self::Journal(..) | Self::Lease(..))
+    }
+
+    /// Returns true if it may succeed after such a refusal. A kind that is no longer served is not worth a retry; the API server itself is.
+    pub(super) fn is_passing(&self, refusal: Refusal) -> bool {
+        refusal.may_pass() || refusal == Refusal::NotServed && self.is_own()
+    }
+
+    /// Returns true if it is sent again after this answer: it may have been done, or was certainly not.
+    pub(super) fn is_sent_again(&self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Unknown { .. } => true,
+            Answer::Refused { refusal, .. } => self.is_passing(*refusal),
+            Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
+        }
     }
 }
 

@@ -59,15 +59,11 @@ fn a_replica_that_could_not_see_what_is_left_does_not_start() {
 /// As in a chroot. Without /proc only the kernel knows what the program has left.
 #[test]
 fn without_proc_a_program_that_leaves_a_daemon_is_started_again() {
-    let restart = [
-        "--leader-election=off",
-        "--set=workload.onExit=restart",
-        "--set=workload.restart.delay=10ms",
-        "--set=workload.restart.burst=2",
-    ];
-    let program = ["--", "sh", "-c", "echo ran; setsid sleep 1000 & exit 3"];
+    let twice =
+        "--leader-election=off --set workload.onExit=restart --set workload.restart.delay=10ms --set workload.restart.burst=2";
+    let line: Vec<_> = twice.split(' ').chain(["--", "sh", "-c"]).chain(["echo ran; setsid sleep 1000 & exit 3"]).collect();
 
-    let ended = tenure_as_pid_1_without_proc(&[&restart[..], &program].concat());
+    let ended = tenure_as_pid_1_without_proc(&line);
 
     ended.says(3, &[]);
     assert_eq!(ended.out.matches("ran").count(), 3, "{ended:?}");

@@ -205,6 +205,15 @@ fn a_plan_that_asks_again_says_so() {
 }
 
 #[test]
+fn a_look_which_has_nothing_to_undo_ends_by_a_signal_at_once() {
+    let cluster = Cluster::scripted(&[("GET", 0, "")]);
+
+    let ended = tenure_after("(sleep 1; kill -TERM $$) & exec \"$@\"", &["recover", "plan", "x"], &[cluster.variable()]);
+
+    assert_eq!(ended.code, None, "{ended:?}");
+}
+
+#[test]
 fn a_plan_that_is_not_let_in_is_77_and_not_that_there_is_something_to_undo() {
     for status in [401, 403] {
         let cluster = Cluster::scripted(&[("/secrets/txn-x-journal ", status, r#"{"message":"no"}"#)]);

@@ -70,23 +70,24 @@ pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
 
 /// The same as PID 1.
 pub(crate) fn tenure_as_pid_1_without_proc(arguments: &[&str]) -> Ended {
-    let inner = "mount -t tmpfs none /proc && exec \"$@\"";
-    let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
-    run(after(&script, Path::new("sh")), arguments, &[], Stdio::piped())
+    as_pid_1_with("-t tmpfs none", "exec \"$@\"", arguments, &[])
 }
 
 /// Runs the binary as PID 1 where /proc hides the processes of others.
 pub(crate) fn tenure_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    among_hidden("exec \"$@\"", arguments, variables)
+    as_pid_1_with(HIDING, "exec \"$@\"", arguments, variables)
 }
 
 /// The same as a user without privileges, and not as PID 1.
 pub(crate) fn tenure_of_nobody_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    among_hidden(&format!("{} \"$@\"; exit $?", OF_NOBODY.join(" ")), arguments, variables)
+    as_pid_1_with(HIDING, &format!("{} \"$@\"; exit $?", OF_NOBODY.join(" ")), arguments, variables)
 }
 
-fn among_hidden(command: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    let inner = format!("mount -t proc -o hidepid=2 proc /proc && {command}");
+const HIDING: &str = "-t proc -o hidepid=2 proc";
+
+/// Runs the binary by this command of PID 1, whose /proc is mounted so.
+fn as_pid_1_with(proc: &str, command: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let inner = format!("mount {proc} /proc && {command}");
     let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
     run(after(&script, Path::new("sh")), arguments, variables, Stdio::piped())
 }

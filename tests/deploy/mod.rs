@@ -542,6 +542,13 @@ fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(clust
     let owned = json!({ "metadata": { "ownerReferences": [
         { "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "11111111-1111-1111-1111-111111111111" }] } });
     let back = json!({ "metadata": { "annotations": { "deprecated.deployment.rollback.to": "1" } } });
+    let holds_the_rest = |accounts: [Narrowed<'_>; 2], denied| {
+        for account in accounts {
+            let metadata = Narrowed { denied, ..account };
+            metadata.may_not(&owned);
+            metadata.may_not(&back);
+        }
+    };
 
     let neither = "this account changes neither what pods run nor the spec of a Service";
     let service = Narrowed::of(cluster, "txn-billing-release", "service/billing", neither);
@@ -550,11 +557,7 @@ fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(clust
     deployment.may(&rolled);
     deployment.may_not(&image("deployment/billing"));
     deployment.may_not(&json!({ "spec": { "template": { "metadata": { "annotations": { "tenure.dev/command": "[]" } } } } }));
-    for account in [service, deployment] {
-        let metadata = Narrowed { denied: "this account changes no other metadata than currency", ..account };
-        metadata.may_not(&owned);
-        metadata.may_not(&back);
-    }
+    holds_the_rest([service, deployment], "this account changes no other metadata than currency");
 
     let only = "this account changes the selector only";
     let service = Narrowed::of(cluster, "txn-billing-web-switch", "service/billing-web", only);
@@ -563,11 +566,7 @@ fn the_jobs_of_the_examples_run_no_other_program_and_open_no_other_address(clust
     deployment.may(&annotated);
     deployment.may_not(&rolled);
     deployment.may_not(&image("deployment/billing-web-green"));
-    for account in [service, deployment] {
-        let metadata = Narrowed { denied: "this account changes no other metadata than traffic", ..account };
-        metadata.may_not(&owned);
-        metadata.may_not(&back);
-    }
+    holds_the_rest([service, deployment], "this account changes no other metadata than traffic");
 }
 
 /// An object of the examples, as the account that has a policy for it sees it.

@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Case> {
 
 /// The driver that this `tenure lock` runs.
 pub(super) async fn driver(lock: Pid) -> Pid {
-    let is_driver = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| ["apply", "recover", "promote"].contains(&&**word));
+    let is_driver = |pid: &Pid| command_line(*pid).iter().any(|word| ["apply", "recover", "promote"].contains(&&**word));
     found("a driver", async || children(lock).into_iter().find(is_driver)).await
 }
 

@@ -4,7 +4,6 @@ use std::{
     env,
     fs::File,
     io::{self, Seek as _, Write as _},
-    iter,
     time::Duration,
 };
 
@@ -81,19 +80,19 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease
     if !flags.set.iter().any(|set| set.starts_with(GRACE)) {
         flags.set.push(format!("{GRACE}{}", duration::format(limit + SAYING)));
     }
-    let mut again =
+    let again =
         env::args_os().skip(1).map(|word| word.into_string().map_err(|word| format!("{word:?} is no UTF-8: rename the file")));
     // The command under the lock asks the cluster of the lock, whichever context becomes the current one meanwhile.
-    let (cluster, mut pinned) = (&mut flags.cluster, Vec::new());
+    let cluster = &mut flags.cluster;
+    let mut words = vec![OURSELVES.to_owned()];
     if cluster.context.is_none()
         && let Ok(found) = Cluster::discover(cluster.kubeconfig.as_deref(), None)
         && let Some(context) = found.context()
     {
-        pinned = vec![Ok("--context".to_owned()), Ok(context.name.clone())];
+        words.extend(["--context".to_owned(), context.name.clone()]);
         cluster.context = Some(context.name);
     }
-    let words = iter::once(Ok(OURSELVES.to_owned())).chain(again.next()).chain(pinned);
-    let command = words.chain(again).collect::<Result<_, _>>()?;
+    let command = words.into_iter().map(Ok).chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
     if code == exit::LEADERSHIP_LOST {
         complain(&format!("`tenure recover plan {lease_flags}` tells what is left or committed, and `recover apply` undoes it"));
