@@ -19,6 +19,7 @@ use crate::{
         obituary::{Action as Obituary, Input as Told, Witness},
         record::{LeaseRecord, LeaseState},
         trace::TraceContext,
+        writes::Sent,
     },
     elector::witness,
     law::longer,
@@ -110,8 +111,11 @@ pub fn lease(bytes: &[u8]) {
             let Wish::Request { id, request, .. } = wish else { continue };
             let answer = match request {
                 Request::Get => Answer::Object(Arc::clone(&object)),
-                Request::List | Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
-                Request::Replace(written) => return judge(&object, &written, now.boot.since(BEGIN)),
+                Request::List => panic!("it is the only one"),
+                Request::Write(write) => match write.sent() {
+                    Sent::Create(_) | Sent::Delete { .. } => panic!("it is there, and not ours: {write:?}"),
+                    Sent::Replace(written) => return judge(&object, written, now.boot.since(BEGIN)),
+                },
             };
             follower.handle(WatchEvent::Answered { id, answer }, now);
         }

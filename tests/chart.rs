@@ -2,13 +2,7 @@
 //!
 //! Building Helm takes minutes: `.ci/nightly chart`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stderr,
-    unreachable_pub,
-    reason = "a test fails by panicking, and says why"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test panics, and says why")]
 
 use std::{
     collections::BTreeSet,

@@ -26,13 +26,7 @@
 //! - [`workloads`]: config/examples with the programs that they are for;
 //! - [`harness`]: what all of these rely on.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stderr,
-    unreachable_pub,
-    reason = "a test fails by panicking, and says why"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test panics, and says why")]
 // A `json!` recurses with each row of a table.
 #![recursion_limit = "256"]
 

@@ -106,8 +106,7 @@ fn suspends_and_continues(terminal: &mut Terminal, line: &str, init: Pid, worklo
     terminal.run("fg >/dev/null");
     terminal.until(&format!("both go on: {line}"), |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
     terminal.until("it is in the foreground again", |terminal| terminal.foreground() == foreground);
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130", "{line}");
+    assert_eq!(terminal.code_after(CTRL_C), "code 130", "{line}");
 }
 
 #[test]
@@ -153,8 +152,7 @@ fn ctrl_c_ends_a_loop_around_init_too_of_the_shell_or_of_a_script() {
             let workload = terminal.pid();
             terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
             assert!(!gets_it || terminal.foreground() == workload);
-            terminal.press(CTRL_C);
-            assert_eq!(terminal.code(), "code 130", "{script}");
+            assert_eq!(terminal.code_after(CTRL_C), "code 130", "{script}");
         }
     }
     terminal.run(&format!("{lock} sh -c 'echo $$; exec sleep 600' &"));
@@ -162,8 +160,7 @@ fn ctrl_c_ends_a_loop_around_init_too_of_the_shell_or_of_a_script() {
     terminal.run(&each(&format!("echo waits; {lock} echo runs")));
     assert_eq!(terminal.line(), "waits");
     terminal.until("it waits", |terminal| name(terminal.foreground()).as_deref() == Some("tenure"));
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130", "the wait of a lock ends the loop as well");
+    assert_eq!(terminal.code_after(CTRL_C), "code 130", "the wait of a lock ends the loop as well");
     kill(holder, Signal::SIGTERM).unwrap();
 }
 
@@ -212,8 +209,7 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
     terminal.run("fg >/dev/null");
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
     assert_ne!(state(init), Some('T'));
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130");
+    assert_eq!(terminal.code_after(CTRL_C), "code 130");
 }
 
 #[test]
@@ -222,8 +218,7 @@ fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() 
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     terminal.run("fg >/dev/null");
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130");
+    assert_eq!(terminal.code_after(CTRL_C), "code 130");
 }
 
 #[test]
@@ -263,8 +258,7 @@ fn a_lock_that_comes_while_its_script_is_suspended_leaves_the_terminal_to_the_sh
     assert_eq!(terminal.foreground(), terminal.child.pid(), "the terminal is still the shell's");
     terminal.run("fg >/dev/null");
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.code(), "code 130");
+    assert_eq!(terminal.code_after(CTRL_C), "code 130");
 }
 
 #[test]
@@ -557,8 +551,9 @@ impl Terminal {
         std::iter::repeat_with(|| self.line()).find(|line| !line.is_empty()).expect("endless")
     }
 
-    /// The exit code of the last command, which a key ends. A shell runs nothing more of the line that it was on.
-    fn code(&mut self) -> String {
+    /// Presses a key, and reads the exit code of the command that it ends. A shell runs nothing more of the line that it was on.
+    fn code_after(&mut self, key: &[u8]) -> String {
+        self.press(key);
         self.until_shell();
         self.run("echo code $?");
         self.words()

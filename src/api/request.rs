@@ -11,7 +11,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::place::{LeasePlace, Place};
-use crate::election::{Request as Asked, writes::LeaseWrite};
+use crate::election::writes::{LeaseWrite, Sent};
 pub(crate) use crate::request::Verb;
 
 const JSON: &str = "application/json";
@@ -57,12 +57,10 @@ impl Request {
 
     /// Writes a Lease.
     pub(crate) fn lease(place: &LeasePlace, write: &LeaseWrite) -> Self {
-        let verb = match write.request() {
-            Asked::Get => Verb::Get,
-            Asked::List => Verb::List,
-            Asked::Create(object) => Verb::Create(Arc::clone(object)),
-            Asked::Replace(object) => Verb::Replace(Arc::clone(object)),
-            Asked::Delete { uid, resource_version } => Verb::Delete(delete_options(uid, resource_version).into()),
+        let verb = match write.sent() {
+            Sent::Create(object) => Verb::Create(Arc::clone(object)),
+            Sent::Replace(object) => Verb::Replace(Arc::clone(object)),
+            Sent::Delete { uid, resource_version } => Verb::Delete(delete_options(uid, resource_version).into()),
         };
         Self::of((**place).clone(), verb)
     }

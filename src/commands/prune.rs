@@ -23,7 +23,7 @@ use crate::{
     console::{answer, complain, refuse},
     election::{
         record::LeaseRecord,
-        writes::{KIND_LABEL, MANAGED_BY, TENURE, operator},
+        writes::{KIND_LABEL, LeaseWrite, MANAGED_BY, TENURE, operator},
     },
     exit,
 };
@@ -68,7 +68,7 @@ pub(super) fn run(prune: &cli::Prune) -> Ended {
                 break;
             }
             let Seen { namespace, name, .. } = &unused.seen;
-            unused.outcome = match access.write(namespace, name, &operator::deletion(&unused.record)).await {
+            unused.outcome = match access.write(namespace, name, &LeaseWrite::delete(&unused.record)).await {
                 Ok(()) => {
                     transaction::discard(access, namespace, name).await;
                     DELETED

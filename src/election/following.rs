@@ -11,8 +11,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::{
     AcquireReason, Event,
     asked::{Asked, Attempt, NOT_WHAT_WAS_SENT, Verdict},
@@ -24,7 +22,7 @@ use super::{
     pace::{Paced, doubled},
     record::LeaseRecord,
     trace::TraceContext,
-    writes::{STEP_DOWN_TO, TRACEPARENT},
+    writes::{LeaseWrite, STEP_DOWN_TO, TRACEPARENT},
 };
 use crate::{
     link::ToInit,
@@ -285,14 +283,8 @@ impl Following {
 fn hold_for_nobody(one: &mut One<'_>, from: Option<&LeaseRecord>, duration: Duration, now: Now) {
     let latest = one.lease.observation.latest_time().map(str::to_owned);
     let time = one.common.next_time_of_nobody(now, latest.as_deref());
-    let object = one.common.writer.nobody(from, one.lease.slot, duration, &time);
-    match from {
-        None => {
-            one.pace(now);
-            one.create(object, now);
-        }
-        Some(_) => put(one, object, None, now),
-    }
+    let write = one.common.writer.nobody(from, one.lease.slot, duration, &time);
+    put(one, write, None, now);
 }
 
 fn campaign(one: &mut One<'_>, why: AcquireReason, from: &LeaseRecord, now: Now) {
@@ -312,32 +304,32 @@ fn campaign(one: &mut One<'_>, why: AcquireReason, from: &LeaseRecord, now: Now)
     let own = Some(from).filter(|record| record.is_held_by(&common.writer.identity));
     let time = common.next_time(now, own.and_then(LeaseRecord::renew_time));
     let fires = lease.observation.fires(from, campaign.outdated.as_ref(), now.wall);
-    let object = common.writer.acquire(from, common.timing, common.trigger.is_some(), fires, &time, campaign.context);
+    let write = common.writer.acquire(from, common.timing, common.trigger.is_some(), fires, &time, campaign.context);
     let acquires = Some(campaign.context);
-    put(one, object, acquires, now);
+    put(one, write, acquires, now);
 }
 
 /// Asks the holder to hand over. The write repeats the version and the spec that were read, so even a late one changes neither
 /// the holder nor its times.
 fn preempt(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
-    let (object, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
+    let (write, holder) = (one.common.writer.preempt(record), record.holder().unwrap_or_default().to_owned());
     one.common.report(Event::Preempts { holder });
     one.lease.asked_on = Some(record.resource_version().to_owned());
-    put(one, object, None, now);
+    put(one, write, None, now);
 }
 
 /// Takes the request back, so that nobody hands over to a replica that ends, nor waits for it.
 fn take_back(one: &mut One<'_>, now: Now) {
     let Some(record) = one.lease.observation.record() else { return };
-    let object = one.common.writer.take_back(record);
-    put(one, object, None, now);
+    let write = one.common.writer.take_back(record);
+    put(one, write, None, now);
 }
 
 /// Sends a follower's write, at the pace of all of them.
-fn put(one: &mut One<'_>, object: Value, acquires: Option<TraceContext>, now: Now) {
+fn put(one: &mut One<'_>, write: LeaseWrite, acquires: Option<TraceContext>, now: Now) {
     one.pace(now);
-    one.replace(object, acquires, now);
+    one.write(write, acquires, now);
 }
 
 /// Takes in a request of which nothing is known. Only acquiring writes are remembered (law 14).

@@ -212,8 +212,8 @@ impl Leading {
         match &self.base {
             Some(base) if !self.renewal.is_read_wanted => {
                 let time = one.common.next_time(now, base.renew_time());
-                let object = one.common.writer.renew(base, &self.info, one.common.timing, &time);
-                one.replace(object, None, now);
+                let write = one.common.writer.renew(base, &self.info, one.common.timing, &time);
+                one.write(write, None, now);
             }
             Some(_) | None => one.get(now),
         }
@@ -257,7 +257,8 @@ impl Leading {
 
     pub(crate) fn watched(&mut self, one: &mut One<'_>, event: WatchEvent, now: Now) {
         match event {
-            WatchEvent::Changed(record) if later(record.resource_version(), &self.confirmed.resource_version) => {
+            // It is above the last version seen, and so above the last confirmed one.
+            WatchEvent::Changed(record) => {
                 if one.reader.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
                     return;
                 }
@@ -273,7 +274,7 @@ impl Leading {
                 self.lose(one, Reason::LostDeleted);
             }
             WatchEvent::Missing => self.look_again(now),
-            WatchEvent::Changed(_) | WatchEvent::Deleted(_) => {}
+            WatchEvent::Deleted(_) => {}
         }
     }
 

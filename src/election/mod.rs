@@ -25,11 +25,8 @@
 
 use std::{
     hash::{Hash, Hasher},
-    sync::Arc,
     time::Duration,
 };
-
-use serde_json::Value;
 
 use crate::{
     law::Deadlines,
@@ -40,7 +37,7 @@ use crate::{
     words::worded,
 };
 
-use self::{record::LeaseRecord, trace::TraceContext};
+use self::{record::LeaseRecord, trace::TraceContext, writes::LeaseWrite};
 
 pub use self::elector::{Elector, LeaderView, View};
 
@@ -102,17 +99,8 @@ pub enum Request {
     Get,
     /// LIST of the Leases with the label of the slots, a quorum read.
     List,
-    /// POST.
-    Create(Arc<Value>),
-    /// PUT of the whole object with uid and resourceVersion.
-    Replace(Arc<Value>),
-    /// DELETE with both preconditions.
-    Delete {
-        /// The uid that the Lease must have.
-        uid: String,
-        /// The version that the Lease must have.
-        resource_version: String,
-    },
+    /// A write.
+    Write(LeaseWrite),
 }
 
 impl Request {
@@ -121,9 +109,7 @@ impl Request {
         match self {
             Self::Get => Operation::Get,
             Self::List => Operation::List,
-            Self::Create(_) => Operation::Create,
-            Self::Replace(_) => Operation::Update,
-            Self::Delete { .. } => Operation::Delete,
+            Self::Write(write) => write.sent().operation(),
         }
     }
 }

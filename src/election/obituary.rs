@@ -237,8 +237,7 @@ impl Witness {
             Next::Read => (Request::Get, Duration::ZERO),
             Next::Clear(record) => {
                 let time = self.stamps.next(wall, record.renew_time());
-                let object = obituary(&record, &replica.identity, &replica.namespace, &time);
-                (Request::Replace(object.into()), Duration::ZERO)
+                (Request::Write(obituary(&record, &replica.identity, &replica.namespace, &time)), Duration::ZERO)
             }
             Next::Reauthenticate(message) => {
                 step.was_denied = true;
@@ -251,7 +250,7 @@ impl Witness {
                 (Request::Get, pause.max(retry_after.unwrap_or_default().min(replica.renew_period)))
             }
         };
-        step.clears = matches!(request, Request::Replace(_));
+        step.clears = matches!(request, Request::Write(_));
         step.failures += u32::from(!step.clears);
         step.awaited = self.ask(&replica, &step.lease, request, pause);
         if let Some(entry) = self.replicas.get_mut(&replica.identity)

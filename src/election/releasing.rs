@@ -17,7 +17,7 @@ use super::{
     record::{LeaseRecord, LeaseState},
     task::Rest,
     trace::TraceContext,
-    writes::{FIRE, STEP_DOWN_TO},
+    writes::{FIRE, LeaseWrite, STEP_DOWN_TO},
 };
 use crate::{
     config::Release,
@@ -88,15 +88,15 @@ impl Releasing {
             ReleaseStep::Void(_) => {}
             ReleaseStep::Clear(record) => {
                 let time = one.common.next_time(now, record.renew_time());
-                let object = match self.rest.and_then(|rest| rest.left(now)) {
+                let write = match self.rest.and_then(|rest| rest.left(now)) {
                     Some(left) => one.common.writer.rest(record, left, &time, self.context),
                     None => one.common.writer.release(record, &time, self.context),
                 };
                 self.step = ReleaseStep::Settle;
-                one.replace(object, None, now);
+                one.write(write, None, now);
             }
             ReleaseStep::Settle => one.get(now),
-            ReleaseStep::Delete(record) => one.delete(record, now),
+            ReleaseStep::Delete(record) => one.write(LeaseWrite::delete(record), None, now),
         }
         None
     }

@@ -4,7 +4,7 @@
 //! of the record: times have six digits; renewTime rises; acquireTime and leaseTransitions change only with the
 //! holder; the fields of others are left alone. Only the server's notes of who wrote which field are dropped.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,6 @@ pub use super::names::{
 };
 pub(crate) use super::names::{base_of, display, micros, rests};
 use super::{
-    Request,
     names::{LAST_APPLIED, LAST_TIME},
     record::{LeaseRecord, LeaseState},
     trace::TraceContext,
@@ -26,6 +25,7 @@ use crate::{
     config::SharedConfig,
     law::{Timing, whole_seconds},
     link::TermInfo,
+    request::Operation,
     slot::Slot,
 };
 
@@ -33,32 +33,69 @@ const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
 
-/// A write of a Lease. Only this room makes one, so that no command and no edge can write a Lease past it.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub struct LeaseWrite(Request);
+/// What a write of a Lease sends.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub enum Sent {
+    /// POST.
+    Create(Arc<Value>),
+    /// PUT of the whole object with uid and resourceVersion.
+    Replace(Arc<Value>),
+    /// DELETE with both preconditions.
+    Delete {
+        /// The uid that the Lease must have.
+        uid: String,
+        /// The version that the Lease must have.
+        resource_version: String,
+    },
+}
 
-impl LeaseWrite {
-    /// The write that the election asks for. None for a read.
-    pub(crate) fn of(request: &Request) -> Option<Self> {
-        match request {
-            Request::Get | Request::List => None,
-            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => Some(Self(request.clone())),
+impl Sent {
+    /// Returns the operation, as in RBAC.
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Create(_) => Operation::Create,
+            Self::Replace(_) => Operation::Update,
+            Self::Delete { .. } => Operation::Delete,
         }
     }
+}
 
-    /// Returns its request.
-    pub const fn request(&self) -> &Request {
+/// A write of a Lease. Only this room makes one, so that no command and no edge can write a Lease past it.
+#[derive(Clone, Debug, PartialEq, Hash)]
+#[must_use]
+pub struct LeaseWrite(Sent);
+
+impl LeaseWrite {
+    /// Deletes a Lease as it was read.
+    pub fn delete(record: &LeaseRecord) -> Self {
+        Self(Sent::Delete { uid: record.uid().into(), resource_version: record.resource_version().into() })
+    }
+
+    /// Returns what it sends.
+    pub const fn sent(&self) -> &Sent {
         &self.0
     }
 
-    fn replace(object: Value) -> Self {
-        Self(Request::Replace(object.into()))
+    /// Returns the object that it sends; a deletion sends none.
+    pub const fn object(&self) -> Option<&Arc<Value>> {
+        match &self.0 {
+            Sent::Create(object) | Sent::Replace(object) => Some(object),
+            Sent::Delete { .. } => None,
+        }
     }
 
-    fn delete(record: &LeaseRecord) -> Self {
-        let (uid, resource_version) = (record.uid().into(), record.resource_version().into());
-        Self(Request::Delete { uid, resource_version })
+    /// Whatever a test wants to send.
+    #[cfg(test)]
+    pub(crate) const fn of(sent: Sent) -> Self {
+        Self(sent)
+    }
+
+    fn create(object: Value) -> Self {
+        Self(Sent::Create(object.into()))
+    }
+
+    fn replace(object: Value) -> Self {
+        Self(Sent::Replace(object.into()))
     }
 }
 
@@ -78,7 +115,7 @@ pub struct LeaseWriter {
 impl LeaseWriter {
     /// Makes the Lease held by nobody for `duration`, because it was not given back or does not exist. acquireTime goes,
     /// leaseTransitions stays as read (law 14).
-    pub fn nobody(&self, from: Option<&LeaseRecord>, slot: Slot, duration: Duration, time: &str) -> Value {
+    pub fn nobody(&self, from: Option<&LeaseRecord>, slot: Slot, duration: Duration, time: &str) -> LeaseWrite {
         let mut object = match from {
             Some(from) => copy(from, &self.config.lease.namespace),
             None => json!({
@@ -96,7 +133,7 @@ impl LeaseWriter {
         let spec = spec_of(&mut object);
         hold(spec, NOBODY, duration, time);
         spec.remove("acquireTime");
-        object
+        if from.is_some() { LeaseWrite::replace(object) } else { LeaseWrite::create(object) }
     }
 
     /// Takes a Lease, free or held. acquireTime and leaseTransitions change only with the holder: if the record still names this
@@ -110,7 +147,7 @@ impl LeaseWriter {
         fires: [Option<i64>; 2],
         time: &str,
         context: TraceContext,
-    ) -> Value {
+    ) -> LeaseWrite {
         let mut object = copy(from, &self.config.lease.namespace);
         let annotations = annotations_of(&mut object);
         if fires[0].is_none() && from.state() != LeaseState::Released {
@@ -139,13 +176,13 @@ impl LeaseWriter {
             spec.insert("acquireTime".into(), time.into());
         }
         spec.insert("leaseTransitions".into(), from.transitions().saturating_add(changes.into()).into());
-        object
+        LeaseWrite::replace(object)
     }
 
     /// Renews a Lease. Holder, acquireTime and leaseTransitions stay. If acquireTime, leaseTransitions, or the replica's labels
     /// and annotations were removed, they are restored. A changed acquireTime or leaseTransitions is kept: it may be another
     /// term's, and then the Lease is not released (law 8).
-    pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
+    pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> LeaseWrite {
         let mut object = copy(from, &self.config.lease.namespace);
         self.mark_held(&mut object, &self.identity);
         if !self.status.is_empty() {
@@ -155,35 +192,35 @@ impl LeaseWriter {
         hold(spec, &self.identity, timing.duration, time);
         spec.entry("acquireTime").or_insert_with(|| info.acquired_at.as_str().into());
         spec.entry("leaseTransitions").or_insert_with(|| info.transitions.into());
-        object
+        LeaseWrite::replace(object)
     }
 
     /// Asks the holder to hand over to this replica, as `tenure step-down --to` does. The spec stays as read.
-    pub fn preempt(&self, from: &LeaseRecord) -> Value {
+    pub fn preempt(&self, from: &LeaseRecord) -> LeaseWrite {
         let mut object = from.object().clone();
         let annotations = annotations_of(&mut object);
         annotations.insert(STEP_DOWN.into(), from.holder().unwrap_or_default().into());
         annotations.insert(STEP_DOWN_TO.into(), self.identity.as_str().into());
-        object
+        LeaseWrite::replace(object)
     }
 
     /// Takes back what [`Self::preempt`] asks for.
-    pub fn take_back(&self, from: &LeaseRecord) -> Value {
+    pub fn take_back(&self, from: &LeaseRecord) -> LeaseWrite {
         let mut object = from.object().clone();
         annotations_of(&mut object).retain(|name, _| name != STEP_DOWN && name != STEP_DOWN_TO);
-        object
+        LeaseWrite::replace(object)
     }
 
     /// Gives a Lease back that nobody takes before `left` has passed. A client that reads only the spec sees it held until then.
-    pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {
+    pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> LeaseWrite {
         let mut object = given_back(from, &self.config.lease.namespace, TRACEPARENT, context.to_string());
         annotations_of(&mut object).insert(RESTS.into(), rests(time, &self.identity).into());
         hold(spec_of(&mut object), &self.identity, left, time);
-        object
+        LeaseWrite::replace(object)
     }
 
     /// Gives a Lease back, with the release mark.
-    pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
+    pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> LeaseWrite {
         emptied(given_back(from, &self.config.lease.namespace, TRACEPARENT, context.to_string()), time)
     }
 
@@ -217,7 +254,7 @@ impl LeaseWriter {
 
 /// Gives the Lease of a dead holder back, with the release mark, in the name of its witness (law 20). The trace context stays that of the
 /// dead term.
-pub fn obituary(from: &LeaseRecord, identity: &str, namespace: &str, time: &str) -> Value {
+pub fn obituary(from: &LeaseRecord, identity: &str, namespace: &str, time: &str) -> LeaseWrite {
     emptied(given_back(from, namespace, OBITUARY, identity.to_owned()), time)
 }
 
@@ -311,12 +348,12 @@ fn hold(spec: &mut Map<String, Value>, holder: &str, duration: Duration, time: &
     spec.insert("renewTime".into(), time.into());
 }
 
-/// Makes the object held by nobody, with the release mark.
-fn emptied(mut object: Value, time: &str) -> Value {
+/// Writes the object as held by nobody, with the release mark.
+fn emptied(mut object: Value, time: &str) -> LeaseWrite {
     let spec = spec_of(&mut object);
     hold(spec, "", Duration::from_secs(1), time);
     spec.insert("acquireTime".into(), time.into());
-    object
+    LeaseWrite::replace(object)
 }
 
 fn metadata_of(object: &mut Value) -> &mut Map<String, Value> {

@@ -86,7 +86,7 @@ async fn write(lease: &Lease, me: &str, state: Candidate) -> Written {
     let Answer::Object(object) = lease.send(Slot(0), &Request::Get).await else { return Written::Nothing };
     let shown = LeaseRecord::read(object).and_then(|record| announced(&record, me, state, clock::now()));
     let Some(shown) = shown else { return Written::Nothing };
-    match lease.send(Slot(0), shown.request()).await {
+    match lease.send(Slot(0), &Request::Write(shown)).await {
         Answer::Object(_) => Written::Said,
         Answer::Conflict => Written::Crossed,
         Answer::NotFound | Answer::Refused { .. } | Answer::Unknown { .. } | Answer::Deleted | Answer::Listed { .. } => {

@@ -7,10 +7,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     api::{Access, Client, LeasePlace, Place, Request as Sent, Watch, Watching},
     config::LeaseConfig,
-    election::{
-        Request,
-        writes::{LeaseWrite, SLOTS},
-    },
+    election::{Request, writes::SLOTS},
     request::{Answer, Refusal, WatchEnd},
     slot::Slot,
 };
@@ -70,10 +67,10 @@ impl Lease {
     /// Sends `request` once.
     pub(crate) async fn send(&self, slot: Slot, request: &Request) -> Answer {
         let (place, (key, selected)) = (self.keys.of_slot(slot), self.keys.selector());
-        let sent = match LeaseWrite::of(request) {
-            Some(write) => Sent::lease(place, &write),
-            None if *request == Request::List => Sent::list(place).with(&[(key, &selected)]),
-            None => Sent::get(place),
+        let sent = match request {
+            Request::Get => Sent::get(place),
+            Request::List => Sent::list(place).with(&[(key, &selected)]),
+            Request::Write(write) => Sent::lease(place, write),
         };
         let mut answer = self.client.send(&sent).await.answer;
         if let Answer::Refused { refusal: Refusal::NotServed, message } = &mut answer {
@@ -101,9 +98,12 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::api::{
-        Cluster,
-        stub::{Say, Seen, Stub, json},
+    use crate::{
+        api::{
+            Cluster,
+            stub::{Say, Seen, Stub, json},
+        },
+        election::writes::{self, LeaseWrite},
     };
 
     const LEASE: &str = r#"{"metadata":{"name":"writer","resourceVersion":"7"},"spec":{}}"#;
@@ -127,6 +127,10 @@ mod tests {
         (Lease::new(access, keys(), timeout), discovered)
     }
 
+    const fn write(sent: writes::Sent) -> Request {
+        Request::Write(LeaseWrite::of(sent))
+    }
+
     async fn line_and_body(request: Request) -> (String, String) {
         let mut stub = Stub::start([json(200, LEASE)]).await;
         lease(&stub, Duration::from_secs(20)).0.send(Slot::default(), &request).await;
@@ -140,13 +144,16 @@ mod tests {
         let object = json!({"metadata": {"name": "writer"}, "spec": {"futureField": 1}});
 
         assert_eq!(line_and_body(Request::Get).await, (format!("GET {path}/writer"), String::new()));
-        assert_eq!(line_and_body(Request::Create(object.clone().into())).await, (format!("POST {path}"), object.to_string()));
         assert_eq!(
-            line_and_body(Request::Replace(object.clone().into())).await,
+            line_and_body(write(writes::Sent::Create(object.clone().into()))).await,
+            (format!("POST {path}"), object.to_string())
+        );
+        assert_eq!(
+            line_and_body(write(writes::Sent::Replace(object.clone().into()))).await,
             (format!("PUT {path}/writer"), object.to_string())
         );
 
-        let (line, body) = line_and_body(Request::Delete { uid: "u".into(), resource_version: "7".into() }).await;
+        let (line, body) = line_and_body(write(writes::Sent::Delete { uid: "u".into(), resource_version: "7".into() })).await;
         let options: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(line, format!("DELETE {path}/writer"));
         assert_eq!(options["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
@@ -300,7 +307,7 @@ mod tests {
         let timeout = Duration::from_secs(20);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
-        let answer = lease.send(Slot::default(), &Request::Create(json!({}).into())).await;
+        let answer = lease.send(Slot::default(), &write(writes::Sent::Create(json!({}).into()))).await;
 
         let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
         assert!(message.words.contains("/nonexistent/config"), "{message}");

@@ -39,6 +39,7 @@ pub(crate) struct Replica {
     pub(crate) is_peer: bool,
     pub(crate) exchanges: Vec<Exchange>,
     pub(crate) lines: Vec<String>,
+    /// 128 plus the signal that ended init; none if it ran to the end.
     pub(crate) code: Option<i32>,
 }
 
@@ -47,13 +48,7 @@ impl History {
     pub(crate) fn of(world: World, broken_off: Option<String>) -> Self {
         let World { number, kind, stage, shared, mut spans, rounds, remains, .. } = world;
         spans.extend(shared.spans.borrow().iter().cloned());
-        let replicas = remains.into_iter().map(|remains| Replica {
-            name: remains.name,
-            is_peer: remains.is_peer,
-            exchanges: remains.log.all(),
-            lines: remains.lines,
-            code: remains.code,
-        });
+        let replicas = remains.into_iter().map(|(replica, log)| Replica { exchanges: log.all(), ..replica });
         Self {
             world: number,
             slots: kind.slots(),

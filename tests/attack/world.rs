@@ -16,6 +16,7 @@ use tenure::{clock, time::Instant};
 use crate::{
     TENURE, apart,
     fault::Fault,
+    history::Replica as Remains,
     lease,
     nemesis::soon,
     network::{GATEWAY, Network},
@@ -119,16 +120,6 @@ pub(crate) struct Place {
     pub(crate) token: String,
 }
 
-/// The remains of a replica.
-pub(crate) struct Remains {
-    pub(crate) name: String,
-    pub(crate) is_peer: bool,
-    pub(crate) log: Arc<Log>,
-    pub(crate) lines: Vec<String>,
-    /// 128 plus the signal that ended init; none if it ran to the end.
-    pub(crate) code: Option<i32>,
-}
-
 /// An election with its replicas.
 pub(crate) struct World {
     pub(crate) number: u8,
@@ -142,7 +133,8 @@ pub(crate) struct World {
     pub(crate) shared: Rc<Shared>,
     pub(crate) spans: Vec<Span>,
     pub(crate) rounds: Vec<Past>,
-    pub(crate) remains: Vec<Remains>,
+    /// Of those that have ended. What is still on its way comes into the log.
+    pub(crate) remains: Vec<(Remains, Arc<Log>)>,
     seed: u64,
     made: BTreeMap<usize, u32>,
 }
@@ -272,9 +264,9 @@ impl World {
     }
 
     fn bury(&mut self, replica: &Replica, code: Option<i32>) {
-        let (name, log, lines) = (replica.name.clone(), replica.proxy.log.clone(), replica.lines());
+        let (name, lines, exchanges) = (replica.name.clone(), replica.lines(), Vec::new());
         let is_peer = self.peer.is_some() && place_of(&name) == PEERS_PLACE;
-        self.remains.push(Remains { name, is_peer, log, lines, code });
+        self.remains.push((Remains { name, is_peer, exchanges, lines, code }, replica.proxy.log.clone()));
     }
 
     /// Ends all replicas, and waits until nothing of them runs.

@@ -38,6 +38,10 @@ fn injected(objects: &[Value], arguments: &[&str]) -> Vec<Value> {
 }
 
 /// A container's own variables, by name.
+fn kinds(objects: &[Value]) -> Vec<&str> {
+    objects.iter().map(|object| object["kind"].as_str().unwrap()).collect()
+}
+
 fn variable(container: &Value, name: &str) -> Value {
     let all = container["env"].as_array().unwrap();
     all.iter().find(|variable| variable["name"] == name).map_or(Value::Null, |variable| variable["value"].clone())
@@ -304,8 +308,7 @@ fn workloads_of_one_lease_share_the_rights() {
 
     let all = injected(&[ours(), second], &[]);
 
-    let kinds: Vec<_> = all.iter().map(|object| object["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["Deployment", "Deployment", "Lease", "Role", "RoleBinding"]);
+    assert_eq!(kinds(&all), ["Deployment", "Deployment", "Lease", "Role", "RoleBinding"]);
     let subject = |name| json!({ "kind": "ServiceAccount", "name": name });
     assert_eq!(all[4]["subjects"], json!([subject("default"), subject("second")]));
 }
@@ -317,8 +320,7 @@ fn what_is_in_the_stream_already_is_not_added_again() {
 
     let all = injected(&objects, &["--namespace", "shops"]);
 
-    let kinds: Vec<_> = all.iter().map(|object| object["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["Deployment", "Lease", "Lease", "Role", "RoleBinding"]);
+    assert_eq!(kinds(&all), ["Deployment", "Lease", "Lease", "Role", "RoleBinding"]);
     assert_eq!(all[1], lease("shops"));
     inject(&objects, &["--namespace", "shops"]).says(0, &["Lease/billing is in the stream already: it is left as it is"]);
 }
@@ -629,8 +631,7 @@ fn a_list_of_resources_is_answered_with_one() {
 
     let [list] = &*all else { panic!("{all:?}") };
     assert_eq!((&list["kind"], &list["functionConfig"]), (&json!("ResourceList"), &json!({ "a": 1 })));
-    let kinds: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["Deployment", "Lease", "Role", "RoleBinding"]);
+    assert_eq!(kinds(list["items"].as_array().unwrap()), ["Deployment", "Lease", "Role", "RoleBinding"]);
     let none = json!({ "apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList" });
     assert_eq!(injected(&[none], &[])[0]["items"], json!([]));
 }

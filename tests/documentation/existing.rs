@@ -49,17 +49,9 @@ pub(super) fn a_job_that_exists_gets_tenure(stage: &Stage) {
     let mut before: Value = serde_saphyr::from_str(fences::file(LOCKS, "retry.yaml")).unwrap();
     let container = &mut before["spec"]["template"]["spec"]["containers"][0];
     *container = json!({ "name": "import", "image": "import", "securityContext": container["securityContext"] });
-    let directory = stage.directory().join("existing-job");
-    fs::create_dir(&directory).unwrap();
-    fs::write(directory.join("before.yaml"), before.to_string()).unwrap();
-    fs::write(directory.join("job.yaml"), fences::pasted("job.yaml")).unwrap();
-    fs::write(directory.join("kustomization.yaml"), "resources: [before.yaml]\npatches: [{ path: job.yaml }]\n").unwrap();
 
-    let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+    let template = patched(stage, &cluster, "job/billing-import", before.to_string().as_bytes(), &fences::pasted("job.yaml"));
 
-    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
-    let template = cluster.get("job/billing-import")["spec"]["template"].take();
-    cluster.admits(&template);
     let container = &template["spec"]["containers"][0];
     assert!(granted(&template["spec"]) >= needed(container), "the grace period is too short");
     let leases = fences::pasted("tenure.yaml").replace("resourceNames: [shop-billing]", "resourceNames: [lock-billing-import]");
@@ -90,18 +82,10 @@ pub(super) fn a_job_is_tried_again_on_the_codes_of_a_lock(stage: &Stage) {
 /// This server is the third cluster, and the one of the replicas too.
 pub(super) fn replicas_use_a_lease_in_another_cluster(stage: &Stage) {
     let cluster = Namespace::restricted(stage);
-    let directory = stage.directory().join("several");
-    fs::create_dir(&directory).unwrap();
     let rendered = cluster.kubectl(&["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy")]).success().stdout;
-    fs::write(directory.join("deploy.yaml"), rendered).unwrap();
-    fs::write(directory.join("replicas.yaml"), fences::file(CLUSTERS, "replicas.yaml")).unwrap();
-    fs::write(directory.join("kustomization.yaml"), "resources: [deploy.yaml]\npatches: [{ path: replicas.yaml }]\n").unwrap();
 
-    let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+    let template = patched(stage, &cluster, "deployment/tenure", &rendered, fences::file(CLUSTERS, "replicas.yaml"));
 
-    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
-    let template = cluster.get("deployment/tenure")["spec"]["template"].take();
-    cluster.admits(&template);
     let container = &template["spec"]["containers"][0];
     assert!(granted(&template["spec"]) >= needed(container), "the grace period is too short");
     let places = template["spec"]["initContainers"].as_array().unwrap().iter().chain([container]);
@@ -114,6 +98,20 @@ pub(super) fn replicas_use_a_lease_in_another_cluster(stage: &Stage) {
     replica.envs(variables(container)).env("KUBECONFIG", kubeconfig).env("TENURE_LEASE__NAMESPACE", &third.name);
     replica.args(["--set=http.listen=null", "--set=lease.witness=null", "--set=lease.creationWait=0s", "--", "echo", "leads"]);
     assert_eq!(replica.output().unwrap().success().stdout, b"leads\n");
+}
+
+/// The pods of this workload, once manifests have been applied with this patch: without a warning, and as the policy of pods admits.
+fn patched(stage: &Stage, cluster: &Namespace, workload: &str, manifests: &[u8], patch: &str) -> Value {
+    let directory = stage.directory().join("patched");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("before.yaml"), manifests).unwrap();
+    fs::write(directory.join("patch.yaml"), patch).unwrap();
+    fs::write(directory.join("kustomization.yaml"), "resources: [before.yaml]\npatches: [{ path: patch.yaml }]\n").unwrap();
+    let applied = cluster.kubectl(&["apply", "-k", directory.to_str().unwrap()]).success();
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let template = cluster.get(workload)["spec"]["template"].take();
+    cluster.admits(&template);
+    template
 }
 
 fn granted(pod: &Value) -> u64 {

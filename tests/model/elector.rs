@@ -4,10 +4,10 @@ use std::{collections::VecDeque, convert::Infallible};
 
 use tenure::{
     election::{
-        Event, Input, Request, RequestId,
+        self, Event, Input, RequestId,
         guard_deadline::GuardDeadline,
         turn::{Arrived, Process, Turn},
-        writes::STEP_DOWN_TO,
+        writes::{STEP_DOWN_TO, Sent},
     },
     link::{InitialState, ToElector, ToInit},
     request::{Answer, WatchEnd, Watched},
@@ -22,6 +22,7 @@ use crate::{
     digest::{Aside, Sealed},
     family::Setup,
     judge::Judge,
+    register::Request,
     tree::{GUARD_ROUND, Killer},
 };
 
@@ -288,10 +289,11 @@ impl Process for Running<'_> {
         Some(Arrived::Input(input))
     }
 
-    fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
+    fn request(&mut self, slot: Slot, id: RequestId, request: election::Request) {
+        let request = Request::from(request);
         self.elector.did = true;
         let me = self.who.to_string();
-        if let Request::Replace(lease) = &request
+        if let Request::Write(Sent::Replace(lease)) = &request
             && lease["metadata"]["annotations"][STEP_DOWN_TO] == *me
             && let Some(leader) = lease["spec"]["holderIdentity"].as_str().filter(|leader| *leader != me)
         {

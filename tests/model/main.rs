@@ -18,14 +18,7 @@
 //! one more fault everywhere, which takes two hours. A family can be named: `cargo test --test model -- freezes`. The number of states
 //! explored and the bounds are printed; a violation is shown step by step.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    unreachable_pub,
-    missing_docs,
-    reason = "a test fails by panicking, and says why"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr, unreachable_pub, reason = "it fails by panicking")]
 
 use std::{fmt::Write, process::ExitCode, sync::atomic::Ordering::Relaxed};
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{
-    election::{Request, RequestId},
-    request::Answer,
-};
+use tenure::{election::RequestId, request::Answer};
 
 use tenure_world::{Child, Observer, Who};
 
@@ -13,6 +10,7 @@ use crate::{
     client_go::{ClientGo, Deed, Times},
     clock::{Clock, Ns},
     judge::Judge,
+    register::Request,
 };
 
 const TIMES: Times = Times {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     election::{
-        Request, RequestId,
+        RequestId,
         obituary::{Action, Input, Witness},
     },
     request::Answer,
@@ -15,6 +15,7 @@ use tenure_world::{Who, dependent};
 use crate::{
     clock::{Ns, nanos},
     family::Setup,
+    register::Request,
 };
 
 /// In place of an elector's pid.
@@ -57,7 +58,7 @@ impl WitnessProcess {
         self.machine.handle(input, setup.clock.now(now).wall);
         while let Some(action) = self.machine.poll_action() {
             if let Action::Request { id, request, pause, .. } = action {
-                self.waiting.push_back((now + nanos(pause), id, request));
+                self.waiting.push_back((now + nanos(pause), id, request.into()));
             }
         }
     }

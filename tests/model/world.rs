@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use tenure::{
-    election::{Request, RequestId, obituary::Input},
+    election::{RequestId, obituary::Input},
     request::{Answer, Watched},
     slot::Slot,
 };
@@ -22,7 +22,7 @@ use crate::{
     family::Setup,
     judge::Judge,
     peer::Peer,
-    register::{Leases, Start, is_shown, shown},
+    register::{Leases, Request, Start, is_shown, shown},
     witness::{self, WitnessProcess},
 };
 

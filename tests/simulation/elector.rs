@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     election::{
-        Input, Request, RequestId,
+        Input, RequestId,
         turn::{Arrived, Turn},
     },
     link::{InitialState, Term, ToElector, ToInit},
@@ -20,6 +20,7 @@ use crate::{
     clock::{Clock, MS, Ns},
     container::Moment,
     engine::{Child, Engine, Event, Who},
+    register::Request,
     traffic::Traffic,
 };
 

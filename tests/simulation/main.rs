@@ -20,14 +20,7 @@
 //! FROM is the first seed. A run ends with the first violation, or with the VIOLATIONS-th. A long one reports its progress every minute.
 //! A run ends with how often each judge had something to judge, and fails where that was too seldom.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    unreachable_pub,
-    missing_docs,
-    reason = "a test fails by panicking, and says why"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr, unreachable_pub, reason = "it fails by panicking")]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use tenure::{
-    election::{Request, RequestId},
+    election::RequestId,
     request::{Answer, Refusal},
     slot::Slot,
 };
@@ -13,6 +13,7 @@ use tenure::{
 use crate::{
     clock::{MS, Ns},
     engine::{Child, Engine},
+    register::Request,
     server::Admission,
 };
 

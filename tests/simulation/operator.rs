@@ -20,6 +20,7 @@ use crate::{
     clock::{MS, Ns, S, US, nanos},
     engine::{Event, Who},
     nemesis::Fault,
+    register::Request,
     server::{Admission, EPOCH},
     world::World,
 };
@@ -90,7 +91,7 @@ impl World {
         let timing = self.replicas[0].node.config.timing();
         let span = timing.takeable(tenure::time::Instant::BOOT, watched).since(tenure::time::Instant::BOOT);
         self.e.note("people", || format!("prune, after {span:?}"));
-        let deed = Deed::Prune(operator::deletion(&record));
+        let deed = Deed::Prune(LeaseWrite::delete(&record));
         let command = Command { slot, began: self.e.now, tries: 0, deed };
         self.e.after(nanos(span), Event::Command(Box::new(command)));
         true
@@ -146,8 +147,9 @@ impl World {
     fn confirms(&mut self, slot: Slot, write: &LeaseWrite) {
         let Some(holder) = self.read(slot).and_then(|record| record.holder().map(str::to_owned)) else { return };
         if let Some(None) = self.living_holder(&holder) {
+            let request = Request::Write(write.sent().clone());
             self.e.judge.lawful(|law| {
-                let number = law.confirms(&holder, slot, write.request());
+                let number = law.confirms(&holder, slot, &request);
                 law.arrives(number);
             });
         }
@@ -159,7 +161,8 @@ impl World {
 
     fn writes(&mut self, slot: Slot, write: &LeaseWrite) -> bool {
         let before = self.server.version();
-        self.server.carry_out(slot, OPERATOR, "people", write.request(), Admission::Sound, &mut self.e);
+        let request = Request::Write(write.sent().clone());
+        self.server.carry_out(slot, OPERATOR, "people", &request, Admission::Sound, &mut self.e);
         self.e.judge.lawful(|law| law.arrives(None));
         let has_changed = self.server.version() > before;
         self.publish();

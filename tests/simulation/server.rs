@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure::{
     apiserver::register::Change,
-    election::{Request, writes::STEP_DOWN},
+    election::writes::{STEP_DOWN, Sent},
     request::{Answer, Refusal, WatchEnd, Watched},
     slot::Slot,
 };
@@ -16,7 +16,7 @@ use crate::{
     engine::{Child, Engine, Event, Who},
     nemesis::Fault,
     network::Road,
-    register::{Leases, Start, is_shown, name_of, shown},
+    register::{Leases, Request, Start, is_shown, name_of, shown},
 };
 
 /// The server's clock when the simulation begins, in microseconds since 1970.
@@ -101,7 +101,7 @@ impl Server {
         let before = self.register.version();
         let old = match request {
             Request::Get | Request::List => None,
-            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease(slot).cloned(),
+            Request::Write(_) => self.register.lease(slot).cloned(),
         };
         let admitted = self.admitted(slot, request, admission);
         let request = admitted.as_ref().unwrap_or(request);
@@ -110,7 +110,7 @@ impl Server {
             return answer;
         }
         match (&answer, old.as_deref(), request) {
-            (Answer::Object(new), None, Request::Replace(_)) => {
+            (Answer::Object(new), None, Request::Write(Sent::Replace(_))) => {
                 e.judge.fail(format!("{who} has created a Lease by a PUT: {new}"));
             }
             (Answer::Object(new), old, _) => {
@@ -130,9 +130,9 @@ impl Server {
 
     fn admitted(&self, slot: Slot, request: &Request, admission: Admission) -> Option<Request> {
         let (object, replaced) = match request {
-            Request::Create(object) => (object, false),
-            Request::Replace(object) => (object, true),
-            Request::Get | Request::List | Request::Delete { .. } => return None,
+            Request::Write(Sent::Create(object)) => (object, false),
+            Request::Write(Sent::Replace(object)) => (object, true),
+            Request::Get | Request::List | Request::Write(Sent::Delete { .. }) => return None,
         };
         if admission == Admission::Sound {
             return None;
@@ -157,7 +157,7 @@ impl Server {
                 object["metadata"]["labels"]["admitted"] = self.register.version().to_string().into();
             }
         }
-        Some(if replaced { Request::Replace(object.into()) } else { Request::Create(object.into()) })
+        Some(Request::Write(if replaced { Sent::Replace(object.into()) } else { Sent::Create(object.into()) }))
     }
 
     /// Somebody's edit of the Lease, if there is one; returns whether it changed anything.

@@ -130,6 +130,7 @@ impl World {
                 Action::Request { id, replica: dead, lease, request, pause } => {
                     let Some((identity, who)) = told.get_key_value(dead.identity.as_str()) else { continue };
                     let slot = (0..u8::MAX).map(Slot).find(|slot| name_of(*slot) == lease).unwrap_or_default();
+                    let request = request.into();
                     let from = Child { who: *who, pid: *life };
                     let (identity, pause) = (Rc::clone(identity), nanos(pause));
                     let number = self.e.judge.law.as_mut().and_then(|law| law.asks(*who, slot, &request, true));

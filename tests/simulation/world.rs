@@ -7,7 +7,7 @@ use std::{
 };
 
 use tenure::{
-    election::{Request, RequestId},
+    election::{RequestId, writes::Sent},
     request::Answer,
     slot::Slot,
 };
@@ -22,6 +22,7 @@ use crate::{
     network::{Flight, Reply, Road},
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
+    register::Request,
     server::{Admission, Server},
     shrink::Strike,
     traffic::Slices,
@@ -390,8 +391,8 @@ impl World {
 /// Returns whether the request empties the Lease, lets it rest, or deletes it.
 fn is_release(request: &Request) -> bool {
     match request {
-        Request::Replace(object) => object["spec"]["holderIdentity"] == "" || State::of(object) == State::Resting,
-        Request::Delete { .. } => true,
-        Request::Get | Request::List | Request::Create(_) => false,
+        Request::Write(Sent::Replace(object)) => object["spec"]["holderIdentity"] == "" || State::of(object) == State::Resting,
+        Request::Write(Sent::Delete { .. }) => true,
+        Request::Get | Request::List | Request::Write(Sent::Create(_)) => false,
     }
 }

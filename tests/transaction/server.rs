@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use tenure::{
-    election::Request as LeaseRequest,
+    election::writes::Sent,
     request::Answer,
     transaction::{MARK, Request, Verb},
 };
@@ -63,9 +63,9 @@ impl Cluster {
             },
             Request::Lease(place, write) => {
                 let lease = self.lease(&place.name);
-                match write.as_ref().map(|write| write.request()) {
+                match write.as_ref().map(|write| write.sent()) {
                     None => found(lease),
-                    Some(LeaseRequest::Replace(next)) if version(next) == version(&lease) => {
+                    Some(Sent::Replace(next)) if version(next) == version(&lease) => {
                         let mut next = Value::clone(next);
                         next["metadata"]["resourceVersion"] = self.new_version();
                         return (found(next.clone()), Effect::Lease { name: place.name.clone(), next });

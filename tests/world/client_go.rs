@@ -8,10 +8,12 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tenure::{
-    election::{Request, RequestId},
+    election::{RequestId, writes::Sent},
     request::Answer,
     time::{Instant, Now},
 };
+
+use crate::register::Request;
 
 /// Its settings.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -92,7 +94,7 @@ impl ClientGo {
             return None;
         }
         let write = self.leads.and(self.observed.as_ref()).map(|(_, lease)| self.record(lease, now));
-        Some(self.ask(write.map_or(Request::Get, Request::Replace), now))
+        Some(self.ask(write.map_or(Request::Get, |lease| Request::Write(Sent::Replace(lease))), now))
     }
 
     /// Takes in an answer.
@@ -101,7 +103,9 @@ impl ClientGo {
         if let Some(end) = self.leaves {
             return Some(match (answer, writes) {
                 // It alone decides whether it is the leader.
-                (Answer::Object(lease), false) if now.boot < end => self.ask(Request::Replace(mark(&lease, now)), now),
+                (Answer::Object(lease), false) if now.boot < end => {
+                    self.ask(Request::Write(Sent::Replace(mark(&lease, now))), now)
+                }
                 (Answer::Conflict, _) if now.boot < end => self.ask(Request::Get, now),
                 _ => Deed::Exits,
             });
@@ -115,13 +119,13 @@ impl ClientGo {
                 begins.then_some(Deed::Leads(token))
             }
             (Answer::Object(lease), false) => {
-                let request = Request::Replace(self.record(&lease, now));
+                let request = Request::Write(Sent::Replace(self.record(&lease, now)));
                 self.observe(lease, now.boot);
                 self.may_write(now.boot).then(|| self.ask(request, now))
             }
             (Answer::NotFound, false) => {
                 let request = self.record(&json!({"metadata": {"name": "lease", "namespace": "default"}}), now);
-                Some(self.ask(Request::Create(request), now))
+                Some(self.ask(Request::Write(Sent::Create(request)), now))
             }
             // The fast path failed: it reads the Lease, and decides then.
             (Answer::Conflict, true) => Some(self.ask(Request::Get, now)),

@@ -10,13 +10,14 @@ use std::{
 };
 
 use serde_json::Value;
-use tenure::{config::Config, election::Request, link::InitialState, slot::Slot, time::Instant};
+use tenure::{config::Config, election::writes::Sent, link::InitialState, slot::Slot, time::Instant};
 
 use crate::{
     Who,
     clock::{Clock, Ns, S, nanos},
     law::{Kind, Law, Memory, Step, What},
     reading::Reading,
+    register::Request,
 };
 
 mod link;
@@ -240,9 +241,9 @@ impl Lawful {
             elector.asked = elector.clock.boot(elector.looked[1]);
         }
         let (object, is_new) = match request {
-            Request::Create(object) => (object, true),
-            Request::Replace(object) => (object, false),
-            Request::Get | Request::List | Request::Delete { .. } => return None,
+            Request::Write(Sent::Create(object)) => (object, true),
+            Request::Write(Sent::Replace(object)) => (object, false),
+            Request::Get | Request::List | Request::Write(Sent::Delete { .. }) => return None,
         };
         let index = usize::from(slot.0);
         let One { law, texts, .. } = &self.laws[index];

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Request, writes::SLOTS},
+    election::{
+        self,
+        writes::{SLOTS, Sent},
+    },
     request::{Answer, Refusal, Watched},
     slot::Slot,
 };
@@ -24,6 +27,24 @@ pub enum Start {
     Free,
     /// Properly given back: taken at once.
     Released,
+}
+
+/// A request of anybody: the product lets only one room make its writes.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub enum Request {
+    Get,
+    List,
+    Write(Sent),
+}
+
+impl From<election::Request> for Request {
+    fn from(request: election::Request) -> Self {
+        match request {
+            election::Request::Get => Self::Get,
+            election::Request::List => Self::List,
+            election::Request::Write(write) => Self::Write(write.sent().clone()),
+        }
+    }
 }
 
 /// See the module.
@@ -70,9 +91,9 @@ impl Leases {
                 let objects = self.0.list("").filter(|lease| is_labelled(lease)).cloned().collect();
                 return Answer::Listed { objects, resource_version: self.version().to_string() };
             }
-            Request::Create(object) => self.0.create(key, Arc::clone(object), CREATED),
-            Request::Replace(object) => self.0.replace(key, Arc::clone(object), CREATED),
-            Request::Delete { uid, resource_version } => {
+            Request::Write(Sent::Create(object)) => self.0.create(key, Arc::clone(object), CREATED),
+            Request::Write(Sent::Replace(object)) => self.0.replace(key, Arc::clone(object), CREATED),
+            Request::Write(Sent::Delete { uid, resource_version }) => {
                 let must = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
                 return self.0.delete(key, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
             }

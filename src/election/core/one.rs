@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::{One, WatchEvent};
 use crate::{
     election::{
@@ -13,6 +11,7 @@ use crate::{
         pace::{Paced, doubled},
         record::{IS_PAUSED, IS_PAUSED_AND_EXPIRED, LeaseRecord, LeaseState},
         trace::TraceContext,
+        writes::LeaseWrite,
     },
     law::RETRY_PAUSE,
     link::{LeaseBackoff, Term, Then, ToInit},
@@ -24,25 +23,10 @@ impl One<'_> {
         self.send(Request::Get, None, now);
     }
 
-    /// Sends a POST, which acquires nothing (law 12).
-    pub(crate) fn create(&mut self, object: Value, now: Now) {
-        self.write(Request::Create, object, None, now);
-    }
-
-    /// Sends a PUT. `acquires` is the span of the transition, if the write is to begin a term.
-    pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
-        self.write(Request::Replace, object, acquires, now);
-    }
-
-    fn write(&mut self, of: fn(Arc<Value>) -> Request, object: Value, acquires: Option<TraceContext>, now: Now) {
-        let object = Arc::new(object);
-        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
-        self.send(of(object), Some(attempt), now);
-    }
-
-    pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
-        let (uid, resource_version) = (record.uid().to_owned(), record.resource_version().to_owned());
-        self.send(Request::Delete { uid, resource_version }, None, now);
+    /// Sends a write. `acquires` is the span of the transition, if the write is to begin a term: never a POST (law 12).
+    pub(crate) fn write(&mut self, write: LeaseWrite, acquires: Option<TraceContext>, now: Now) {
+        let attempt = write.object().map(|object| Attempt { object: Arc::clone(object), sent: now.boot, acquires });
+        self.send(Request::Write(write), attempt, now);
     }
 
     fn send(&mut self, request: Request, attempt: Option<Attempt>, now: Now) {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, plus, seconds, takes_exactly_after};
 use crate::{
     election::{
-        Event, Request,
-        writes::{HOLDER, KIND_LABEL, NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO},
+        Event,
+        writes::{HOLDER, KIND_LABEL, NOBODY, PAUSED, STEP_DOWN, STEP_DOWN_TO, Sent},
     },
     request::{Answer, Watched},
     time::Instant,
@@ -117,7 +117,7 @@ fn a_duration_of_68_years_overflows_nothing_and_is_waited_out() {
 
     bench.run(seconds(3600));
 
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.writes(), Vec::<&Sent>::new());
 }
 
 #[test]
@@ -194,12 +194,12 @@ fn a_lease_that_is_being_deleted_is_not_taken() {
 
     bench.run(seconds(100));
 
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.writes(), Vec::<&Sent>::new());
     let said = bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("finalizers")));
     assert_eq!(said.count(), 1);
     let deleted = bench.register.delete();
     bench.watch(deleted);
-    assert!(matches!(bench.writes()[..], [Request::Create(_)]));
+    assert!(matches!(bench.writes()[..], [Sent::Create(_)]));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_paused_lease_is_retaken_by_its_recorded_holder_only() {
     for (spec, warnings) in [(held("x", 15), &["is paused", "has not renewed it"][..]), (mark(), &["is paused"])] {
         let mut bench = paused(spec);
         bench.run(seconds(100));
-        assert_eq!(bench.writes(), Vec::<&Request>::new());
+        assert_eq!(bench.writes(), Vec::<&Sent>::new());
         let said: Vec<_> = bench.events.iter().filter(|event| matches!(event, Event::Odd { .. })).collect();
         let is_about = |(said, words): (&&Event, &&str)| matches!(said, Event::Odd { message } if message.contains(*words));
         assert!(said.len() == warnings.len() && said.iter().zip(warnings).all(is_about), "{said:?}");
@@ -361,7 +361,7 @@ fn a_coordinated_lease_is_taken_by_the_preferred_holder_only() {
     for (spec, preferred) in [(mark(), "x"), (mark(), ""), (held("x", 15), "x"), (held("x", 15), ""), (held(ME, 15), "")] {
         let mut bench = Bench::with(coordinated(spec, preferred));
         bench.run(seconds(100));
-        assert_eq!(bench.writes(), Vec::<&Request>::new());
+        assert_eq!(bench.writes(), Vec::<&Sent>::new());
     }
 
     let mut bench = Bench::with(coordinated(mark(), ME));
@@ -490,7 +490,7 @@ fn a_lease_of_a_store_whose_versions_have_fallen_is_taken_after_one_wait() {
     bench.register.edit(|object| object["metadata"]["uid"] = "uid-restored".into());
 
     bench.run(plus(15));
-    assert_eq!(bench.writes(), Vec::<&Request>::new(), "before the holder that was seen last must be dead");
+    assert_eq!(bench.writes(), Vec::<&Sent>::new(), "before the holder that was seen last must be dead");
     bench.run(seconds(4));
 
     assert!(bench.leads().is_some());
@@ -613,7 +613,7 @@ fn a_follower_that_is_told_to_end_writes_nothing() {
         bench.tell(crate::link::ToElector::Shutdown);
 
         assert!(bench.is_done());
-        assert_eq!(bench.writes(), Vec::<&Request>::new());
+        assert_eq!(bench.writes(), Vec::<&Sent>::new());
         assert_eq!(bench.elector.poll_timeout(), None::<Instant>);
     }
 }

@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 use crate::{
     apiserver::register::{self, Preconditions, StatusError},
     config::{Config, LeaseConfig},
-    election::{Action, Elector, Event, Input, Request, RequestId, guard_deadline::GuardDeadline, record::later, writes::SLOTS},
+    election::{
+        Action, Elector, Event, Input, Request, RequestId,
+        guard_deadline::GuardDeadline,
+        record::later,
+        writes::{SLOTS, Sent},
+    },
     link::{Exit, InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal, Watched},
     slot::Slot,
@@ -328,13 +333,12 @@ impl Bench {
         resume.expect("led")
     }
 
-    pub(super) fn writes(&self) -> Vec<&Request> {
-        let is_read = |request: &&Request| matches!(request, Request::Get | Request::List);
-        self.sent.iter().map(|(_, request)| request).filter(|request| !is_read(request)).collect()
+    pub(super) fn writes(&self) -> Vec<&Sent> {
+        self.sent.iter().filter_map(|(_, request)| written(request)).collect()
     }
 
     pub(super) fn awaits_a_write(&self) -> bool {
-        matches!(self.awaited, Some((_, Request::Replace(_) | Request::Create(_) | Request::Delete { .. })))
+        matches!(self.awaited, Some((_, Request::Write(_))))
     }
 
     pub(super) fn gets(&self) -> usize {
@@ -343,9 +347,9 @@ impl Bench {
 
     /// Returns the body of the last write.
     pub(super) fn body(&self) -> Value {
-        let body = self.writes().into_iter().rev().find_map(|request| match request {
-            Request::Create(object) | Request::Replace(object) => Some(Value::clone(object)),
-            Request::Get | Request::List | Request::Delete { .. } => None,
+        let body = self.writes().into_iter().rev().find_map(|write| match write {
+            Sent::Create(object) | Sent::Replace(object) => Some(Value::clone(object)),
+            Sent::Delete { .. } => None,
         });
         body.expect("something was written")
     }
@@ -453,17 +457,33 @@ impl Register {
                 return Answer::Listed { objects, resource_version: self.0.version().to_string() };
             }
             Request::Get => self.0.get(&key).cloned().ok_or(StatusError::NotFound),
-            Request::Create(object) => {
+            Request::Write(write) => return self.write_to(slot, write.sent()),
+        };
+        answer.map_or_else(refused, Answer::Object)
+    }
+
+    pub(super) fn write_to(&mut self, slot: Slot, write: &Sent) -> Answer {
+        let key = key(slot);
+        let answer = match write {
+            Sent::Create(object) => {
                 assert_eq!((object["metadata"].get("uid"), object["metadata"].get("resourceVersion")), (None, None));
                 self.0.create(&key, Arc::clone(object), CREATED)
             }
-            Request::Replace(object) => self.0.replace(&key, Arc::clone(object), CREATED),
-            Request::Delete { uid, resource_version } => {
+            Sent::Replace(object) => self.0.replace(&key, Arc::clone(object), CREATED),
+            Sent::Delete { uid, resource_version } => {
                 let must = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
                 return self.0.delete(&key, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
             }
         };
         answer.map_or_else(refused, Answer::Object)
+    }
+}
+
+/// Returns what a write sends; none: it is a read.
+pub(super) const fn written(request: &Request) -> Option<&Sent> {
+    match request {
+        Request::Get | Request::List => None,
+        Request::Write(write) => Some(write.sent()),
     }
 }
 
@@ -514,7 +534,7 @@ pub(super) fn rose(before: &Value, after: &Value) -> bool {
 /// Asserts that there is no write before `span`, and one at `span`.
 pub(super) fn takes_exactly_after(bench: &mut Bench, span: Duration) {
     bench.run(span - TICK);
-    assert_eq!(bench.writes(), Vec::<&Request>::new(), "a write before {span:?}");
+    assert_eq!(bench.writes(), Vec::<&Sent>::new(), "a write before {span:?}");
     bench.run(TICK);
     assert_eq!(bench.writes().len(), 1, "no write at {span:?}");
 }

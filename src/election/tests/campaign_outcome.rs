@@ -16,7 +16,7 @@ pub(super) fn campaigning() -> Bench {
     let mut bench = Bench::with(mark());
     bench.answers = false;
     bench.serve();
-    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))));
+    assert!(bench.awaits_a_write());
     bench
 }
 

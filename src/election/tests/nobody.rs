@@ -8,8 +8,8 @@ use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, p
 use crate::{
     config::{ForeignRelease, Preset},
     election::{
-        AcquireReason, Event, Request,
-        writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO},
+        AcquireReason, Event,
+        writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO, Sent},
     },
     link::{InitialState, LastSeen},
     request::{Answer, Watched},
@@ -63,7 +63,7 @@ fn an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait() {
 
     bench.run(TICK);
 
-    let [Request::Create(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
+    let [Sent::Create(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(NOBODY), &json!(15)));
     assert_eq!((spec.get("acquireTime"), spec.get("leaseTransitions")), (None, None));
@@ -84,7 +84,7 @@ fn two_replicas_that_know_the_same_write_different_bytes_for_nobody() {
         let initial = InitialState { identity: format!("a_{number:032x}"), ..initial_state() };
         let mut bench = Bench::start(initial, Register::holding(json!({})));
         bench.run(TICK);
-        let [Request::Replace(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
+        let [Sent::Replace(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
         object["spec"].clone()
     };
 
@@ -116,7 +116,7 @@ fn a_lease_that_is_free_without_a_mark_is_held_by_nobody_first() {
 
         bench.run(TICK);
 
-        let [Request::Replace(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
+        let [Sent::Replace(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
         assert_eq!(object["metadata"]["resourceVersion"], read["metadata"]["resourceVersion"]);
         assert_eq!((&object["spec"]["holderIdentity"], &object["spec"]["leaseDurationSeconds"]), (&json!(NOBODY), &json!(15)));
         assert_eq!(object["spec"].get("acquireTime"), None);
@@ -219,7 +219,7 @@ fn nobody_is_not_written_where_the_lease_is_not_to_be_taken() {
 
         bench.run(seconds(100));
 
-        assert_eq!(bench.writes(), Vec::<&Request>::new());
+        assert_eq!(bench.writes(), Vec::<&Sent>::new());
     }
 }
 

@@ -10,14 +10,14 @@ use super::{
 use crate::{
     config::{Config, Release},
     election::{
-        Request,
         record::{LeaseRecord, LeaseState},
         writes::{
-            LeaseWrite,
-            operator::{ConfirmDead, Confirmation, deletion, unused_after},
+            LeaseWrite, Sent,
+            operator::{ConfirmDead, Confirmation, unused_after},
         },
     },
     link::{Exit, Reason, Then},
+    slot::Slot,
 };
 
 /// Which fires of a task were run, and what is wrong with that.
@@ -49,7 +49,7 @@ fn record(register: &Register) -> LeaseRecord {
 /// The next run after the fire of 07:00, which the judge has seen, by a replica that starts so many seconds after 08:00.
 fn next_run(judge: &mut Judge, register: Register, later: i64) -> Register {
     let mut bench = start(task(HOURLY), register, later);
-    let acquires = |request: &&Request| matches!(request, Request::Replace(object) if fires(object)[0].is_string());
+    let acquires = |write: &&Sent| matches!(write, Sent::Replace(object) if fires(object)[0].is_string());
     for _ in 0..7_200 {
         if bench.writes().iter().any(acquires) {
             break;
@@ -85,7 +85,7 @@ fn the_run_of_a_holder_that_is_confirmed_dead_is_repeated_only_if_somebody_asks_
         let wall = WALL + 30_000_000;
         match [confirm.look(record(&register), wall), confirm.look(record(&register), wall)] {
             [Confirmation::Watch(_), Confirmation::Write(write)] => {
-                register.apply(write.request());
+                register.write_to(Slot(0), write.sent());
             }
             looks => assert_eq!(looks, [Confirmation::Repeats, Confirmation::Repeats]),
         }
@@ -102,8 +102,8 @@ fn a_lease_that_remembers_a_fire_is_pruned_only_if_somebody_asks_for_that_and_th
         let (mut judge, mut register) = after_seven();
         let wall = WALL + 10_000_000;
         if unused_after(&record(&register), seconds(600), schedules, wall).is_some() {
-            let pruned: LeaseWrite = deletion(&record(&register));
-            register.apply(pruned.request());
+            let pruned = LeaseWrite::delete(&record(&register));
+            register.write_to(Slot(0), pruned.sent());
             assert_eq!(register.object(), None);
             // Whoever makes it again knows of no fire.
             register.put(json!({}));

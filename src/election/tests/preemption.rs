@@ -4,12 +4,12 @@ use std::{collections::VecDeque, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, lost, mark, seconds};
+use super::bench::{Bench, ME, Register, START, TICK, held, initial_state, lost, mark, seconds, written};
 use crate::{
     config::{Config, LeaseConfig},
     election::{
         Action, Elector, Event, Input, Request,
-        writes::{HOLDER, PAUSED, PRIORITY, STEP_DOWN, STEP_DOWN_TO},
+        writes::{HOLDER, PAUSED, PRIORITY, STEP_DOWN, STEP_DOWN_TO, Sent},
     },
     link::{Exit, InitialState, Reason, Stop, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal, WatchEnd, Watched},
@@ -32,7 +32,7 @@ fn held_with(priority: &str) -> Register {
 }
 
 fn asks(bench: &Bench) -> bool {
-    let asked: Vec<_> = bench.writes().into_iter().filter(|request| matches!(request, Request::Replace(_))).collect();
+    let asked: Vec<_> = bench.writes().into_iter().filter(|request| matches!(request, Sent::Replace(_))).collect();
     assert!(asked.len() < 2, "it asks once: {asked:?}");
     !asked.is_empty()
 }
@@ -67,13 +67,13 @@ fn a_request_that_a_policy_undoes_or_refuses_is_repeated_once_in_the_time_of_pre
         bench.answers = false;
         let (until, before) = (bench.now.boot + AFTER * 3, bench.writes().len());
         while bench.now.boot < until {
-            match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
-                Some(Request::Replace(_)) if is_undone => {
+            match bench.awaited.as_ref().map(|(_, request)| written(request)) {
+                Some(Some(Sent::Replace(_))) if is_undone => {
                     bench.register.edit(|object| object["metadata"]["labels"] = json!({}));
                     let object = bench.register.object().unwrap();
                     bench.answer(Answer::Object(object.into()));
                 }
-                Some(Request::Replace(_)) => {
+                Some(Some(Sent::Replace(_))) => {
                     bench.answer(Answer::Refused { refusal: Refusal::Invalid, message: "no".into() });
                 }
                 Some(_) => bench.serve(),
@@ -94,7 +94,7 @@ fn a_request_that_met_a_conflict_or_a_failure_that_may_pass_comes_again_at_once(
         let mut bench = Bench::start(preempting(0), held_with("-1"));
         bench.run(AFTER - TICK);
         bench.answers = false;
-        while !matches!(bench.awaited, Some((_, Request::Replace(_)))) {
+        while !bench.awaits_a_write() {
             bench.run(TICK * 10_000_000);
             if let Some((_, Request::Get)) = bench.awaited {
                 bench.serve();

@@ -9,7 +9,7 @@ use crate::{
     config::Release,
     election::{
         Event, Request,
-        writes::{JOURNAL, PAUSED, STEP_DOWN_TO},
+        writes::{JOURNAL, PAUSED, STEP_DOWN_TO, Sent},
     },
     link::{LeaseBackoff, Reason, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal},
@@ -225,7 +225,7 @@ fn delete_clears_first_and_deletes_with_both_preconditions() {
     bench.run(TICK);
 
     let writes = bench.writes();
-    let [.., Request::Replace(clear), Request::Delete { uid, resource_version }] = &writes[..] else { panic!("{writes:?}") };
+    let [.., Sent::Replace(clear), Sent::Delete { uid, resource_version }] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!(clear["spec"]["holderIdentity"], "");
     assert_eq!((uid.as_str(), resource_version.as_str()), (clear["metadata"]["uid"].as_str().unwrap(), "5"));
     assert_eq!(bench.register.object(), None);
@@ -293,7 +293,7 @@ fn a_delete_that_is_not_permitted_leaves_a_released_lease_and_is_not_repeated() 
     bench.stop(Reason::Signal, Then::Exit);
     bench.serve();
     bench.run(LEFT);
-    assert!(matches!(bench.sent.last(), Some((_, Request::Delete { .. }))));
+    assert!(matches!(bench.writes().last(), Some(Sent::Delete { .. })));
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no delete".into() });
 
     assert!(bench.is_done());
@@ -340,7 +340,7 @@ fn a_release_that_was_sent_starts_nothing_on_the_old_validity() {
     assert_eq!(bench.elector.view().leading, None);
     bench.run(seconds(1));
     assert_eq!(released(&bench), Some("clear"), "it is sent again until it is known");
-    assert!(!matches!(bench.sent.last(), Some((_, Request::Create(_)))));
+    assert!(!matches!(bench.writes().last(), Some(Sent::Create(_))));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, START, TICK, held, lost, mark, plus, seconds};
+use super::bench::{Bench, START, TICK, held, lost, mark, plus, seconds, written};
 use crate::{
-    election::{Event, Request},
+    election::{Event, writes::Sent},
     request::{Answer, Operation, Refusal},
 };
 
@@ -53,7 +53,7 @@ fn a_take_that_was_forbidden_hinders_no_creation() {
 
         bench.run_answered(seconds(1));
 
-        assert!(matches!(bench.writes().last(), Some(Request::Create(_))), "{deleted_before_the_answer}");
+        assert!(matches!(bench.writes().last(), Some(Sent::Create(_))), "{deleted_before_the_answer}");
     }
 }
 
@@ -64,8 +64,8 @@ fn no_outage_fills_the_memory_with_creations_that_nobody_answered() {
     let mut creations = 0;
     while creations < 500 {
         bench.run(seconds(10));
-        match bench.awaited.as_ref().map(|(_, request)| request) {
-            Some(Request::Create(_)) => {
+        match bench.awaited.as_ref().map(|(_, request)| written(request)) {
+            Some(Some(Sent::Create(_))) => {
                 creations += 1;
                 bench.answer(lost());
             }
@@ -100,8 +100,8 @@ fn a_creation_that_is_forbidden_is_repeated_after_r_and_then_more_and_more_rarel
     bench.answers = false;
     let mut asked = Vec::new();
     while bench.now.boot < START + seconds(600) {
-        match bench.awaited.as_ref().map(|(_, request)| request) {
-            Some(Request::Create(_)) => {
+        match bench.awaited.as_ref().map(|(_, request)| written(request)) {
+            Some(Some(Sent::Create(_))) => {
                 asked.push(bench.now.boot);
                 bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
             }

@@ -30,7 +30,7 @@ fn a_successor_reads_then_renews_and_the_term_goes_on() {
     assert!(new.elector.view().ready, "its predecessor was");
     new.run(Duration::from_millis(1));
 
-    assert!(matches!(&new.sent[..], [(_, Request::Get), (_, Request::Replace(_))]));
+    assert!(matches!(&new.sent[..], [(_, Request::Get), (_, Request::Write(_))]));
     let Some(ToInit::Extend { term, .. }) = new.told.last() else { panic!("{:?}", new.told) };
     assert_eq!(*term, Term(1));
     assert_eq!(new.step_down(), None);

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     config::{AfterCrash, ForeignRelease, Missed, OnFailure, Preset, Task, Trigger},
     election::{
-        Event, Request,
-        writes::{FIRE, NEXT_FIRE, RESTS, STEP_DOWN_TO},
+        Event,
+        writes::{FIRE, NEXT_FIRE, RESTS, STEP_DOWN_TO, Sent},
     },
     link::{Exit, InitialState, Reason, Then, ToInit},
     request::{Answer, Refusal},
@@ -233,8 +233,9 @@ fn a_run_that_outlasts_fires_is_followed_by_one_for_the_last_of_them_or_by_the_n
         assert_runs(&mut bench, Duration::ZERO, "08:00:00");
         bench.run(seconds(210));
         end(&mut bench, Exit::Code(0));
-        let rests = |request: &&Request| matches!(request, Request::Replace(object) if object["metadata"]["annotations"][RESTS].is_string());
-        let Some(Request::Replace(rest)) = bench.writes().into_iter().rfind(rests).cloned() else { panic!("it rests") };
+        let rests =
+            |write: &&Sent| matches!(write, Sent::Replace(object) if object["metadata"]["annotations"][RESTS].is_string());
+        let Some(Sent::Replace(rest)) = bench.writes().into_iter().rfind(rests).cloned() else { panic!("it rests") };
         assert_eq!((&rest["spec"]["leaseDurationSeconds"], &fires(&rest)[0]), (&json!(1), &json!(time("08:00:00"))));
 
         bench.run(seconds(after) + STAGGER);

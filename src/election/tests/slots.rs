@@ -9,7 +9,7 @@ use crate::{
     config::{Preset, WaitLimit},
     election::{
         Elector, Event, Request,
-        writes::{PAUSED, SLOTS},
+        writes::{PAUSED, SLOTS, Sent},
     },
     link::{InitialState, LastSeen, Reason, Term, Then, ToElector, ToInit},
     request::{Answer, Refusal, Watched},
@@ -255,7 +255,8 @@ fn a_slot_that_is_missing_from_a_list_is_absent_only_where_a_read_of_it_says_so(
     assert_eq!((bench.written(), bench.read()), (vec![], vec![Slot(1)]));
     bench.serve();
     bench.run(SPREAD);
-    let Some((Slot(1), Request::Create(object))) = &bench.awaits() else { panic!("no creation: {:?}", bench.awaited) };
+    let Some((Slot(1), Request::Write(write))) = &bench.awaits() else { panic!("no write: {:?}", bench.awaited) };
+    let Sent::Create(object) = write.sent() else { panic!("no creation: {write:?}") };
     assert_eq!((&object["metadata"]["name"], &object["metadata"]["labels"][SLOTS]), (&json!("lease-slot-1"), &json!("lease")));
 }
 
@@ -613,7 +614,7 @@ fn a_write_that_was_lost_before_a_term_in_another_slot_begins_no_term_after_it()
     bench.answers = false;
     let write = loop {
         match bench.awaited.clone() {
-            Some((_, write @ Request::Replace(_))) => break write,
+            Some((_, write @ Request::Write(_))) => break write,
             Some(_) => bench.serve(),
             None => bench.run(SPREAD),
         }

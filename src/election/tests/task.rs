@@ -12,7 +12,7 @@ use crate::{
     config::{AfterCrash, OnFailure, Preset, Release, Task, Trigger},
     election::{
         AcquireReason, Event, Request,
-        writes::{HOLDER, PAUSED, RESTS},
+        writes::{HOLDER, PAUSED, RESTS, Sent},
     },
     link::{Exit, InitialState, Reason, Then, ToInit},
     request::Watched,
@@ -178,7 +178,7 @@ fn a_rest_that_another_has_taken_is_not_written_to() {
 
     bench.run(seconds(20));
 
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.writes(), Vec::<&Sent>::new());
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn a_holder_that_renews_is_waited_for_however_long_ago_its_run_was_due_to_end() 
         bench.run(seconds(1));
         bench.see(|object| object["spec"]["renewTime"] = format!("2027-01-15T08:00:{second:02}.000000Z").into());
     }
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.writes(), Vec::<&Sent>::new());
 }
 
 /// Returns the reason with which a single run of this task gives up within this time.

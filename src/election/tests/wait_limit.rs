@@ -297,13 +297,13 @@ fn a_server_that_goes_away_for_a_whole_duration_is_given_up_and_nothing_is_left_
     let mut bench = waits(0, mark());
     bench.serve();
     bench.answers = false;
-    let Some((_, Request::Replace(write))) = bench.awaited.clone() else { panic!("no acquisition") };
+    let Some((_, write @ Request::Write(_))) = bench.awaited.clone() else { panic!("no acquisition") };
     lose(&mut bench, seconds(15), &lost());
     assert_eq!(given_up(&bench), None);
     lose(&mut bench, seconds(20), &lost());
     assert!(given_up(&bench).is_some_and(|(code, words)| code == 69 && words.contains("timed out")) && !bench.is_done());
 
-    bench.register.apply(&Request::Replace(write));
+    bench.register.apply(&write);
     bench.run_answered(seconds(4));
 
     assert!(bench.leads().is_some(), "a term that ends as it begins: init is told to end, and gives the Lease back");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
 use crate::{
-    election::{Event, Request},
+    election::{Event, writes::Sent},
     request::{Answer, Operation, Refusal, RequestError, WatchEnd, Watched},
 };
 
@@ -82,7 +82,7 @@ fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
         bench.run(seconds(3));
     }
 
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.writes(), Vec::<&Sent>::new());
     assert!(bench.gets() <= 12, "{} reads in ten minutes", bench.gets());
     assert_eq!(bench.watches.len(), 1);
 }

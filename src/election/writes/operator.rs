@@ -125,7 +125,7 @@ impl ConfirmDead {
             return Confirmation::Renewed;
         }
         let time = Stamps::new(0).next(wall, record.renew_time());
-        Confirmation::Write(LeaseWrite::replace(obituary(&record, &self.holder, &lease.namespace, &time)))
+        Confirmation::Write(obituary(&record, &self.holder, &lease.namespace, &time))
     }
 }
 
@@ -157,11 +157,6 @@ pub fn unused_after(record: &LeaseRecord, older_than: Duration, schedules: bool,
         LeaseState::Held | LeaseState::Nobody if is_over => record.duration(),
         LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => None,
     }
-}
-
-/// Deletes a Lease as it was read.
-pub fn deletion(record: &LeaseRecord) -> LeaseWrite {
-    LeaseWrite::delete(record)
 }
 
 /// Changes nothing: to ask, by a dry run, whether a Lease may be written.
@@ -228,7 +223,7 @@ fn said_at(entry: &Value) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Config, election::Request};
+    use crate::{config::Config, election::writes::Sent};
 
     const NOW: Now = Now { boot: Instant::BOOT, wall: 1_800_000_000_000_000 };
     const MINUTE: Duration = Duration::from_secs(60);
@@ -249,7 +244,7 @@ mod tests {
     }
 
     fn put(write: &LeaseWrite) -> &Value {
-        let Request::Replace(object) = write.request() else { panic!("{write:?}") };
+        let Sent::Replace(object) = write.sent() else { panic!("{write:?}") };
         object
     }
 

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 
 use tenure::{
     election::{
-        self, Input, Request, RequestId,
+        self, Input, RequestId,
         turn::{Arrived, Process, Turn},
-        writes::STEP_DOWN_TO,
+        writes::{STEP_DOWN_TO, Sent},
     },
     link::{Reason, ToElector, ToInit},
     request::{Answer, Watched},
@@ -21,6 +21,7 @@ use crate::{
     container::{Container, Moment},
     engine::{Child, Engine, Event},
     nemesis::Fault,
+    register::Request,
     traffic::Traffic,
 };
 
@@ -253,12 +254,13 @@ impl Process for Running<'_> {
         Some(arrived)
     }
 
-    fn request(&mut self, slot: Slot, id: RequestId, request: Request) {
+    fn request(&mut self, slot: Slot, id: RequestId, request: election::Request) {
+        let request = Request::from(request);
         let (child, delay) = (self.child(), self.delay());
         self.e.note(child.who, || format!("asks for {slot:?}: {}", describe(&request)));
         let me = &*self.container.identity;
         // Who takes its request back writes into the Lease of another, too.
-        if let Request::Replace(object) = &request
+        if let Request::Write(Sent::Replace(object)) = &request
             && object["metadata"]["annotations"][STEP_DOWN_TO] == me
             && ![me, "", NOBODY].contains(&object["spec"]["holderIdentity"].as_str().unwrap_or_default())
         {
@@ -332,8 +334,8 @@ fn describe(request: &Request) -> String {
     match request {
         Request::Get => "GET".into(),
         Request::List => "LIST".into(),
-        Request::Create(object) => format!("POST {}", object["spec"]),
-        Request::Replace(object) => format!("PUT on {} {}", object["metadata"]["resourceVersion"], object["spec"]),
-        Request::Delete { resource_version, .. } => format!("DELETE of {resource_version}"),
+        Request::Write(Sent::Create(object)) => format!("POST {}", object["spec"]),
+        Request::Write(Sent::Replace(object)) => format!("PUT on {} {}", object["metadata"]["resourceVersion"], object["spec"]),
+        Request::Write(Sent::Delete { resource_version, .. }) => format!("DELETE of {resource_version}"),
     }
 }

@@ -5,11 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    super::bench::{Bench, Register, START, held, lost, mark, seconds},
+    super::bench::{Bench, Register, START, held, lost, mark, seconds, written},
     SPREAD, forbidden, one_of, others,
 };
 use crate::{
-    election::{Event, Request, writes::HOLDER},
+    election::{
+        Event, Request,
+        writes::{HOLDER, Sent},
+    },
     link::{InitialState, LastSeen, Term},
     request::{Answer, Operation, WatchEnd, Watched},
     slot::Slot,
@@ -156,8 +159,8 @@ fn slots_that_are_absent_and_may_not_be_created_cost_no_more_reads_than_one() {
         let until = bench.now.boot + span;
         bench.answers = false;
         while bench.now.boot < until {
-            match &bench.awaited {
-                Some((_, Request::Create(_))) => bench.answer(forbidden()),
+            match bench.awaited.as_ref().map(|(_, request)| written(request)) {
+                Some(Some(Sent::Create(_))) => bench.answer(forbidden()),
                 Some(_) => bench.serve(),
                 None => bench.run(Duration::from_millis(10)),
             }
@@ -186,7 +189,7 @@ fn a_slot_without_its_label_that_was_absent_is_read_once_a_creation_finds_it() {
     bench.answers = false;
     for _ in 0..1000 {
         match &bench.awaited {
-            Some((_, Request::Create(_))) => break,
+            Some((_, Request::Write(_))) => break,
             Some(_) => bench.serve(),
             None => bench.run(SPREAD / 10),
         }
