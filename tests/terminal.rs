@@ -394,7 +394,7 @@ fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_fil
 fn a_pager_behind_the_workload_gets_the_terminal_and_the_workload_if_it_asks_for_it() {
     let mut terminal = Terminal::of_shell();
     let pager = "{ read go; read word </dev/tty; echo pager got $word; }";
-    terminal.run(&format!("tenure --leader-election=off -- sh -c 'echo go; exec sleep 600' | {pager}"));
+    terminal.run(&format!("tenure --leader-election=off -- sh -c 'echo go; sleep 600; echo no' | {pager}"));
     terminal.press(b"yes\n");
     assert_eq!(terminal.line(), "pager got yes");
     terminal.press(CTRL_C);

@@ -164,7 +164,7 @@ impl Container for EventLoop {
     }
 
     fn kill(&mut self, target: Target, signal: Signal) -> bool {
-        self.foreground.sends(signal);
+        let target = self.foreground.sends(target, signal);
         !matches!(send(target, signal), Err(error) if error.kind() == ErrorKind::PermissionDenied)
     }
 

@@ -9,6 +9,7 @@ use crate::{
         spawn::ProcessGroup,
         terminal::Terminal,
     },
+    supervision::Target,
 };
 
 const UNSUSPENDED: &str = "Ctrl-Z suspends no workload that runs under a Lease";
@@ -27,6 +28,8 @@ pub(super) struct Foreground {
     told_to_stop: Option<Received>,
     /// SIGINT or SIGQUIT of a key that init got, or that has ended the workload.
     key: Option<Key>,
+    /// The last signal that init got was a key, and is not passed on yet.
+    is_key: bool,
     /// Init has sent the workload such a signal.
     sent: bool,
 }
@@ -40,12 +43,16 @@ struct Key {
 
 impl Foreground {
     pub(super) const fn new(terminal: Option<Terminal>, suspends: bool, freezes: bool) -> Self {
-        Self { terminal, suspends, freezes, changed: false, told_to_stop: None, key: None, sent: false }
+        Self { terminal, suspends, freezes, changed: false, told_to_stop: None, key: None, is_key: false, sent: false }
     }
 
-    /// Remembers a signal that init sends the workload.
-    pub(super) fn sends(&mut self, signal: Signal) {
+    /// Remembers a signal that init sends the workload, and returns who gets it: that of a key is for the whole job, as from the terminal.
+    pub(super) fn sends(&mut self, target: Target, signal: Signal) -> Target {
         self.sent |= matches!(signal.0, libc::SIGINT | libc::SIGQUIT);
+        match target {
+            Target::Main(pid) if signal != Signal::KILL && std::mem::take(&mut self.is_key) => Target::Group(pid),
+            Target::Main(_) | Target::Group(_) => target,
+        }
     }
 
     /// The process group of a workload that starts. A shell may have taken its terminal back since the start of init.
@@ -56,6 +63,9 @@ impl Foreground {
 
     /// Returns the signal if the agent is to hear of it. An error is a line for the log.
     pub(super) fn filter(&mut self, received: Received, main: Option<Pid>) -> Result<Option<i32>, &'static str> {
+        if received.signal != Signal(libc::SIGCHLD) {
+            self.is_key = received.from_kernel && matches!(received.signal.0, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
+        }
         match received.signal.0 {
             libc::SIGCHLD => self.changed = true,
             // From the kernel they are about init's own use of the terminal. From people they are for the workload.
