@@ -62,6 +62,8 @@ impl Following {
     /// Looks each Lease up in a list.
     fn look_up(&mut self, core: &mut Core, objects: &[Arc<Value>], now: Now) -> Option<Box<Leading>> {
         let doubted = core.reader.take_turn(core.count());
+        // What an earlier failure wanted is this list.
+        core.reader.succeeded(now.boot);
         let (mut led, mut is_wanted) = (None, false);
         for slot in (0..core.count()).map(Slot) {
             let object = objects.iter().find(|object| core.slot_of(object) == Some(slot));
