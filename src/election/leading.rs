@@ -257,8 +257,7 @@ impl Leading {
 
     pub(crate) fn watched(&mut self, one: &mut One<'_>, event: WatchEvent, now: Now) {
         match event {
-            // It is above the last version seen, and so above the last confirmed one.
-            WatchEvent::Changed(record) => {
+            WatchEvent::Changed(record) if later(record.resource_version(), &self.confirmed.resource_version) => {
                 if one.reader.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
                     return;
                 }
@@ -274,7 +273,7 @@ impl Leading {
                 self.lose(one, Reason::LostDeleted);
             }
             WatchEvent::Missing => self.look_again(now),
-            WatchEvent::Deleted(_) => {}
+            WatchEvent::Changed(_) | WatchEvent::Deleted(_) => {}
         }
     }
 

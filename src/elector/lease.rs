@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{Access, Client, LeasePlace, Place, Request as Sent, Watch, Watching},
+    api::{self, Access, Client, LeasePlace, Place, Watch, Watching},
     config::LeaseConfig,
     election::{Request, writes::SLOTS},
     request::{Answer, Refusal, WatchEnd},
@@ -68,9 +68,9 @@ impl Lease {
     pub(crate) async fn send(&self, slot: Slot, request: &Request) -> Answer {
         let (place, (key, selected)) = (self.keys.of_slot(slot), self.keys.selector());
         let sent = match request {
-            Request::Get => Sent::get(place),
-            Request::List => Sent::list(place).with(&[(key, &selected)]),
-            Request::Write(write) => Sent::lease(place, write),
+            Request::Get => api::Request::get(place),
+            Request::List => api::Request::list(place).with(&[(key, &selected)]),
+            Request::Write(write) => api::Request::lease(place, write),
         };
         let mut answer = self.client.send(&sent).await.answer;
         if let Answer::Refused { refusal: Refusal::NotServed, message } = &mut answer {

@@ -28,8 +28,8 @@ pub(super) struct Foreground {
     told_to_stop: Option<Received>,
     /// SIGINT or SIGQUIT of a key that init got, or that has ended the workload.
     key: Option<Key>,
-    /// The last signal that init got was a key, and is not passed on yet.
-    is_key: bool,
+    /// The signal of a key that init got last, and has not passed on yet.
+    pressed: Option<Signal>,
     /// Init has sent the workload such a signal.
     sent: bool,
 }
@@ -43,14 +43,14 @@ struct Key {
 
 impl Foreground {
     pub(super) const fn new(terminal: Option<Terminal>, suspends: bool, freezes: bool) -> Self {
-        Self { terminal, suspends, freezes, changed: false, told_to_stop: None, key: None, is_key: false, sent: false }
+        Self { terminal, suspends, freezes, changed: false, told_to_stop: None, key: None, pressed: None, sent: false }
     }
 
     /// Remembers a signal that init sends the workload, and returns who gets it: that of a key is for the whole job, as from the terminal.
     pub(super) fn sends(&mut self, target: Target, signal: Signal) -> Target {
         self.sent |= matches!(signal.0, libc::SIGINT | libc::SIGQUIT);
         match target {
-            Target::Main(pid) if signal != Signal::KILL && std::mem::take(&mut self.is_key) => Target::Group(pid),
+            Target::Main(pid) if self.pressed.take_if(|pressed| *pressed == signal).is_some() => Target::Group(pid),
             Target::Main(_) | Target::Group(_) => target,
         }
     }
@@ -63,9 +63,6 @@ impl Foreground {
 
     /// Returns the signal if the agent is to hear of it. An error is a line for the log.
     pub(super) fn filter(&mut self, received: Received, main: Option<Pid>) -> Result<Option<i32>, &'static str> {
-        if received.signal != Signal(libc::SIGCHLD) {
-            self.is_key = received.from_kernel && matches!(received.signal.0, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
-        }
         match received.signal.0 {
             libc::SIGCHLD => self.changed = true,
             // From the kernel they are about init's own use of the terminal. From people they are for the workload.
@@ -81,6 +78,10 @@ impl Foreground {
                 self.hand_over(main);
             }
             _ => {}
+        }
+        if received.signal != Signal(libc::SIGCHLD) {
+            let is_key = received.from_kernel && matches!(received.signal.0, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
+            self.pressed = is_key.then_some(received.signal);
         }
         Ok(Some(received.signal.0))
     }
@@ -181,4 +182,31 @@ impl Foreground {
 /// Continues the whole foreground job. An error means that it is gone.
 fn go_on(main: Pid) {
     let _ = kill::send_group(main, Signal::CONT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIN: Target = Target::Main(7);
+
+    /// Who gets `sent` after init got `signal`, and who gets it once more.
+    fn targets(suspends: bool, signal: i32, from_kernel: bool, sent: i32) -> [Target; 2] {
+        let mut foreground = Foreground::new(None, suspends, false);
+        let _ = foreground.filter(Received { signal: Signal(signal), from_kernel }, None);
+        let _ = foreground.filter(Received { signal: Signal(libc::SIGCHLD), from_kernel: true }, None);
+        [foreground.sends(MAIN, Signal(sent)), foreground.sends(MAIN, Signal(sent))]
+    }
+
+    #[test]
+    fn a_key_is_for_the_whole_job_once_and_what_else_is_sent_for_the_main_process() {
+        let whole = [Target::Group(7), MAIN];
+        for key in [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+            assert_eq!(targets(true, key, true, key), whole);
+            assert_eq!(targets(true, key, false, key), [MAIN; 2], "of a person");
+            assert_eq!(targets(true, key, true, libc::SIGTERM), [MAIN; 2], "a stop after a key that went nowhere");
+        }
+        assert_eq!(targets(false, libc::SIGTSTP, true, libc::SIGTSTP), [MAIN; 2], "it suspends nothing");
+        assert_eq!(targets(true, libc::SIGWINCH, true, libc::SIGWINCH), [MAIN; 2]);
+    }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::{lock::Term, output};
 use crate::{
     api::{
-        Place, Request as Sent, Verb,
+        self, Place, Verb,
         review::{Right, verdict},
     },
     clock,
@@ -103,18 +103,18 @@ impl Server for ApiServer<'_> {
     }
 }
 
-fn built(request: Request) -> Sent {
+fn built(request: Request) -> api::Request {
     match request {
-        Request::Look(target) => Sent::get(&target),
+        Request::Look(target) => api::Request::get(&target),
         Request::Plan(target, verb) => {
             let checks = if matches!(verb, Verb::Apply(_)) { ("force", "true") } else { ("fieldValidation", "Strict") };
             written(target, verb, &[("dryRun", "All"), ("fieldManager", MANAGER), checks])
         }
         Request::Write(target, verb) => written(target, verb, &[("fieldManager", MANAGER)]),
-        Request::Journal(place, verb) => Sent::of(Place::secret(&place.namespace, place.journal()), verb),
+        Request::Journal(place, verb) => api::Request::of(Place::secret(&place.namespace, place.journal()), verb),
         Request::Lease(place, write) => {
             let place = Place::lease(&place.namespace, place.name);
-            write.map_or_else(|| Sent::get(&place), |write| Sent::lease(&place, &write))
+            write.map_or_else(|| api::Request::get(&place), |write| api::Request::lease(&place, &write))
         }
         Request::Review(mut target, verb) => {
             // Who may create objects may not be narrowed to a name.
@@ -126,10 +126,10 @@ fn built(request: Request) -> Sent {
     }
 }
 
-fn written(target: Target, verb: Verb, parameters: &[(&str, &str)]) -> Sent {
+fn written(target: Target, verb: Verb, parameters: &[(&str, &str)]) -> api::Request {
     // With a body the server ignores the query.
     let parameters = if matches!(verb, Verb::Delete(_)) { &[] } else { parameters };
-    Sent::of(target, verb).with(parameters)
+    api::Request::of(target, verb).with(parameters)
 }
 
 fn reviewed(review: &Value) -> Answer {
@@ -149,9 +149,9 @@ pub(crate) async fn discard(access: &Access, namespace: &str, lease: &str) {
     if !lease.contains("txn-") {
         return;
     }
-    let Ok(journal) = access.send(&Sent::get(&secret)).await.object() else { return };
+    let Ok(journal) = access.send(&api::Request::get(&secret)).await.object() else { return };
     if transaction::is_settled(&journal) {
-        let _ = access.send(&Sent::of(secret, deletion(&journal, false))).await;
+        let _ = access.send(&api::Request::of(secret, deletion(&journal, false))).await;
     }
 }
 

@@ -479,6 +479,31 @@ fn the_very_bytes_of_an_own_write_that_met_a_conflict_may_be_a_copys() {
 }
 
 #[test]
+fn what_a_watch_shows_of_a_store_whose_versions_have_fallen_is_no_loss_before_a_read_shows_it() {
+    let mut bench = Bench::leading();
+    bench.run(seconds(7));
+    let mut restored = bench.register.object().unwrap();
+    bench.answers = false;
+    bench.run(seconds(3));
+    bench.answer(Answer::Conflict);
+    bench.run(seconds(1));
+    restored["metadata"]["resourceVersion"] = "1".into();
+    bench.answer(Answer::Object(restored.clone().into()));
+    assert_eq!(bench.step_down(), None, "its own");
+
+    restored["metadata"]["resourceVersion"] = "2".into();
+    restored["spec"]["holderIdentity"] = "x".into();
+    bench.watch(Watched::Changed(restored.clone().into()));
+    assert_eq!(bench.step_down(), None);
+
+    bench.run(seconds(3));
+    bench.answer(Answer::Conflict);
+    bench.run(seconds(1));
+    bench.answer(Answer::Object(restored.into()));
+    assert_eq!(bench.step_down_reason(), Some(Reason::LostToHolder));
+}
+
+#[test]
 fn messages_of_another_term_are_ignored() {
     let mut bench = Bench::leading();
     let stop = crate::link::Stop { began: None, killed: None, exited: None, exit: None, fused: None, proved: bench.now.boot };
