@@ -146,8 +146,8 @@ section! {
         /// (S).
         #[serde(with = "Span")]
         pub loss_grace: Duration = Duration::from_secs(4),
-        /// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
-        /// that are left when the main process ends by itself.
+        /// Who gets the stop signal, and the signals that tenure forwards; a key of the terminal is for the whole group. SIGKILL always goes
+        /// to every process, and at once to those that are left when the main process ends by itself.
         pub kill_mode: KillMode,
         /// The time from SIGKILL until every process is gone, on a busy machine: at least 100ms. Set 2s under a tight CPU limit.
         #[serde(with = "Span")]
@@ -155,8 +155,8 @@ section! {
     }
 }
 
-/// Who gets the stop signal, and the signals that tenure forwards. SIGKILL always goes to every process, and at once to those
-/// that are left when the main process ends by itself.
+/// Who gets the stop signal, and the signals that tenure forwards; a key of the terminal is for the whole group. SIGKILL always goes
+/// to every process, and at once to those that are left when the main process ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Hash)]
 #[serde(rename_all = "camelCase")]
 pub enum KillMode {
