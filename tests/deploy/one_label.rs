@@ -428,17 +428,15 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
         "TENURE_LEASE__RENEW_PERIOD=2min".to_owned(),
         "TENURE_LEASE__RENEW_PERIOD: \"2min\" is not a duration that the policy reads: write 15s, 1m30s or 200ms".to_owned(),
     );
-    let typed = [colon, spaced, minutes];
+    let twice = "TENURE_LEASE__DURATION: this key is also set by TENURE_LEASE__DURATION: set it only once";
+    let typed = [colon, spaced, minutes, ("TENURE_LEASE__DURATION=30s".to_owned(), twice.to_owned())];
     let shared = |line: &str| {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     };
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
-    let owner =
-        json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
-    let mut run = workload("Job", Some("billing"), 1);
+    let mut run = of_job(workload("Job", Some("billing"), 1));
     run["apiVersion"] = json!("batch/v1");
-    run["metadata"]["ownerReferences"] = json!([owner]);
     run["spec"] = json!({ "template": run["spec"]["template"] });
     run["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
     for (line, sentence) in keys.map(of_one).into_iter().chain([without]).chain(typed.clone()) {

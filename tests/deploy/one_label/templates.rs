@@ -192,17 +192,28 @@ pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespac
 
         assert!(early.contains("do not share the Lease billing"), "{kind}: {early}");
         // With these the controller makes pods of the template before.
+        let partition = json!({ "updateStrategy": { "rollingUpdate": { "partition": 1 } } });
         let (held, remedy) = match kind {
             "Deployment" => (json!({ "paused": true }), "first resume it, scale to 0"),
-            _ => {
-                (json!({ "updateStrategy": { "rollingUpdate": { "partition": 1 } } }), "first set its partition to 0, scale to 0")
-            }
+            _ => (partition, "first set its partition to 0, scale to 0"),
         };
         let mut of_before = workload(kind, Some("billing"), 2);
         of_before["spec"] = merged(of_before["spec"].take(), held);
         let why = cluster.feed(&["apply", "-f", "-"], &of_before).failure();
         assert!(why.contains(remedy), "{kind}: {why}");
         apply(Some("billing"), 2).success();
+
+        // The controller has not made its first pods yet, or, of a StatefulSet, not all of them.
+        let hold = || cluster.feed(&["apply", "-f", "-"], &of_before);
+        let unseen = hold().failure();
+        report(cluster, kind, json!({ "replicas": 2, "currentRevision": "1", "updateRevision": "2" }));
+        let unmade = if kind == "StatefulSet" { hold().failure() } else { unseen.clone() };
+        report(cluster, kind, json!({ "currentRevision": "2" }));
+        hold().success();
+        assert!(
+            [&unseen, &unmade].iter().all(|why| why.contains("of the template before, which may be without tenure")),
+            "{unseen}"
+        );
     }
 }
 
@@ -233,7 +244,7 @@ pub(super) fn a_cron_job_keeps_its_label_while_a_job_of_it_runs(cluster: &Namesp
 
     for why in [vec![added, early], later.to_vec()].concat() {
         assert!(
-            why.contains("do not share the Lease billing, so two programs could run at once: first suspend it, and wait"),
+            why.contains("do not share the Lease billing, so two programs could run at once: first suspend it, or delete it"),
             "{why}"
         );
     }
