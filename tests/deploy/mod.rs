@@ -84,7 +84,7 @@ fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_
         cluster.admits(&template);
     }
     assert!(!cluster.kubectl(&["get", "configmap", "billing-tenure-places"]).status.success(), "it is not applied");
-    assert_eq!(cluster.account("billing-tenure", "update", "billing-tenure").may("create", "leases"), Some(false));
+    cluster.account("billing-tenure", "update", "billing-tenure").decides(&["create"], "leases", false);
 }
 
 fn the_components_are_taken_by_the_server_and_name_what_the_kustomization_names(cluster: &Namespace) {
@@ -138,15 +138,10 @@ fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else(cluster: &
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
 
     let account = cluster.account("tenure", "get", "tenure");
-    for verb in ["get", "watch", "update"] {
-        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(true), "{verb} is missing");
-        assert_eq!(account.may(verb, "leases.coordination.k8s.io/other"), Some(false), "{verb} on any Lease");
-    }
-    for verb in ["create", "list", "patch", "delete", "deletecollection"] {
-        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
-    }
-    assert_eq!(account.may("get", "secrets"), Some(false));
-    assert_eq!(account.may("get", "pods"), Some(false));
+    account.decides(&["get", "watch", "update"], "leases.coordination.k8s.io/tenure", true);
+    account.decides(&["get", "watch", "update"], "leases.coordination.k8s.io/other", false);
+    account.decides(&["create", "list", "patch", "delete", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
+    ["secrets", "pods"].iter().for_each(|object| account.decides(&["get"], object, false));
 }
 
 fn a_second_apply_leaves_the_holder_alone(cluster: &Namespace) {
@@ -232,11 +227,13 @@ fn the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_el
 
     cluster.admits(&cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]);
     let account = cluster.account("tenure-prune", "delete", "tenure");
-    assert_eq!(account.may("list", "leases.coordination.k8s.io"), Some(true));
-    for verb in ["get", "watch", "create", "update", "patch", "deletecollection"] {
-        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
-    }
-    assert_eq!((account.may("list", "pods"), account.may("delete", "pods")), (Some(false), Some(false)));
+    account.decides(&["list"], "leases.coordination.k8s.io", true);
+    account.decides(
+        &["get", "watch", "create", "update", "patch", "deletecollection"],
+        "leases.coordination.k8s.io/tenure",
+        false,
+    );
+    account.decides(&["list", "delete"], "pods", false);
 }
 
 fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
@@ -341,37 +338,26 @@ fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluste
 fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else(cluster: &Namespace) {
     apply_examples(cluster);
 
-    for Example { file, account, leases, targets, .. } in examples() {
+    for Example { account, leases, targets, .. } in examples() {
         let is_pool = leases.len() > 1;
         let account = cluster.account(account, "update", leases[0]);
-        let may = |verb, lease: &str| account.may(verb, &format!("leases.coordination.k8s.io/{lease}"));
-        for lease in &leases {
-            for verb in ["get", "update", "watch"] {
-                assert_eq!(may(verb, lease), Some(true), "{file}: {verb} {lease} is missing");
-            }
-            for verb in ["create", "patch", "delete", "deletecollection"] {
-                assert_eq!(may(verb, lease), Some(false), "{file}: {verb} {lease} is too much");
-            }
+        let lease = |name: &str| format!("leases.coordination.k8s.io/{name}");
+        for name in &leases {
+            account.decides(&["get", "update", "watch"], &lease(name), true);
+            account.decides(&["create", "patch", "delete", "deletecollection"], &lease(name), false);
         }
         // The marks of other transactions name their Leases.
-        for (verb, allowed) in [("get", !targets.is_empty()), ("update", false)] {
-            assert_eq!(may(verb, "other"), Some(allowed), "{file}: {verb} on any Lease");
+        account.decides(&["get"], &lease("other"), !targets.is_empty());
+        account.decides(&["update"], &lease("other"), false);
+        account.decides(&["list", "watch"], "leases.coordination.k8s.io", is_pool);
+        account.decides(&["get", "update"], &format!("secrets/{}-journal", leases[0]), !targets.is_empty());
+        for target in &targets {
+            account.decides(&["get", "patch"], target, true);
+            account.decides(&["update", "delete"], target, false);
         }
-        for verb in ["list", "watch"] {
-            assert_eq!(account.may(verb, "leases.coordination.k8s.io"), Some(is_pool), "{file}: {verb} Leases");
-        }
-        let journal = format!("secrets/{}-journal", leases[0]);
-        for verb in ["get", "update"] {
-            assert_eq!(account.may(verb, &journal), Some(!targets.is_empty()), "{file}: {verb} {journal}");
-        }
-        for (verbs, may) in [(["get", "patch"], true), (["update", "delete"], false)] {
-            for (verb, target) in verbs.iter().flat_map(|verb| targets.iter().map(move |target| (verb, target))) {
-                assert_eq!(account.may(verb, target), Some(may), "{file}: {verb} {target}");
-            }
-        }
-        assert_eq!(account.may("get", "secrets"), Some(false), "{file}");
-        assert_eq!(account.may("get", "pods"), Some(targets.contains(&"pods")), "{file}");
-        assert_eq!((account.may("patch", "services"), account.may("patch", "configmaps")), (Some(false), Some(false)), "{file}");
+        account.decides(&["get"], "secrets", false);
+        account.decides(&["get"], "pods", targets.contains(&"pods"));
+        ["services", "configmaps"].iter().for_each(|object| account.decides(&["patch"], object, false));
     }
 }
 
@@ -418,18 +404,11 @@ fn the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply
     let example = format!("{EXAMPLES}/service.yaml");
     cluster.kubectl(&["apply", "-f", &example]).success();
     let account = cluster.account("billing", "update", "billing");
-    for (verb, name, may) in [
-        ("get", "billing-leader", true),
-        ("update", "billing-leader", true),
-        ("create", "billing-leader", false),
-        ("delete", "billing-leader", false),
-        ("patch", "billing-leader", false),
-        ("update", "other", false),
-    ] {
-        assert_eq!(account.may(verb, &format!("endpointslices.discovery.k8s.io/{name}")), Some(may), "{verb} {name}");
-    }
-    assert_eq!(account.may("create", "events.events.k8s.io"), Some(true));
-    assert_eq!(account.may("list", "events.events.k8s.io"), Some(false));
+    account.decides(&["get", "update"], "endpointslices.discovery.k8s.io/billing-leader", true);
+    account.decides(&["create", "delete", "patch"], "endpointslices.discovery.k8s.io/billing-leader", false);
+    account.decides(&["update"], "endpointslices.discovery.k8s.io/other", false);
+    account.decides(&["create"], "events.events.k8s.io", true);
+    account.decides(&["list"], "events.events.k8s.io", false);
 
     let mut slice = cluster.get("endpointslice/billing-leader");
     slice["metadata"]["annotations"]["tenure.dev/fencing-token"] = json!("7");

@@ -51,13 +51,13 @@ static IN_FORCE: Mutex<()> = Mutex::new(());
 fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, ()> {
     let alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
     keep(cluster);
-    let applied = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success();
-    assert_eq!(String::from_utf8_lossy(&applied.stderr), "", "a warning");
+    let warned = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success().stderr;
+    assert_eq!(String::from_utf8_lossy(&warned), "");
     let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
     cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     // No controller runs here that would make it.
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
-    cluster.feed(&["apply", "-f", "-"], &account).success();
+    applied(cluster, &account).success();
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
     wait_until("the policies are in force", || {
         let text = String::from_utf8(tried(cluster, &plain).stdout).unwrap();
@@ -83,14 +83,18 @@ fn keep(cluster: &Namespace) {
     let reference = json!({ "name": "none", "namespace": "default", "parameterNotFoundAction": "Deny" });
     let spec = json!({ "policyName": "keeper", "paramRef": reference, "validationActions": ["Deny"] });
     let binding = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
-    cluster.feed(&["apply", "-f", "-"], &json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })).success();
+    applied(cluster, &json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })).success();
     let is_refused = || !cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success();
     wait_until("the policy about nothing is in force", is_refused);
 }
 
 /// What the server makes of an object, which it does not keep.
 fn tried(cluster: &Namespace, object: &Value) -> Output {
-    cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], object)
+    cluster.feed(&["create", "--validate=false", "--dry-run=server", "-o", "json", "-f", "-"], object)
+}
+
+fn applied(cluster: &Namespace, object: &Value) -> Output {
+    cluster.feed(&["apply", "--validate=false", "-f", "-"], object)
 }
 
 /// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
@@ -421,15 +425,14 @@ fn what_names_a_lease_or_leaves_it_out_is_no_variable_of_the_cluster(cluster: &N
         (format!("{key}=x"), format!("{key} is of one workload: set it in the container, not in the ConfigMap tenure-inject"))
     };
     let keys = ["TENURE_LEASE__NAME", "TENURE_LEASE__PREFIX", "TENURE_LEASE__NAMESPACE", "TENURE_CONFIG", "KUBECONFIG"];
-    let without = ("TENURE_LEASE__ENABLED=false".to_owned(), "TENURE_LEASE__ENABLED: without a Lease".to_owned());
-    let colon = ("A: b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A: b\": write NAME=VALUE".to_owned());
-    let spaced = ("A = b".to_owned(), "env of the ConfigMap tenure-inject has the line \"A = b\": write NAME=VALUE".to_owned());
-    let minutes = (
-        "TENURE_LEASE__RENEW_PERIOD=2min".to_owned(),
-        "TENURE_LEASE__RENEW_PERIOD: \"2min\" is not a duration that the policy reads: write 15s, 1m30s or 200ms".to_owned(),
-    );
-    let twice = "TENURE_LEASE__DURATION: this key is also set by TENURE_LEASE__DURATION: set it only once";
-    let typed = [colon, spaced, minutes, ("TENURE_LEASE__DURATION=30s".to_owned(), twice.to_owned())];
+    let of = |line: &str, why: &str| (line.to_owned(), format!("{}: {why}", line.split('=').next().unwrap()));
+    let unread =
+        |line: &str| (line.to_owned(), format!("env of the ConfigMap tenure-inject has the line {line:?}: write NAME=VALUE"));
+    let minutes =
+        of("TENURE_LEASE__RENEW_PERIOD=2min", "\"2min\" is not a duration that the policy reads: write 15s, 1m30s or 200ms");
+    let twice = of("TENURE_LEASE__DURATION=30s", "this key is also set by TENURE_LEASE__DURATION: set it only once");
+    let without = of("TENURE_LEASE__ENABLED=false", "without a Lease");
+    let typed = [unread("A: b"), unread("A = b"), minutes, twice];
     let shared = |line: &str| {
         let data = json!({ "data": { "env": format!("TENURE_LEASE__DURATION=60s\n{line}") } }).to_string();
         cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();

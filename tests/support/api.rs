@@ -108,13 +108,16 @@ impl Api {
         // A young server has no roles of its own yet.
         let ask = json!({ "verb": "create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews" });
         for (attributes, allowed) in [(attributes, allowed), (&ask, true)] {
-            let user = format!("system:serviceaccount:{namespace}:{account}");
-            let groups = ["system:serviceaccounts", "system:authenticated"];
-            let review = json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } });
-            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            until("the role bindings are in force", async || self.create(path, &review).await["status"]["allowed"] == allowed)
-                .await;
+            until("the role bindings are in force", async || self.may(namespace, account, attributes).await == allowed).await;
         }
+    }
+
+    /// Returns whether a service account may do this.
+    pub async fn may(&self, namespace: &str, account: &str, attributes: &Value) -> bool {
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let review = json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } });
+        self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await["status"]["allowed"] == true
     }
 
     /// Replaces what the account of [`Self::minimal_account`] may.

@@ -17,7 +17,7 @@ use super::{
 
 /// Cases mostly wait for deadlines, so several run at a time: as many as keep two cores busy. With more, replies come late enough to lose
 /// terms.
-const AT_A_TIME: usize = 12;
+const AT_A_TIME: usize = 14;
 
 /// A case: its name, where it runs, and what it does on its stage.
 pub struct Case {
