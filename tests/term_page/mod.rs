@@ -40,21 +40,16 @@ fn example(language: &str, file: &str, build: &[&str], directory: &Path) -> Opti
     fs::create_dir(directory).expect("a new directory");
     fs::copy(Path::new(PROGRAMS).join(file), directory.join(file)).expect("an example");
     let tool = build.first().unwrap_or(&"python3");
-    if Command::new("sh")
-        .args(["-c", "command -v \"$0\"", tool])
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|found| !found.success())
-    {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).stdout(Stdio::null()).status();
+    if !found.expect("a shell").success() {
         not_run(&format!("the example in {language}"), format!("there is no {tool}"));
         return None;
     }
     let Some((compiler, arguments)) = build.split_first() else {
         return Some(format!("python3 {}", directory.join(file).display()));
     };
-    let mut command = Command::new(compiler);
-    command.args(arguments).current_dir(directory).env("GO111MODULE", "off").env("GOCACHE", directory.join("cache"));
-    let output = command.output().expect("a compiler");
+    let output =
+        Command::new(compiler).args(arguments).current_dir(directory).env("GO111MODULE", "off").output().expect("a compiler");
     assert!(output.status.success(), "{language}: {}", String::from_utf8_lossy(&output.stderr));
     Some(directory.join("example").display().to_string())
 }

@@ -212,7 +212,7 @@ fn a_fire_that_passes_while_every_request_is_refused_is_skipped_although_the_nex
             bench.answers = false;
             let until = bench.now.boot + seconds(350) + Duration::from_millis(later * 330);
             while bench.now.boot < until || bench.awaited.is_some() {
-                bench.run(Duration::from_millis(10));
+                bench.run(Duration::from_millis(60));
                 if bench.awaited.is_some() {
                     bench.answer(Answer::Refused { refusal, message: "no".into() });
                 }

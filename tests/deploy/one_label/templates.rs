@@ -277,7 +277,8 @@ pub(super) fn a_suspended_job_keeps_its_label_and_its_gate(cluster: &Namespace) 
 /// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
 /// label while there was no policy.
 pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
-    let alone = apply(cluster, "");
+    let mut alone = apply(cluster, "");
+    *alone = false;
     applied(cluster, &workload("Deployment", Some("billing"), 2)).success();
     let template = cluster.get("deployment/shop")["spec"]["template"].take();
     let pod = |name: &str| {
