@@ -84,7 +84,7 @@ fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_
         cluster.admits(&template);
     }
     assert!(!cluster.kubectl(&["get", "configmap", "billing-tenure-places"]).status.success(), "it is not applied");
-    cluster.account("billing-tenure", "update", "billing-tenure").decides(&["create"], "leases", false);
+    cluster.account("billing-tenure", "update", "billing-tenure").decides(&["create"], "leases.coordination.k8s.io", false);
 }
 
 fn the_components_are_taken_by_the_server_and_name_what_the_kustomization_names(cluster: &Namespace) {

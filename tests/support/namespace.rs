@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write as _,
+    panic::resume_unwind,
     path::PathBuf,
     process::{Command, Output, Stdio},
     thread,
@@ -72,13 +73,13 @@ impl Namespace {
         account
     }
 
-    /// Asks the API server. kubectl costs ten times as much, and a case of a runtime waits here.
+    /// Asks the API server, which costs a tenth of a kubectl. A case that waits here may be in a runtime, so a thread has another one.
     fn ask<T: Send>(&self, ask: impl AsyncFnOnce(Api) -> T + Send) -> T {
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { ask(Api::connect(&self.kubeconfig).await).await })
         };
-        thread::scope(|scope| scope.spawn(ask).join().unwrap())
+        thread::scope(|scope| scope.spawn(ask).join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// kubectl or helm in this namespace.
