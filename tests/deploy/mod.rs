@@ -228,11 +228,8 @@ fn the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_el
     cluster.admits(&cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]);
     let account = cluster.account("tenure-prune", "delete", "tenure");
     account.decides(&["list"], "leases.coordination.k8s.io", true);
-    account.decides(
-        &["get", "watch", "create", "update", "patch", "deletecollection"],
-        "leases.coordination.k8s.io/tenure",
-        false,
-    );
+    account.decides(&["get", "watch"], "leases.coordination.k8s.io/tenure", false);
+    account.decides(&["create", "update", "patch", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
     account.decides(&["list", "delete"], "pods", false);
 }
 
