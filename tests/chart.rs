@@ -680,10 +680,10 @@ fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster:
     let needed = support::grace(&tenure(&["check", "--offline"], &["echo"]));
     let granted = &cluster.get("deployment/billing-tenure")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
     assert!(granted.as_u64().unwrap() >= needed, "{granted} s granted, {needed} s needed");
-    account.decides(&["get", "watch", "update"], "leases.coordination.k8s.io/billing-tenure", true);
-    account.decides(&["create", "list"], "leases.coordination.k8s.io/billing-tenure", false);
-    account.decides(&["patch", "delete", "deletecollection"], "leases.coordination.k8s.io/billing-tenure", false);
-    account.decides(&["get", "update"], "endpointslices.discovery.k8s.io/leader", true);
-    account.decides(&["update"], "endpointslices.discovery.k8s.io/other", false);
-    account.decides(&["create"], "events.events.k8s.io", true);
+    account.assert_may(&["get", "watch", "update"], "leases.coordination.k8s.io/billing-tenure", true);
+    account.assert_may(&["create", "list"], "leases.coordination.k8s.io/billing-tenure", false);
+    account.assert_may(&["patch", "delete", "deletecollection"], "leases.coordination.k8s.io/billing-tenure", false);
+    account.assert_may(&["get", "update"], "endpointslices.discovery.k8s.io/leader", true);
+    account.assert_may(&["update"], "endpointslices.discovery.k8s.io/other", false);
+    account.assert_may(&["create"], "events.events.k8s.io", true);
 }

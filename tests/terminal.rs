@@ -398,7 +398,7 @@ fn a_pager_behind_the_workload_gets_the_terminal_and_the_workload_if_it_asks_for
     terminal.press(b"yes\n");
     assert_eq!(terminal.line(), "pager got yes");
     // A shell that is between its vfork and execve loses the key, and one that ends by it takes the terminal.
-    let only = |pid| children(pid).into_iter().next().filter(|_| children(pid).len() == 1);
+    let only = |pid| <[Pid; 1]>::try_from(children(pid)).ok().map(|[child]| child);
     terminal.until("the workload sleeps alone", |terminal| {
         only(terminal.child.pid()).and_then(only).and_then(only).and_then(name).as_deref() == Some("sleep")
     });

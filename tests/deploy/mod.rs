@@ -84,7 +84,7 @@ fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_
         cluster.admits(&template);
     }
     assert!(!cluster.kubectl(&["get", "configmap", "billing-tenure-places"]).status.success(), "it is not applied");
-    cluster.account("billing-tenure", "update", "billing-tenure").decides(&["create"], "leases.coordination.k8s.io", false);
+    cluster.account("billing-tenure", "update", "billing-tenure").assert_may(&["create"], "leases.coordination.k8s.io", false);
 }
 
 fn the_components_are_taken_by_the_server_and_name_what_the_kustomization_names(cluster: &Namespace) {
@@ -138,10 +138,10 @@ fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else(cluster: &
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
 
     let account = cluster.account("tenure", "get", "tenure");
-    account.decides(&["get", "watch", "update"], "leases.coordination.k8s.io/tenure", true);
-    account.decides(&["get", "watch", "update"], "leases.coordination.k8s.io/other", false);
-    account.decides(&["create", "list", "patch", "delete", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
-    ["secrets", "pods"].iter().for_each(|object| account.decides(&["get"], object, false));
+    account.assert_may(&["get", "watch", "update"], "leases.coordination.k8s.io/tenure", true);
+    account.assert_may(&["get", "watch", "update"], "leases.coordination.k8s.io/other", false);
+    account.assert_may(&["create", "list", "patch", "delete", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
+    ["secrets", "pods"].iter().for_each(|object| account.assert_may(&["get"], object, false));
 }
 
 fn a_second_apply_leaves_the_holder_alone(cluster: &Namespace) {
@@ -227,10 +227,10 @@ fn the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_el
 
     cluster.admits(&cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]);
     let account = cluster.account("tenure-prune", "delete", "tenure");
-    account.decides(&["list"], "leases.coordination.k8s.io", true);
-    account.decides(&["get", "watch"], "leases.coordination.k8s.io/tenure", false);
-    account.decides(&["create", "update", "patch", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
-    account.decides(&["list", "delete"], "pods", false);
+    account.assert_may(&["list"], "leases.coordination.k8s.io", true);
+    account.assert_may(&["get", "watch"], "leases.coordination.k8s.io/tenure", false);
+    account.assert_may(&["create", "update", "patch", "deletecollection"], "leases.coordination.k8s.io/tenure", false);
+    account.assert_may(&["list", "delete"], "pods", false);
 }
 
 fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
@@ -340,21 +340,21 @@ fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else
         let account = cluster.account(account, "update", leases[0]);
         let lease = |name: &str| format!("leases.coordination.k8s.io/{name}");
         for name in &leases {
-            account.decides(&["get", "update", "watch"], &lease(name), true);
-            account.decides(&["create", "patch", "delete", "deletecollection"], &lease(name), false);
+            account.assert_may(&["get", "update", "watch"], &lease(name), true);
+            account.assert_may(&["create", "patch", "delete", "deletecollection"], &lease(name), false);
         }
         // The marks of other transactions name their Leases.
-        account.decides(&["get"], &lease("other"), !targets.is_empty());
-        account.decides(&["update"], &lease("other"), false);
-        account.decides(&["list", "watch"], "leases.coordination.k8s.io", is_pool);
-        account.decides(&["get", "update"], &format!("secrets/{}-journal", leases[0]), !targets.is_empty());
+        account.assert_may(&["get"], &lease("other"), !targets.is_empty());
+        account.assert_may(&["update"], &lease("other"), false);
+        account.assert_may(&["list", "watch"], "leases.coordination.k8s.io", is_pool);
+        account.assert_may(&["get", "update"], &format!("secrets/{}-journal", leases[0]), !targets.is_empty());
         for target in &targets {
-            account.decides(&["get", "patch"], target, true);
-            account.decides(&["update", "delete"], target, false);
+            account.assert_may(&["get", "patch"], target, true);
+            account.assert_may(&["update", "delete"], target, false);
         }
-        account.decides(&["get"], "secrets", false);
-        account.decides(&["get"], "pods", targets.contains(&"pods"));
-        ["services", "configmaps"].iter().for_each(|object| account.decides(&["patch"], object, false));
+        account.assert_may(&["get"], "secrets", false);
+        account.assert_may(&["get"], "pods", targets.contains(&"pods"));
+        ["services", "configmaps"].iter().for_each(|object| account.assert_may(&["patch"], object, false));
     }
 }
 
@@ -401,11 +401,11 @@ fn the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply
     let example = format!("{EXAMPLES}/service.yaml");
     cluster.kubectl(&["apply", "-f", &example]).success();
     let account = cluster.account("billing", "update", "billing");
-    account.decides(&["get", "update"], "endpointslices.discovery.k8s.io/billing-leader", true);
-    account.decides(&["create", "delete", "patch"], "endpointslices.discovery.k8s.io/billing-leader", false);
-    account.decides(&["update"], "endpointslices.discovery.k8s.io/other", false);
-    account.decides(&["create"], "events.events.k8s.io", true);
-    account.decides(&["list"], "events.events.k8s.io", false);
+    account.assert_may(&["get", "update"], "endpointslices.discovery.k8s.io/billing-leader", true);
+    account.assert_may(&["create", "delete", "patch"], "endpointslices.discovery.k8s.io/billing-leader", false);
+    account.assert_may(&["update"], "endpointslices.discovery.k8s.io/other", false);
+    account.assert_may(&["create"], "events.events.k8s.io", true);
+    account.assert_may(&["list"], "events.events.k8s.io", false);
 
     let mut slice = cluster.get("endpointslice/billing-leader");
     slice["metadata"]["annotations"]["tenure.dev/fencing-token"] = json!("7");

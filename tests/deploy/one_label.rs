@@ -49,12 +49,14 @@ static IN_FORCE: Mutex<bool> = Mutex::new(false);
 
 /// Applies the policies with this environment, and waits until they are in force.
 fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, bool> {
-    let mut alone = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*alone {
-        keep(cluster);
+    let mut are_there = IN_FORCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*are_there {
+        cluster.feed(&["apply", "-f", "-"], &KEEPER).success();
+        let is_refused = || !cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success();
+        wait_until("the policy about nothing is in force", is_refused);
         let warned = cluster.kubectl(&["apply", "-k", POLICY, "-n", "tenure-inject"]).success().stderr;
         assert_eq!(String::from_utf8_lossy(&warned), "");
-        *alone = true;
+        *are_there = true;
     }
     let data = json!({ "data": { "image": "registry/tenure:1", "env": env } }).to_string();
     cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
@@ -69,31 +71,27 @@ fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, bool> {
     let mut wrong = plain;
     wrong["spec"]["shareProcessNamespace"] = json!(true);
     wait_until("a pod is refused", || !tried(cluster, &wrong).status.success());
-    alone
+    are_there
 }
 
-/// Puts a policy about nothing in force. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding is deleted of the kind
-/// of policies that was the first to read them. A case deletes one, so this one, of the other kind, is the first.
-fn keep(cluster: &Namespace) {
-    let api = "admissionregistration.k8s.io/v1";
-    let (metadata, param) = (json!({ "name": "keeper" }), json!({ "apiVersion": "v1", "kind": "ConfigMap" }));
-    let rule = json!({
-        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "resourceNames": ["keeper"], "operations": ["CREATE"],
-    });
-    let spec =
-        json!({ "paramKind": param, "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "true" }] });
-    let policy = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec });
-    let reference = json!({ "name": "none", "namespace": "default", "parameterNotFoundAction": "Deny" });
-    let spec = json!({ "policyName": "keeper", "paramRef": reference, "validationActions": ["Deny"] });
-    let binding = json!({ "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec });
-    applied(cluster, &json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })).success();
-    let is_refused = || !cluster.kubectl(&["create", "configmap", "keeper", "--dry-run=server"]).status.success();
-    wait_until("the policy about nothing is in force", is_refused);
-}
+/// A policy about nothing. Kubernetes 1.36.3 stops reading ConfigMaps for good once the last binding is deleted of the kind of policies that
+/// was the first to read them. A case deletes one, so this one, of the other kind, is the first.
+const KEEPER: &str = "\
+{ apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: { name: keeper }, spec: {
+  paramKind: { apiVersion: v1, kind: ConfigMap }, validations: [{ expression: 'true' }], matchConstraints: { resourceRules: [
+  { apiGroups: [''], apiVersions: [v1], resources: [configmaps], resourceNames: [keeper], operations: [CREATE] }] } } }
+---
+{ apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: { name: keeper }, spec: {
+  policyName: keeper, validationActions: [Deny], paramRef: { name: none, namespace: default, parameterNotFoundAction: Deny } } }";
 
-/// What the server makes of an object, which it does not keep.
+/// What the server makes of an object of a case, which it does not keep. kubectl compares none of these with the schema, which would cost
+/// as much again.
 fn tried(cluster: &Namespace, object: &Value) -> Output {
     cluster.feed(&["create", "--validate=false", "--dry-run=server", "-o", "json", "-f", "-"], object)
+}
+
+fn created(cluster: &Namespace, object: &Value) -> Output {
+    cluster.feed(&["create", "--validate=false", "-f", "-"], object)
 }
 
 fn applied(cluster: &Namespace, object: &Value) -> Output {
@@ -273,7 +271,8 @@ fn forty() -> Vec<Value> {
 /// What the server makes of these pods, without what is different each time.
 fn made(cluster: &Namespace, pods: &[Value]) -> Vec<Value> {
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": pods });
-    let text = tried(cluster, &list).success().stdout;
+    // What the command makes must fit the schema.
+    let text = cluster.feed(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &list).success().stdout;
     let text = String::from_utf8(text).unwrap();
     let mut all: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().collect::<Result<_, _>>().unwrap();
     for pod in &mut all {
@@ -572,7 +571,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     pods.push((why.to_owned(), job));
 
     for (why, pod) in pods {
-        let by_policy = cluster.create(&pod).failure();
+        let by_policy = created(cluster, &pod).failure();
         let is_job = pod["metadata"]["ownerReferences"].is_array();
         let template = json!({ "metadata": { "labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"] }, "spec": pod["spec"] });
         let (kind, version, spec) = if is_job {
@@ -584,7 +583,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             ("Deployment", "apps/v1", json!({ "selector": { "matchLabels": labels }, "template": template }))
         };
         let workload = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "p" }, "spec": spec });
-        let of_template = cluster.create(&workload).failure();
+        let of_template = created(cluster, &workload).failure();
         let (code, by_command) = tenure_inject(&workload, &[]);
 
         let sentence = by_command.trim().strip_prefix(&format!("tenure: {kind}/p: ")).unwrap_or_else(|| panic!("{by_command}"));
@@ -632,7 +631,7 @@ fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
         let mut template = workload("Deployment", Some("billing"), 1);
         template["spec"]["template"]["spec"] = refused["spec"].clone();
         for object in [refused, template] {
-            let said = cluster.create(&object).failure();
+            let said = created(cluster, &object).failure();
             assert!(said.contains(&why), "{why}: {said}");
         }
     }

@@ -38,8 +38,8 @@ pub(super) fn a_workload_that_exists_gets_tenure(stage: &Stage) {
         assert!(container["env"].to_string().contains("LOG_LEVEL"), "{kind}: what was there is left");
         assert!(granted(&template["spec"]) >= needed(container), "{kind}: the grace period is too short");
         let account = cluster.account("shop-billing", "update", "shop-billing");
-        account.decides(&["get", "watch"], "leases.coordination.k8s.io/shop-billing", true);
-        account.decides(&["create", "delete"], "leases.coordination.k8s.io/shop-billing", false);
+        account.assert_may(&["get", "watch"], "leases.coordination.k8s.io/shop-billing", true);
+        account.assert_may(&["create", "delete"], "leases.coordination.k8s.io/shop-billing", false);
     }
 }
 

@@ -115,7 +115,7 @@ impl Api {
     /// Returns whether a service account may do this.
     pub async fn may(&self, namespace: &str, account: &str, attributes: &Value) -> bool {
         let user = format!("system:serviceaccount:{namespace}:{account}");
-        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
         let review = json!({ "spec": { "user": user, "groups": groups, "resourceAttributes": attributes } });
         self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await["status"]["allowed"] == true
     }

@@ -45,9 +45,9 @@ impl Namespace {
         child.wait_with_output().unwrap()
     }
 
-    /// Creates an object, which kubectl does not compare with the schema: that would cost it as much again.
+    /// Creates an object, which must fit the schema.
     pub fn create(&self, object: &Value) -> Output {
-        self.feed(&["create", "--validate=false", "-f", "-"], object)
+        self.feed(&["create", "-f", "-"], object)
     }
 
     /// An object of it.
@@ -74,10 +74,10 @@ impl Namespace {
     }
 
     /// Asks the API server, which costs a tenth of a kubectl. A case that waits here may be in a runtime, so a thread has another one.
-    fn ask<T: Send>(&self, ask: impl AsyncFnOnce(Api) -> T + Send) -> T {
+    fn ask(&self, ask: impl AsyncFnOnce(Api) + Send) {
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { ask(Api::connect(&self.kubeconfig).await).await })
+            runtime.block_on(async { ask(Api::connect(&self.kubeconfig).await).await });
         };
         thread::scope(|scope| scope.spawn(ask).join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
@@ -97,14 +97,13 @@ pub struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// The account is permitted each of these verbs, or none of them, on an object such as `pods` or
-    /// `leases.coordination.k8s.io/billing`.
-    pub fn decides(&self, verbs: &[&str], object: &str, allowed: bool) {
+    /// The account is allowed each of these verbs, or none of them, on an object such as `pods` or `leases.coordination.k8s.io/billing`.
+    pub fn assert_may(&self, verbs: &[&str], object: &str, allowed: bool) {
         let Self { namespace, name } = *self;
         namespace.ask(async |api| {
             for verb in verbs {
-                let decided = api.may(&namespace.name, name, &self.attributes(verb, object)).await;
-                assert_eq!(decided, allowed, "{name}: {verb} {object}");
+                let may = api.may(&namespace.name, name, &self.attributes(verb, object)).await;
+                assert_eq!(may, allowed, "{name}: {verb} {object}");
             }
         });
     }

@@ -18,9 +18,8 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
         ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template", &cron),
     ] {
         let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "gated" }, "spec": spec });
-        let create = |object: &Value| tried(cluster, object);
         let gates = |object: &Value| {
-            let made: Value = serde_json::from_slice(&create(object).success().stdout).unwrap();
+            let made: Value = serde_json::from_slice(&tried(cluster, object).success().stdout).unwrap();
             made.pointer(path).unwrap()["spec"]["schedulingGates"].clone()
         };
         let ours = json!({ "name": "tenure.dev/inject" });
@@ -30,10 +29,9 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
         assert_eq!(gates(&object), json!([other, ours]), "{kind}");
 
         let mut misplaced = object.clone();
-        let labels = &mut misplaced.pointer_mut(path).unwrap()["metadata"]["labels"];
-        labels.as_object_mut().unwrap().remove("tenure.dev/lease");
+        misplaced.pointer_mut(path).unwrap()["metadata"]["labels"] = json!({ "app": "billing" });
         misplaced["metadata"]["labels"] = json!({ "tenure.dev/lease": "billing" });
-        let why = create(&misplaced).failure();
+        let why = tried(cluster, &misplaced).failure();
         assert!(
             why.contains("the label tenure.dev/lease is not in the metadata of its template: write it there, or remove it"),
             "{kind}: {why}"
@@ -41,11 +39,11 @@ pub(super) fn a_template_of_each_kind_gets_a_gate_or_is_refused(cluster: &Namesp
         if kind == "Job" {
             let owner = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": "11111111-1111-1111-1111-111111111111" });
             misplaced["metadata"]["ownerReferences"] = json!([owner]);
-            create(&misplaced).success();
+            tried(cluster, &misplaced).success();
         }
 
         object.pointer_mut(path).unwrap()["spec"]["hostPID"] = json!(true);
-        let why = create(&object).failure();
+        let why = tried(cluster, &object).failure();
         assert!(why.contains("with hostPID tenure is not PID 1"), "{kind}: {why}");
     }
     // What a Job owns is no Job.
@@ -206,14 +204,18 @@ pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespac
         // The controller has not made its first pods yet, or, of a StatefulSet, not all of them.
         let hold = || applied(cluster, &of_before);
         let unseen = hold().failure();
-        report(cluster, kind, json!({ "replicas": 2, "currentRevision": "1", "updateRevision": "2" }));
+        report(cluster, kind, json!({ "currentRevision": "1", "updateRevision": "2" }));
         let unmade = if kind == "StatefulSet" { hold().failure() } else { unseen.clone() };
         report(cluster, kind, json!({ "currentRevision": "2" }));
         hold().success();
-        assert!(
-            [&unseen, &unmade].iter().all(|why| why.contains("of the template before, which may be without tenure")),
-            "{unseen}"
-        );
+        for why in [unseen, unmade] {
+            assert!(why.contains("of the template before, which may be without tenure"), "{kind}: {why}");
+        }
+        // In the middle of a later rollout the template before has tenure, too: pods of it were made since.
+        apply(Some("billing"), 3).success();
+        report(cluster, kind, json!({ "replicas": 3, "currentReplicas": 1, "updateRevision": "3" }));
+        apply(Some("billing"), 2).success();
+        hold().success();
     }
 }
 
@@ -277,8 +279,7 @@ pub(super) fn a_suspended_job_keeps_its_label_and_its_gate(cluster: &Namespace) 
 /// Pods of its template: one that the policy wraps, and one that is made after the policy is gone. Then one of a template that had the
 /// label while there was no policy.
 pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
-    let mut alone = apply(cluster, "");
-    *alone = false;
+    let mut are_there = apply(cluster, "");
     applied(cluster, &workload("Deployment", Some("billing"), 2)).success();
     let template = cluster.get("deployment/shop")["spec"]["template"].take();
     let pod = |name: &str| {
@@ -291,6 +292,7 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     assert_eq!(wrapped["spec"]["schedulingGates"], Value::Null);
     assert_eq!(wrapped["spec"]["initContainers"][0]["name"], "tenure");
 
+    *are_there = false;
     cluster.kubectl(&["delete", "configmap", "tenure-inject", "-n", "tenure-inject"]).success();
     let refusal = || Some(tried(cluster, &pod("refused"))).filter(|ended| !ended.status.success());
     let refused = wait_for("pods are refused without the ConfigMap", refusal).failure();
@@ -337,7 +339,7 @@ pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(clu
     let env = leaseless["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap();
     env.iter_mut().find(|one| one["name"] == "TENURE_LEASE__ENABLED").unwrap()["value"] = json!("false");
     cluster.create(&leaseless).success();
-    drop(alone);
+    drop(are_there);
     let _alone = apply(cluster, "");
     cluster.kubectl(&["annotate", "deployment/misplaced", "a=b"]).success();
     cluster.kubectl(&["annotate", "deployment/leaseless", "a=b"]).success();
