@@ -208,9 +208,8 @@ pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespac
         let unmade = if kind == "StatefulSet" { hold().failure() } else { unseen.clone() };
         report(cluster, kind, json!({ "currentRevision": "2" }));
         hold().success();
-        for why in [unseen, unmade] {
-            assert!(why.contains("of the template before, which may be without tenure"), "{kind}: {why}");
-        }
+        let sentence = "of the template before, which may be without tenure";
+        assert!(unseen.contains(sentence) && unmade.contains(sentence), "{kind}: {unseen} {unmade}");
         // In the middle of a later rollout the template before has tenure, too: pods of it were made since.
         apply(Some("billing"), 3).success();
         report(cluster, kind, json!({ "replicas": 3, "currentReplicas": 1, "updateRevision": "3" }));
