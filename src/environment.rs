@@ -1,4 +1,5 @@
-//! The names of the environment variables that a workload and its hooks are given (docs/configuration.md, "What the program is told").
+//! The names of the environment variables that a workload and its hooks are given (docs/configuration.md, "What the program is
+//! told"). What tenure itself is told of its pod (POD_NAME, NODE_NAME) is listed in `inject`.
 
 /// The address for notifications, where something asks for them.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";

@@ -1,6 +1,9 @@
 //! The exit codes that are tenure's own; all others are the workload's.
 //!
 //! Those from 64 to 78 are sysexits.h's numbers, the two above them the shell's.
+//!
+//! An elector ends init with a code and a reason: [`GaveUp`](crate::link::ToInit::GaveUp) while there is no term, which
+//! `election::following` sends, or [`Failed`](crate::link::ToInit::Failed) where no elector can work.
 
 /// A command line that cannot be parsed.
 pub const USAGE: u8 = 64;

@@ -1,6 +1,7 @@
 //! The credentials that sign requests: a header, which changes where a file or a credential plugin gives it.
 //!
-//! Owns what can be sent, and when it is found anew: beside the requests, none of which waits. A search that finds none never
+//! Owns what can be sent, and the search for another: a while after a file was read, or when [`plugin`](super::plugin) says that a
+//! token will not be good much longer. It runs beside the requests, none of which waits. A search that finds none never
 //! replaces one that did: the file may be back, or completely written, and the plugin better, by the next one.
 //!
 //! kube would send what it finds: a trailing newline, or nothing if the file is just being written, which the server takes for an

@@ -1,8 +1,8 @@
 //! The kubeconfig's credential plugin (`exec`).
 //!
-//! Owns its run and what of its output is used, whether it may prompt its user, the end of one that hangs, and what is said of one
-//! that failed: never what may be secret, as what it is given and what it prints on standard output, but the last line of its standard
-//! error.
+//! Owns its run, how long before the expiry of a token or certificate it is run again, and what of its output is used, whether it
+//! may prompt its user, the end of one that hangs, and what is said of one that failed: never what may be secret, as what it is
+//! given and what it prints on standard output, but the last line of its standard error.
 //!
 //! kube would run it too, but panics where the token can be no header, and runs it a second time for a certificate.
 

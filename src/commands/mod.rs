@@ -1,6 +1,7 @@
 //! Commands for people: one room each.
 //!
-//! Owns what they say and their exit codes. Never part of a replica that runs a workload.
+//! Owns what they say and their exit codes. Never init or elector of a replica: `promote` and `demote` run as its hooks,
+//! `held` in its workload.
 
 use std::io;
 

@@ -3,6 +3,8 @@
 //! Listens at the socket at which electors hand over pidfds of their inits. Owns the wait for these, the log and the exit codes.
 //! Carries out what [`Witness`] decides. Connects to nothing before a replica is dead, and signals no process. It listens at
 //! `--socket`, or else at `lease.witness` of the configuration.
+//!
+//! Its container is written in deploy/deployment.yaml, deploy/components/inject/pod.yaml, deploy/inject/mutate.yaml and the chart.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

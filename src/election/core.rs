@@ -1,7 +1,10 @@
-//! The parts that all phases of an election share: the Leases, the reader, and what is common to all Leases; and when a follower
-//! tries again after a failure (law 5, 16).
+//! The parts that all phases of an election share: the Leases, the reader, and what is common to all Leases.
 //!
-//! An event of the watch goes to the reader, which owns the watch itself, then to the observation, then to the phase.
+//! Owns when a follower tries again after a failure (law 5, 16). A Retry-After is heeded for R, or for a minute where no Lease
+//! may be taken. News of the watch ends that wait.
+//!
+//! An event of the watch goes to the reader (`reader::watch`), which owns the watch itself, then to the Lease (`one`), whose
+//! observation takes it in, then to the phase.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! The election of one replica: a state machine without clock or IO.
+//!
+//! All inputs come here. What concerns all phases is up to [`core`](super::core), the rest to the phase: following, leading or
+//! releasing.
 
 use super::{
     Action, Event, Input, RequestId,

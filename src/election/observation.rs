@@ -2,7 +2,8 @@
 //!
 //! Owns law 11, 13, 14 and 17 for the follower: the wait for the record's duration while (uid, spec) does not change; the hold of
 //! nobody for a Lease that was not given back; the memory of holders that may still run although the record no longer names them;
-//! and the cases in which a free Lease must not be taken. When the next run of a task is due is up to [`super::task`].
+//! and the cases in which a free Lease must not be taken. When the next run of a task is due is up to [`super::task`],
+//! which compares times on the Lease with the clock, as nothing here does. What a log says of a Lease is reported in `core::one`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The elector's loop: its wake-ups, and the [`Process`] around its [`Turn`].
 //!
-//! What tasks bring (answers, events, probes) waits in the inbox. An event of a watch that was replaced is dropped. Telemetry may
-//! amend the trace context of a Lead on its way to init.
+//! What tasks bring (answers, events, probes) waits in the inbox, from where [`Turn`] takes it. An event of a watch that was
+//! replaced is dropped. Telemetry may amend the trace context of a Lead on its way to init.
 
 use std::{future::pending, io, time::Duration};
 

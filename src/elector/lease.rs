@@ -1,4 +1,4 @@
-//! Requests for the Lease of each slot, and for all of them.
+//! Requests for the Lease of each slot, and for all of them, and the watch.
 //!
 //! Owns the places of the Leases. Sends exactly what the election asked for.
 

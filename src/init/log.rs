@@ -1,5 +1,6 @@
 //! The log of init: its own lines while no elector is there to write them, the output of hooks, and the termination message.
 //!
+//! An elector writes init's lines ([`Warn`](crate::link::ToElector::Warn), `telemetry::event_log`), so that all have one form.
 //! Never waits: see [`StderrLog`]. Level and format are those of the elector's lines.
 
 use crate::{

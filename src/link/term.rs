@@ -1,6 +1,7 @@
 //! The facts of a term that init and elector share: its info, its last confirmed record, why and how it ended.
 //!
-//! Owns the one table of reasons: which of them is a loss, a failure, or asked for.
+//! Owns the one table of reasons why a term ends: which of them is a loss, a failure, or asked for. Why init ends is in
+//! [`crate::exit`].
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,6 +1,7 @@
 //! Reads the layers: the file, the environment, the flags.
 //!
-//! Owns how a value is found and written in each layer, and its [`Origin`]. Other files judge whether it is good.
+//! Owns how a value is found and written in each layer, and its [`Origin`]. Refuses a key that one layer sets
+//! twice, and names both places. Whether a value is good is judged in other files.
 
 use std::{
     ffi::OsString,

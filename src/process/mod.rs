@@ -5,8 +5,8 @@
 //! which is for the two ends of a fuse ([`fuse`]). Never talks to a network.
 //!
 //! - [`scan`] finds processes, [`kill`] sends SIGKILL until none is left, [`reap`] reaps.
-//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`], [`disposition`], [`sockets`] and [`terminal`] say what it
-//!   inherits.
+//! - [`resolve`] finds a program, [`spawn`] runs it, [`mask`], [`disposition`], [`sockets`] and [`terminal`] say what it inherits.
+//! - [`signals`] receives init's signals, and keeps the state that a child gets back.
 //! - [`fuse`] is a SIGKILL that the kernel sends at a set time, whoever is running then.
 //! - [`notify`] receives what the workload says about itself.
 //! - [`memory`] keeps what init needs in memory, and closes it to others. [`mod@slice`] makes init run sooner.

@@ -1,6 +1,7 @@
 //! The single reaper.
 //!
 //! Owns waitpid: no other part of tenure's init waits for a child, so every exit status arrives here, those of orphans too.
+//! What an end means is decided in `supervision::turn::children`.
 
 use std::mem::MaybeUninit;
 

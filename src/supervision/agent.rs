@@ -4,15 +4,20 @@
 //! own machine.
 //!
 //! The way of a SIGTERM leads from file to file. `turn` has read it. (`init::foreground` withholds only those stops of a terminal
-//! that concern init's own use of it.) [`requests`] takes it and asks the workload's machine, which asks, kills and proves.
-//! [`term_end`] ends the term and tells the elector, which answers with a StepDown (in `election::leading::ending`). [`told`] hands
-//! that to [`requests`], which asks the workload's machine for a proof made from then on, or leaves it to the stop that is under
-//! way, and [`events`] sends the proof; one that nobody has asked for is told to nobody. After it [`told`] takes what the elector
-//! says of the release, and [`shutdown`] ends init. Where an address is published, [`requests`] first puts the stop off, until
-//! [`told`] takes that the address is withdrawn. A loss comes as a StepDown too, and is never put off.
+//! that concern init's own use of it.) [`requests`] takes it and asks the workload's machine, which asks, kills and proves: its
+//! actions pass through `flush` to `turn::actions`, and to `init::container`, which acts. The end of the main process comes by
+//! `turn::children`; the workload's machine then sweeps what is left. [`term_end`] ends the term and tells the elector, which
+//! answers with a StepDown (in `election::leading::ending`). [`told`] hands that to [`requests`], which asks the workload's
+//! machine for a proof made from then on, or leaves it to the stop that is under way, and [`events`] sends the proof; one that
+//! nobody has asked for is told to nobody. After it [`told`] takes what the elector says of the release, and [`shutdown`] ends
+//! init. Where an address is published, [`requests`] first puts the stop off, until [`told`] takes that the address is withdrawn.
+//! A loss comes as a StepDown too, and is never put off.
 //!
 //! So does the way of a Lead: [`told`] takes it, and `follow_up`, after every input, gives the workload's machine what is wanted
 //! of it. That orders a spawn, which `turn` carries out.
+//!
+//! And so does the way of a deadline: `poll_timeout` lists it, and `handle_timeout` calls who acts on it ([`term_end`] for S, H
+//! and the limit of a task). The formulas are in `law`.
 
 use std::collections::{BTreeMap, VecDeque};
 

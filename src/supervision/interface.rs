@@ -1,4 +1,4 @@
-//! What the agent is told, and what it orders.
+//! What the agent is told, what it orders, and what the workload may read of the term.
 
 use crate::{
     config::{HookKind, ProbeKind, Signal},

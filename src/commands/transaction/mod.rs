@@ -1,7 +1,8 @@
 //! `tenure apply`, `recover`, `promote` and `demote`: changes to several objects, all made or all undone (docs/transactions.md).
 //!
-//! Owns the file, discovery, requests, output and exit codes. The room [`crate::transaction`] decides what is sent, and when. A command
-//! that changes something becomes the init of `tenure lock` first, which runs it again: there is no second way to hold a Lease.
+//! Owns the file, discovery, requests, output and exit codes. The room [`crate::transaction`] decides what is sent, and when.
+//! `apply` and `recover` become the init of `tenure lock` first, which runs them again: there is no second way to hold a Lease.
+//! `promote` and `demote` run as hooks of a replica, which learns their exit code only.
 
 use std::{env, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Requests to end the lead or init: what each signal to init means, and a StepDown of the elector.
+//! Requests to end the lead or init: what each signal to init means, and a StepDown of the elector. A signal that asks for no
+//! stop is passed on as it came.
 //!
 //! A planned stop waits a moment until the leader's address is withdrawn (law 19). Nothing of the stop is under way before it
 //! begins: `stop_or_demote` (in [`term_end`](super::term_end)) begins what was put off, once, and so calls back into this file. A
@@ -41,6 +42,7 @@ impl Agent {
     /// Takes a signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
         if self.signalled_stop(signal).is_some() {
+            // A second signal ends the wait of the first.
             self.end_withdrawal(now);
         }
         self.flush(now);
