@@ -42,12 +42,19 @@ const AMBIGUOUS: &str = "is ambiguous: quote it, or write true or false";
 
 /// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
-    let node = read(text, true)?;
-    // y and n are texts, as YAML 1.2 says, and the chart refuses them.
-    match ambiguous(&node, &read(text, false)?, 2) {
-        Some((line, _)) => Err(Malformed { line: Some(line), message: format!("an unquoted yes, no, on or off {AMBIGUOUS}") }),
-        None => Ok(node),
-    }
+    let [node, lenient] = readings(text)?;
+    ambiguities(&node, &lenient).into_iter().next().map_or(Ok(node), Err)
+}
+
+/// Reads YAML in both ways: as YAML 1.2 is, and with the booleans of YAML 1.1.
+pub(super) fn readings(text: &str) -> Result<[Node; 2], Malformed> {
+    Ok([read(text, true)?, read(text, false)?])
+}
+
+/// The parts that the two readings take for different things. y and n are texts, as YAML 1.2 says, and the chart refuses them.
+pub(super) fn ambiguities(strict: &Node, lenient: &Node) -> Vec<Malformed> {
+    let message = || format!("an unquoted yes, no, on or off {AMBIGUOUS}");
+    ambiguous(strict, lenient, 2).into_iter().map(|(line, _)| Malformed { line: Some(line), message: message() }).collect()
 }
 
 /// Reads the documents of a manifest, as kubectl does: YAML with 0644 in octal. Refuses what is ambiguous.
@@ -56,7 +63,7 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
 /// The fault, on one line.
 pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let (strict, lenient) = (read_all::<Node>(text, true)?, read_all(text, false)?);
-    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient, 1)) {
+    match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient, 1).into_iter().next()) {
         Some((line, text)) => Err(format!("line {line}: an unquoted {text} {AMBIGUOUS}")),
         None => read_all(text, true),
     }
@@ -79,16 +86,16 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         .map_err(|error| error.without_snippet().render_with_formatter(&UserMessageFormatter))
 }
 
-/// The line of the first text of this length or more that Helm and kubectl, which read YAML 1.1, take for a boolean, and the text: two
+/// The lines of the texts of this length or more that Helm and kubectl, which read YAML 1.1, take for a boolean, and the texts: two
 /// readings differ there.
-fn ambiguous<'a>(strict: &'a Node, lenient: &Node, least: usize) -> Option<(u64, &'a str)> {
+fn ambiguous<'a>(strict: &'a Node, lenient: &Node, least: usize) -> Vec<(u64, &'a str)> {
     match (&strict.value, &lenient.value) {
         (Content::Scalar(Value::String(_, text)), Content::Scalar(Value::Bool(..))) if text.len() >= least => {
-            Some((strict.referenced.line(), text))
+            vec![(strict.referenced.line(), text)]
         }
-        (Content::List(a), Content::List(b)) => a.iter().zip(b).find_map(|(a, b)| ambiguous(a, b, least)),
-        (Content::Map(a), Content::Map(b)) => a.iter().zip(b).find_map(|((_, a), (_, b))| ambiguous(a, b, least)),
-        (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
+        (Content::List(a), Content::List(b)) => a.iter().zip(b).flat_map(|(a, b)| ambiguous(a, b, least)).collect(),
+        (Content::Map(a), Content::Map(b)) => a.iter().zip(b).flat_map(|((_, a), (_, b))| ambiguous(a, b, least)).collect(),
+        (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => Vec::new(),
     }
 }
 

@@ -151,9 +151,9 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
 /// Reads the text of a file, which errors call by the name `shown`.
 pub(super) fn text_of(shown: String, text: &str) -> Layer {
     let mut layer = Layer::default();
-    match document::yaml(text) {
-        Ok(root) => {
-            walk(&mut layer, &shown, "", &root);
+    match document::readings(text) {
+        Ok([root, lenient]) => {
+            walk(&mut layer, &shown, "", [&root, &lenient]);
             refuse_twice(&mut layer);
         }
         Err(Malformed { line, message }) => layer.unreadable(Origin::File { path: shown, line }, message),
@@ -161,10 +161,10 @@ pub(super) fn text_of(shown: String, text: &str) -> Layer {
     layer
 }
 
-/// Adds everything below `path`.
-fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
+/// Adds everything below `path`, of which there are two readings.
+fn walk(layer: &mut Layer, file: &str, path: &str, [node, lenient]: [&Node; 2]) {
     let origin = |line| Origin::File { path: file.into(), line: Some(line) };
-    let Content::Map(children) = &node.value else {
+    let (Content::Map(children), Content::Map(again)) = (&node.value, &lenient.value) else {
         if !node.value.is_null() {
             let what = if path.is_empty() { "the configuration" } else { "this" };
             let message = format!("{what} is a section: write keys and values below it");
@@ -172,7 +172,7 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
         }
         return;
     };
-    for (name, child) in children {
+    for ((name, child), (_, lenient)) in children.iter().zip(again) {
         let here = origin(name.referenced.line());
         let path = if path.is_empty() { name.value.clone() } else { format!("{path}.{}", name.value) };
         // Below a probe, `{}` has a meaning.
@@ -186,9 +186,10 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
                 layer.problem(here, &path, format!("this section is empty: write a key below it, such as {below}"));
             }
             Found::Key(key) if asks && key.shape == Shape::Truth && is_empty(&child.value) => layer.value(key, true.into(), here),
-            Found::Section(_) => walk(layer, file, &path, child),
+            Found::Section(_) => walk(layer, file, &path, [child, lenient]),
             Found::Unknown(meant) => layer.problem(here, &path, unknown(meant)),
             Found::Key(key) => match &child.value {
+                _ if refuse_ambiguous(layer, file, &path, [child, lenient]) => {}
                 Content::Map(entries) if key.shape == Shape::Map => {
                     let entry = |(name, node): &(Spanned<String>, Node)| {
                         (name.value.clone(), node.value.value(), origin(name.referenced.line()))
@@ -200,6 +201,16 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
             },
         }
     }
+}
+
+/// Returns true if the two readings of this key differ.
+fn refuse_ambiguous(layer: &mut Layer, file: &str, path: &str, [node, lenient]: [&Node; 2]) -> bool {
+    let found = document::ambiguities(node, lenient);
+    let differ = !found.is_empty();
+    for Malformed { line, message } in found {
+        layer.problem(Origin::File { path: file.into(), line }, path, message);
+    }
+    differ
 }
 
 /// Returns true for `{}`.
