@@ -5,26 +5,6 @@
 //! cargo test --test cluster case_56               a case, by the number or by a word of its name
 //! cargo test --test cluster real::                those on the real server (the others: embedded::)
 //! ```
-//!
-//! - [`conformance`]: the law, seen from outside;
-//! - [`beside`]: the commands that watch Leases, or delete them;
-//! - [`telemetry_replicas`]: what replicas report of their transitions;
-//! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
-//! - [`documentation`]: each command of the README and of docs/ works;
-//! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
-//! - [`headline`]: how soon the next leader runs;
-//! - [`health`]: what probes of the workload lead to;
-//! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
-//! - [`modes`]: what runs on replicas that do not lead;
-//! - [`monitoring`]: metrics, as a real Prometheus reads them;
-//! - [`pages`]: the page of a replica, in a real browser;
-//! - [`skew`]: an earlier tenure and this one on one Lease;
-//! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
-//! - [`traffic`]: the EndpointSlice of the leader, and Events;
-//! - [`transactions`]: changes to several objects, all made or all undone;
-//! - [`witness`]: what a killed replica held is given back at once;
-//! - [`workloads`]: config/examples with the programs that they are for;
-//! - [`harness`]: what all of these rely on.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test panics, and says why")]
 // A `json!` recurses with each row of a table.
@@ -32,26 +12,26 @@
 
 use std::process::ExitCode;
 
-mod apiserver;
-mod beside;
+mod apiserver; // what clients of Leases depend on, the same on the embedded server as on the real one
+mod beside; // the commands that watch Leases, or delete them
 mod collector;
-mod conformance;
-mod deploy;
-mod documentation;
-mod harness;
-mod headline;
-mod health;
-mod locks;
-mod modes;
-mod monitoring;
-mod pages;
-mod skew;
-mod telemetry_replicas;
-mod term_page;
-mod traffic;
-mod transactions;
-mod witness;
-mod workloads;
+mod conformance; // the law, seen from outside
+mod deploy; // `deploy/` is admitted, and grants what is needed
+mod documentation; // each command of the README and of docs/ works
+mod harness; // what all of these rely on
+mod headline; // how soon the next leader runs
+mod health; // what probes of the workload lead to
+mod locks; // `tenure lock`, alone, in a crowd and beside grelmicro
+mod modes; // what runs on replicas that do not lead
+mod monitoring; // metrics, as a real Prometheus reads them
+mod pages; // the page of a replica, in a real browser
+mod skew; // an earlier tenure and this one on one Lease
+mod telemetry_replicas; // what replicas report of their transitions
+mod term_page; // what a program reads of its term, and the examples of docs/term.md
+mod traffic; // the EndpointSlice of the leader, and Events
+mod transactions; // changes to several objects, all made or all undone
+mod witness; // what a killed replica held is given back at once
+mod workloads; // config/examples with the programs that they are for
 
 /// The program.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

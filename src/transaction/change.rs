@@ -6,6 +6,7 @@ use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Field, Side, body, comparable, find_anew, note},
+    journal::Work,
     paths::{covers, is_shared, managers, owners},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
@@ -20,10 +21,8 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn commit(&mut self, entries: &mut Vec<Entry>) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
-            let noted = |entry: &Entry| -> Vec<_> {
-                entry.fields.iter().map(|field| (field.after.clone(), field.derived.clone())).collect()
-            };
-            let planned = noted(entry);
+            let stored = |entry: &Entry| Entry { state: State::Planned, work: Work::default(), ..entry.clone() };
+            let planned = stored(entry);
             let changed = self.change(entry).await;
             if let Ok(false) = changed {
                 self.store(Phase::Prepared, entries, false).await?;
@@ -37,17 +36,17 @@ impl<S: Server> Driver<'_, S> {
             if entry.kind == EntryType::Create && entry.work.is_unanswered {
                 entry.state = State::Doubtful;
             }
-            let is_as_planned = noted(entry) == planned;
+            let is_as_planned = stored(entry) == planned;
             made += 1;
             if !is_as_planned {
-                // The answer tells what the server has allocated: an undo must know.
+                // The answer tells what the server has made or allocated: an undo must know.
                 self.store(Phase::Prepared, entries, false).await?;
             }
         }
         // What needed no change must still need none.
         for entry in entries.iter().filter(|entry| entry.state == State::Planned) {
             let object = self.get(&entry.target).await?;
-            let changed = (!entry.stands(object.as_ref())).then(|| "was changed meanwhile".to_owned());
+            let changed = (!entry.stands(object.as_ref(), &Value::Null)).then(|| "was changed meanwhile".to_owned());
             if let Some(why) = changed.or_else(|| entry.unmet(object.as_ref())) {
                 return Err(Outcome::Refused(format!("{} {why}", entry.target)));
             }
@@ -80,11 +79,11 @@ impl<S: Server> Driver<'_, S> {
             }
             let object = self.look(&entry.target).await?;
             if self.is_made(entry, object.as_ref()).await? {
-                match &object {
-                    Some(object) => entry.made(object, false),
-                    // Somebody else has deleted it, and no undo makes it again.
-                    None if !entry.work.is_unanswered => entry.object = Value::Null,
-                    None => {}
+                if entry.kind == EntryType::Delete && !entry.work.is_unanswered {
+                    // Somebody else has deleted it, or does, and no undo makes it again.
+                    entry.object = Value::Null;
+                } else if let Some(object) = &object {
+                    entry.made(object, false);
                 }
                 return Ok(true);
             }
@@ -124,6 +123,7 @@ impl<S: Server> Driver<'_, S> {
                 why
             }
             (EntryType::Patch, Some(object)) if is_mine && entry.unknown(object, &[Side::After]).is_none() => return Ok(true),
+            (EntryType::Patch, Some(object)) if is_going(object) => "is being deleted".to_owned(),
             (EntryType::Patch, Some(object)) => {
                 let unknown = entry.unknown(object, &[Side::Before, Side::After]);
                 let unknown = unknown.map(|field| format!("was changed by somebody else: {field}"));

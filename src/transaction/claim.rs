@@ -35,7 +35,8 @@ impl<S: Server> Driver<'_, S> {
         let journal = self.known(Journal { kind, ..journal });
         (self.secret, self.journal) = (secret, journal);
         self.claim = self.journal.claim + 1;
-        self.begun.clone_from(&self.journal.began);
+        let Journal { until, began, .. } = &self.journal;
+        self.sent_until.clone_from(if until.is_empty() { began } else { until });
         Ok(mem::take(&mut self.journal.entries))
     }
 
@@ -74,6 +75,7 @@ impl<S: Server> Driver<'_, S> {
             token: self.settings.token.clone(),
             by: self.settings.by.clone(),
             began: self.settings.began.clone(),
+            until: self.until(),
             entries: entries.to_vec(),
             ..self.journal.clone()
         };

@@ -76,8 +76,10 @@ pub(super) struct Driver<'a, S> {
     pub(super) secret: Value,
     /// Its journal, without the entries.
     pub(super) journal: Journal,
-    /// When the driver started that stored it before this one.
-    pub(super) begun: String,
+    /// Until when the driver that stored it before this one may have sent anything.
+    pub(super) sent_until: String,
+    /// When this driver started.
+    pub(super) started: Instant,
     /// The claim of this driver, from its first write of the journal on.
     pub(super) claim: u64,
     /// No retry after this, and no change.
@@ -103,7 +105,8 @@ impl<'a, S: Server> Driver<'a, S> {
             looks: false,
             secret: Value::Null,
             journal: Journal::default(),
-            begun: String::new(),
+            sent_until: String::new(),
+            started: server.now(),
             claim: 1,
             deadline: server.now() + settings.limit,
             undoing_until: None,
@@ -150,7 +153,7 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Ends the last transaction, and plans the changes. Returns what stays from before, and the plan.
     async fn begin(&mut self, changes: &[Change]) -> Result<(Vec<Entry>, Vec<Entry>), Outcome> {
-        let left = self.predecessor(&fingerprint(changes)).await?.ok_or(Outcome::Already)?;
+        let left = self.predecessor(changes).await?.ok_or(Outcome::Already)?;
         self.journal.acting_as.clone_from(&self.settings.acting_as);
         let planned = self.plan(changes, &left).await?;
         Ok((left, planned))
@@ -175,7 +178,8 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Ends the last transaction (rule 3). Returns the entries that stay in the journal: those in conflict of a promotion, and those in
     /// doubt. None: it is the same one, and stands. In a look the entries have the state that an undo would give them.
-    async fn predecessor(&mut self, intent: &str) -> Result<Option<Vec<Entry>>, Outcome> {
+    async fn predecessor(&mut self, changes: &[Change]) -> Result<Option<Vec<Entry>>, Outcome> {
+        let intent = fingerprint(changes);
         let mut entries = self.read().await?;
         if self.undone_first(&entries) {
             self.begin_undo(&entries).await?;
@@ -199,7 +203,8 @@ impl<'a, S: Server> Driver<'a, S> {
         for entry in entries.iter().filter(is_made) {
             let target = &entry.target;
             let object = self.erase(target, None, self.journal.claim).await;
-            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref()));
+            let content = changes.iter().find(|change| change.target == *target).map(|change| &change.content);
+            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref(), content.unwrap_or(&Value::Null)));
         }
         self.defers = false;
         Ok(if stands { None } else { Some(self.doubtful(entries)) })

@@ -208,25 +208,34 @@ pub(super) fn body(object: &Value) -> Value {
 }
 
 /// Returns the part of an object that contents are about. Applied to that object it changes nothing, and has the API server tell which
-/// lists have keys and which values are one.
-pub(super) fn shape(found: &Value, contents: &[&Value]) -> Value {
+/// lists have keys and which values are one. An item of a list that has none may be invalid without all of it: then `lists` are whole.
+pub(super) fn shape(found: &Value, contents: &[&Value], lists: Lists) -> Value {
     match found {
         Value::Object(found) if contents.iter().any(|content| content.is_object()) => {
             let part = |(key, value): (&String, &Value)| {
                 let contents = contents.iter().filter_map(|content| content.get(key));
                 let named: Vec<&Value> = contents.filter(|content| !content.is_null()).collect();
                 let is_scalar = !value.is_object() && !value.is_array();
-                (is_scalar || !named.is_empty()).then(|| (key.clone(), shape(value, &named)))
+                (is_scalar || !named.is_empty()).then(|| (key.clone(), shape(value, &named, lists)))
             };
             let part: Map<String, Value> = found.iter().filter_map(part).collect();
             Value::Object(if part.is_empty() { found.clone() } else { part })
         }
-        Value::Array(found) => {
+        Value::Array(found) if lists == Lists::InPart => {
             let items: Vec<&Value> = contents.iter().filter_map(|content| content.as_array()).flatten().collect();
-            found.iter().map(|item| shape(item, &items)).collect()
+            found.iter().map(|item| shape(item, &items, lists)).collect()
         }
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => found.clone(),
+        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => found.clone(),
     }
+}
+
+/// How much of the items of found lists [`shape`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// What contents name.
+    InPart,
+    /// All.
+    Whole,
 }
 
 /// Lists the fields that a content names in an object, as server-side apply merges it; a null removes. `owned` is the node of `fieldsV1`

@@ -10,6 +10,7 @@ use super::{
     Change, Event, MANAGER, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body},
     paths::{covers, is_same_manager},
+    plan::as_stored,
     requests::{is_going, uid},
 };
 use crate::words::worded;
@@ -48,6 +49,9 @@ pub struct Journal {
     pub intent: String,
     /// The time at which the last driver started, RFC 3339.
     pub began: String,
+    /// The time until which it may send anything. Empty in a journal of a version before this one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub until: String,
     /// The changes in the order in which they are made.
     pub entries: Vec<Entry>,
 }
@@ -272,13 +276,15 @@ impl Entry {
         self.managers = managers;
     }
 
-    /// Returns true if everything is as the change made it.
-    pub(super) fn stands(&self, object: Option<&Value>) -> bool {
+    /// Returns true if everything that this content of a creation, or else the change, names is as it was made.
+    pub(super) fn stands(&self, object: Option<&Value>, content: &Value) -> bool {
         match (self.kind, object) {
             (EntryType::Delete, object) => object.is_none_or(|object| uid(object) == self.uid && is_going(object)),
             (EntryType::Patch | EntryType::Create, None) => false,
             (EntryType::Patch, Some(object)) => uid(object) == self.uid && self.unknown(object, &[Side::After]).is_none(),
-            (EntryType::Create, Some(object)) => uid(object) == self.uid && covers(object, &body(&self.object)),
+            (EntryType::Create, Some(object)) => {
+                uid(object) == self.uid && covers(object, &as_stored(&body(content), &body(&self.object)))
+            }
         }
     }
 

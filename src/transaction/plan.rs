@@ -6,7 +6,7 @@ use super::{
     Change, ChangeType, Entry, EntryType, Event, MANAGER, MARK, Outcome, Phase, Request, Server, State, Target, Verb,
     change::TRIES,
     driver::Driver,
-    fields::{Field, Side, body, comparable, named, note, shape, updated, with, without_nulls},
+    fields::{Field, Lists, Side, body, comparable, named, note, shape, updated, with, without_nulls},
     journal::Work,
     paths::{Step, as_map, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
@@ -104,8 +104,14 @@ impl<S: Server> Driver<'_, S> {
             content = updated(object, &content);
         } else {
             // Changes nothing.
-            let part = body(&shape(present, &[&content]));
-            applied = self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await?;
+            let apply = async |lists| {
+                let part = body(&shape(present, &[&content], lists));
+                self.rehearse(target, Verb::Apply(versioned(whole(change, &part), present).into()), is_unseen).await
+            };
+            applied = match apply(Lists::InPart).await {
+                Err(Outcome::Refused(_)) => apply(Lists::Whole).await?,
+                applied => applied?,
+            };
         }
         let is_plan = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
         let owned = owners(&applied, &[], is_plan).next().map(|(_, owned)| owned);
@@ -250,7 +256,7 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
 }
 
 /// Returns what is sent as the API server stores it, which a dry run has shown: `1` of a processor as `"1"`, and no empty value.
-fn as_stored(sent: &Value, stored: &Value) -> Value {
+pub(super) fn as_stored(sent: &Value, stored: &Value) -> Value {
     match (sent, stored) {
         (sent, Value::Null) => sent.clone(),
         (Value::Object(sent), Value::Object(stored)) => {

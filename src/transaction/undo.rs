@@ -294,9 +294,16 @@ impl<S: Server> Driver<'_, S> {
 
     /// Returns true if the journal is so old that no request of its drivers can be under way any more.
     pub(super) fn is_late(&self) -> bool {
-        let times = [&self.settings.began, &self.begun].map(|time| time.parse::<jiff::Timestamp>());
-        let [Ok(now), Ok(begun)] = times else { return false };
-        now.duration_since(begun) >= jiff::SignedDuration::from_mins(5)
+        let times = [&self.settings.began, &self.sent_until].map(|time| time.parse::<jiff::Timestamp>());
+        let [Ok(now), Ok(until)] = times else { return false };
+        now.duration_since(until) >= jiff::SignedDuration::from_mins(5)
+    }
+
+    /// The time until which this driver may send anything, by the wall clock at its start.
+    pub(super) fn until(&self) -> String {
+        let limit = self.undoing_until.unwrap_or(self.deadline).since(self.started);
+        let until = |began: jiff::Timestamp| began.checked_add(limit).unwrap_or(jiff::Timestamp::MAX).to_string();
+        self.settings.began.parse().map_or_else(|_| String::new(), until)
     }
 }
 

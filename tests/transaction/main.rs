@@ -494,10 +494,36 @@ fn a_created_object_that_others_use_stays_until_it_is_forced_and_one_that_they_m
 }
 
 #[test]
-fn a_backup_s_copy_of_a_created_object_counts_as_the_object_before_its_uid_is_stored() {
-    let (outcomes, objects, _) = relay(vec![Drive(first(), Some(25)), Meanwhile(copied), Drive(Job::Recover, None)]);
+fn a_created_object_is_known_by_its_mark_until_its_uid_is_stored_and_then_by_that() {
+    let stripped =
+        |world: &mut World| world.cluster.edit("C0", "kubectl", |object| object["metadata"]["annotations"] = json!({}));
+    for (dies_at, happens) in [(24, copied as fn(&mut World)), (26, stripped)] {
+        let (outcomes, objects, _) = relay(vec![Drive(first(), Some(dies_at)), Meanwhile(happens), Drive(Job::Recover, None)]);
 
-    assert_eq!((&outcomes[2], objects.contains_key("C0")), (&Some(Outcome::Recovered(5)), false));
+        assert_eq!((&outcomes[2], objects.contains_key("C0")), (&Some(Outcome::Recovered(5)), false), "{dies_at}");
+    }
+}
+
+#[test]
+fn what_somebody_else_deletes_is_not_changed_and_no_undo_makes_it_again() {
+    let goes = |world: &mut World| {
+        for name in ["X0", "D0"] {
+            let version = world.cluster.new_version();
+            let metadata = &mut world.cluster.objects.get_mut(name).unwrap()["metadata"];
+            (metadata["resourceVersion"], metadata["deletionTimestamp"]) = (version, json!("now"));
+        }
+    };
+    let delete = || Job::Apply(vec![change("D0", ChangeType::Delete, json!({}))]);
+    let is_gone = |world: &mut World| drop(world.cluster.objects.remove("D0"));
+
+    let (patched, ..) = relay(vec![Unheard(patching("X0", "a", "x"), storing(&patching("X0", "a", "x")), goes)]);
+
+    assert!(patched[0].as_ref().is_some_and(|why| why.to_string().ends_with("is being deleted")), "{patched:?}");
+    // Before the plan, and before the deletion.
+    for (at, ended) in [(1, Outcome::Nothing), (storing(&delete()), Outcome::Committed(1))] {
+        let (deleted, objects, _) = relay(vec![Unheard(delete(), at, goes), Meanwhile(is_gone), Drive(Job::Recover, None)]);
+        assert_eq!((&deleted[0], objects.contains_key("D0")), (&Some(ended), false));
+    }
 }
 
 #[test]
@@ -600,6 +626,17 @@ fn what_the_same_file_has_committed_is_made_again_only_if_somebody_has_changed_i
 }
 
 #[test]
+fn what_others_make_of_a_default_of_a_created_object_is_no_reason_to_make_it_again() {
+    let create = || Drive(Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }))]), None);
+    let scales = |world: &mut World| world.cluster.edit("C0", "hpa", |object| object["spec"]["default"] = json!("more"));
+
+    let (outcomes, ..) = relay(vec![create(), Meanwhile(scales), create(), Meanwhile(|world| set(world, "C0", "a")), create()]);
+
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Some(Outcome::Committed(1)), &Some(Outcome::Already)));
+    assert!(matches!(outcomes[4], Some(Outcome::Refused(_))), "{outcomes:?}");
+}
+
+#[test]
 fn a_server_that_asks_for_a_pause_gets_it() {
     let drive = || Drive(patching("X0", "a", "x"), None);
     let busy = |world: &mut World| world.busy_until = world.e.now + 8 * S;
@@ -638,7 +675,7 @@ fn a_creation_that_has_not_come_after_five_minutes_is_no_longer_in_doubt() {
         judge::journal(&world.cluster.journals["J1"]).unwrap().entries.iter().any(|entry| entry.target.name == "C0")
     };
     let other = || Drive(patching("X1", "other", "x"), None);
-    for (seconds, is_listed) in [(60, true), (400, false)] {
+    for (seconds, is_listed) in [(60, true), (310, true), (700, false)] {
         let recover = || Drive(Job::Recover, None);
         let (outcomes, world) = relayed(vec![Drive(first(), Some(24)), recover(), Later(seconds), recover(), other()]);
         assert_eq!((&outcomes[3], &outcomes[4]), (&Some(Outcome::Nothing), &Some(Outcome::Committed(1))));

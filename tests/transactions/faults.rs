@@ -28,7 +28,6 @@ pub(super) fn all() -> Vec<Case> {
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
         a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
-        what_somebody_else_deletes_already_is_not_made_again,
         a_look_shows_the_others_where_one_object_cannot_be_read,
         nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo,
     ]
@@ -44,6 +43,7 @@ apps/v1 Deployment shop | spec: {template: {spec: {serviceAccountName: web}}} | 
 apps/v1 Deployment shop | spec: {template: {spec: {containers: [{name: web, readinessProbe: {exec: {command: [x]}}, ports: [{containerPort: 8}]}]}}} | /spec/template/spec/containers/0/ports/0/protocol | "TCP"
 v1 Service s | spec: {type: NodePort} | /spec/type | "NodePort"
 v1 Service s | spec: {type: LoadBalancer} | /spec/type | "LoadBalancer"
+policy/v1 PodDisruptionBudget b | spec: {selector: {matchExpressions: [{key: b, operator: Exists}]}} | /spec/selector/matchExpressions/0/operator | "Exists"
 policy/v1 PodDisruptionBudget b | spec: {minAvailable: null, maxUnavailable: 1} | /spec/maxUnavailable | 1"#;
 
 async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_there_and_back(stage: Stage) {
@@ -51,8 +51,8 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
     let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", stage.namespace);
     let spec = json!({ "ports": [{ "port": 80 }], "selector": { "app": "a" } });
     let service = shop.make("services", "s", json!({ "spec": spec })).await;
-    let budget =
-        json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "a" } } } });
+    let selector = json!({ "matchExpressions": [{ "key": "b", "operator": "In", "values": ["c"] }] });
+    let budget = json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": selector } });
     stage.api.create(&budgets, &budget).await;
     let probe = json!({ "spec": { "replicas": 3, "template": { "spec": { "containers": [
         { "name": "web", "image": "web:1.0", "livenessProbe": { "httpGet": { "path": "/", "port": 80 } } }, { "name": "log", "image": "log:1.0" },
@@ -423,23 +423,6 @@ async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(sta
 
     said(&undone, 0, &["Deployment", "/new: undone"]);
     assert_eq!(shop.read(&made).await, Value::Null);
-}
-
-async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let key = &shop.objects[2];
-    let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
-    assert_eq!(patched(&shop, key, "application/merge-patch+json", &held).await, 200);
-    assert_eq!(stage.api.call(Method::DELETE, key, None).await.0, 200);
-
-    let applied = shop.apply(shop.changes(&[settings(2), change("v1 Secret old-key", "type: Delete")]), &[]).await;
-
-    said(&applied, 0, &["committed: 1 change"]);
-    let free = json!({ "metadata": { "finalizers": null } });
-    assert_eq!(patched(&shop, key, "application/merge-patch+json", &free).await, 200);
-    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
-
-    assert_eq!(shop.read(key).await, Value::Null);
 }
 
 async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
