@@ -1,8 +1,7 @@
 //! The term in memory (docs/term.md): a page that init keeps current, and that the workload reads without a system call.
 //!
 //! Owns its layout, the sealed file behind it and the lock in it. Only init's own mapping can write to it. Every later mapping,
-//! through any descriptor of the file, is read-only. The content is [`TermStatus`], which
-//! `supervision::term` fills.
+//! through any descriptor of the file, is read-only. The content is [`TermStatus`], which `supervision::term` fills.
 
 use std::{
     io,

@@ -2,12 +2,11 @@
 //!
 //! Owns where the containers and volumes of `deploy/components/inject/pod.yaml` are put, and why a pod is refused. The policy in
 //! `deploy/inject` makes the same pod on the API server, and refuses with the same sentences: a change of the pod here is a
-//! change there. Which kinds are taken is in `manifests`, and in the rules of the policies. Four
-//! things differ. A probe's command is JSON here, and what `strings.quote` writes there, so `\v` or `\a` is written in two ways,
-//! which tenure reads alike. A time such as `1 minute`, which is not of the form `1m30s`, is refused there. A variable that is set
-//! twice, or a request that cannot be sent, has other words there. Rights are written only here: for them a variable of the Lease
-//! with `valueFrom` or `$(…)` is refused; a file and `envFrom` are not seen. Works on manifests only: never reads a file, a cluster
-//! or a clock.
+//! change there. Which kinds are taken is in `manifests`, and in the rules of the policies. Four things differ. A probe's command
+//! is JSON here, and what `strings.quote` writes there, so `\v` or `\a` is written in two ways, which tenure reads alike. A time
+//! such as `1 minute`, which is not of the form `1m30s`, is refused there. A variable that is set twice, or a request that cannot
+//! be sent, has other words there. Rights are written only here: for them a variable of the Lease with `valueFrom` or `$(…)` is
+//! refused; a file and `envFrom` are not seen. Works on manifests only: never reads a file, a cluster or a clock.
 
 use serde_json::{Value, json};
 

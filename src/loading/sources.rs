@@ -1,7 +1,7 @@
 //! Reads the layers: the file, the environment, the flags.
 //!
-//! Owns how a value is found and written in each layer, and its [`Origin`]. Refuses a key that one layer sets
-//! twice, and names both places. Whether a value is good is judged in other files.
+//! Owns how a value is found and written in each layer, and its [`Origin`]. Refuses a key that one layer sets twice, and
+//! what YAML 1.1 and 1.2 read in two ways. Whether a value is good is judged in other files.
 
 use std::{
     ffi::OsString,
@@ -75,6 +75,20 @@ impl Layer {
             let entry = Some(key.entry(entry));
             Entry { key, entry, value, origin }
         }));
+    }
+
+    /// Adds the value of a key from a file, of which each line has an origin.
+    fn node(&mut self, key: &'static Key, node: &Node, here: Origin, origin: impl Fn(u64) -> Origin) {
+        match &node.value {
+            Content::Map(entries) if key.shape == Shape::Map => {
+                let entry = |(name, node): &(Spanned<String>, Node)| {
+                    (name.value.clone(), node.value.value(), origin(name.referenced.line()))
+                };
+                self.map(key, entries.iter().map(entry).collect(), here);
+            }
+            nothing if key.shape == Shape::Map && nothing.is_null() => self.map(key, Vec::new(), here),
+            Content::Scalar(_) | Content::List(_) | Content::Map(_) => self.value(key, node.value.value(), here),
+        }
     }
 
     /// Takes in `KEY=text`, as `--set` has it.
@@ -188,29 +202,17 @@ fn walk(layer: &mut Layer, file: &str, path: &str, [node, lenient]: [&Node; 2]) 
             Found::Key(key) if asks && key.shape == Shape::Truth && is_empty(&child.value) => layer.value(key, true.into(), here),
             Found::Section(_) => walk(layer, file, &path, [child, lenient]),
             Found::Unknown(meant) => layer.problem(here, &path, unknown(meant)),
-            Found::Key(key) => match &child.value {
-                _ if refuse_ambiguous(layer, file, &path, [child, lenient]) => {}
-                Content::Map(entries) if key.shape == Shape::Map => {
-                    let entry = |(name, node): &(Spanned<String>, Node)| {
-                        (name.value.clone(), node.value.value(), origin(name.referenced.line()))
-                    };
-                    layer.map(key, entries.iter().map(entry).collect(), here);
+            Found::Key(key) => {
+                let ambiguous = document::ambiguities(child, lenient);
+                if ambiguous.is_empty() {
+                    layer.node(key, child, here, origin);
                 }
-                nothing if key.shape == Shape::Map && nothing.is_null() => layer.map(key, Vec::new(), here),
-                Content::Scalar(_) | Content::List(_) | Content::Map(_) => layer.value(key, child.value.value(), here),
-            },
+                for Malformed { line, message } in ambiguous {
+                    layer.problem(Origin::File { path: file.into(), line }, &path, message);
+                }
+            }
         }
     }
-}
-
-/// Returns true if the two readings of this key differ.
-fn refuse_ambiguous(layer: &mut Layer, file: &str, path: &str, [node, lenient]: [&Node; 2]) -> bool {
-    let found = document::ambiguities(node, lenient);
-    let differ = !found.is_empty();
-    for Malformed { line, message } in found {
-        layer.problem(Origin::File { path: file.into(), line }, path, message);
-    }
-    differ
 }
 
 /// Returns true for `{}`.

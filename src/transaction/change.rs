@@ -1,12 +1,11 @@
 //! Makes the planned changes, each on the version that it was planned on (rule 6).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Field, Side, body, comparable, find_anew, note},
-    journal::Work,
     paths::{covers, is_shared, managers, owners},
     plan::unmet,
     requests::{deletion, is_going, set_mark, uid},
@@ -21,7 +20,7 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn commit(&mut self, entries: &mut Vec<Entry>) -> Result<usize, Outcome> {
         let mut made = 0;
         while let Some(entry) = entries.iter_mut().find(|entry| entry.state == State::Planned && entry.differs()) {
-            let stored = |entry: &Entry| Entry { state: State::Planned, work: Work::default(), ..entry.clone() };
+            let stored = |entry: &Entry| json!(Entry { state: State::Planned, ..entry.clone() });
             let planned = stored(entry);
             let changed = self.change(entry).await;
             if let Ok(false) = changed {
@@ -46,7 +45,7 @@ impl<S: Server> Driver<'_, S> {
         // What needed no change must still need none.
         for entry in entries.iter().filter(|entry| entry.state == State::Planned) {
             let object = self.get(&entry.target).await?;
-            let changed = (!entry.stands(object.as_ref(), &Value::Null)).then(|| "was changed meanwhile".to_owned());
+            let changed = (!entry.stands(object.as_ref(), None)).then(|| "was changed meanwhile".to_owned());
             if let Some(why) = changed.or_else(|| entry.unmet(object.as_ref())) {
                 return Err(Outcome::Refused(format!("{} {why}", entry.target)));
             }

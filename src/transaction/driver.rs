@@ -204,7 +204,7 @@ impl<'a, S: Server> Driver<'a, S> {
             let target = &entry.target;
             let object = self.erase(target, None, self.journal.claim).await;
             let content = changes.iter().find(|change| change.target == *target).map(|change| &change.content);
-            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref(), content.unwrap_or(&Value::Null)));
+            stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref(), content));
         }
         self.defers = false;
         Ok(if stands { None } else { Some(self.doubtful(entries)) })

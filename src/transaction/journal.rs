@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Change, Event, MANAGER, MARK, Outcome, Place, SECRET_TYPE, Target,
-    fields::{Field, Side, body},
+    fields::{Field, Side, body, without_nulls},
     paths::{covers, is_same_manager},
     plan::as_stored,
     requests::{is_going, uid},
@@ -276,14 +276,17 @@ impl Entry {
         self.managers = managers;
     }
 
-    /// Returns true if everything that this content of a creation, or else the change, names is as it was made.
-    pub(super) fn stands(&self, object: Option<&Value>, content: &Value) -> bool {
+    /// Returns true if everything is as the change made it. Of a creation with this content only what that names: others may change
+    /// what the server has added.
+    pub(super) fn stands(&self, object: Option<&Value>, content: Option<&Value>) -> bool {
         match (self.kind, object) {
             (EntryType::Delete, object) => object.is_none_or(|object| uid(object) == self.uid && is_going(object)),
             (EntryType::Patch | EntryType::Create, None) => false,
             (EntryType::Patch, Some(object)) => uid(object) == self.uid && self.unknown(object, &[Side::After]).is_none(),
             (EntryType::Create, Some(object)) => {
-                uid(object) == self.uid && covers(object, &as_stored(&body(content), &body(&self.object)))
+                let made = body(&self.object);
+                let named = content.map(|content| as_stored(&without_nulls(&body(content)), &made));
+                uid(object) == self.uid && covers(object, &named.unwrap_or(made))
             }
         }
     }

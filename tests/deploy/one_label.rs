@@ -62,7 +62,7 @@ fn apply(cluster: &Namespace, env: &str) -> MutexGuard<'static, bool> {
     cluster.kubectl(&["patch", "configmap", "tenure-inject", "-n", "tenure-inject", "-p", &data]).success();
     // No controller runs here that would make it.
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
-    applied(cluster, &account).success();
+    sent("apply", cluster, &account).success();
     let plain = pod("plain", json!({ "command": ["sh"] }), json!({}), json!({}));
     wait_until("the policies are in force", || {
         let text = String::from_utf8(tried(cluster, &plain).stdout).unwrap();
@@ -88,12 +88,9 @@ fn tried(cluster: &Namespace, object: &Value) -> Output {
     cluster.feed(&["create", "--validate=false", "--dry-run=server", "-o", "json", "-f", "-"], object)
 }
 
-fn created(cluster: &Namespace, object: &Value) -> Output {
-    cluster.feed(&["create", "--validate=false", "-f", "-"], object)
-}
-
-fn applied(cluster: &Namespace, object: &Value) -> Output {
-    cluster.feed(&["apply", "--validate=false", "-f", "-"], object)
+/// What `kubectl create` or `apply` of it says.
+fn sent(how: &str, cluster: &Namespace, object: &Value) -> Output {
+    cluster.feed(&[how, "--validate=false", "-f", "-"], object)
 }
 
 /// A pod with the label that the level `restricted` admits: this container beside its security context, and this in spec and metadata.
@@ -569,7 +566,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
     pods.push((why.to_owned(), job));
 
     for (why, pod) in pods {
-        let by_policy = created(cluster, &pod).failure();
+        let by_policy = sent("create", cluster, &pod).failure();
         let is_job = pod["metadata"]["ownerReferences"].is_array();
         let template = json!({ "metadata": { "labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"] }, "spec": pod["spec"] });
         let (kind, version, spec) = if is_job {
@@ -581,7 +578,7 @@ fn what_the_policy_refuses_the_command_refuses_with_the_same_sentence(cluster: &
             ("Deployment", "apps/v1", json!({ "selector": { "matchLabels": labels }, "template": template }))
         };
         let workload = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "p" }, "spec": spec });
-        let of_template = created(cluster, &workload).failure();
+        let of_template = sent("create", cluster, &workload).failure();
         let (code, by_command) = tenure_inject(&workload, &[]);
 
         let sentence = by_command.trim().strip_prefix(&format!("tenure: {kind}/p: ")).unwrap_or_else(|| panic!("{by_command}"));
@@ -629,7 +626,7 @@ fn what_the_policy_cannot_compute_from_is_refused(cluster: &Namespace) {
         let mut template = workload("Deployment", Some("billing"), 1);
         template["spec"]["template"]["spec"] = refused["spec"].clone();
         for object in [refused, template] {
-            let said = created(cluster, &object).failure();
+            let said = sent("create", cluster, &object).failure();
             assert!(said.contains(&why), "{why}: {said}");
         }
     }

@@ -4,13 +4,7 @@
 //! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `witness`, `chart`, `upgrade`,
 //! `traffic`, `changes`, `existing`, `label`, `database`, `release`, `page`). It builds what it needs, prints a table of measured gaps
 //! and cleans up after itself.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a test fails by panicking, and says why"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, reason = "it fails by panicking")]
 
 use std::{env, path::Path, process::ExitCode};
 

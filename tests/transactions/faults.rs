@@ -28,6 +28,7 @@ pub(super) fn all() -> Vec<Case> {
         the_owner_of_a_field_applies_it_without_a_conflict_after_an_undo,
         signals_and_a_lost_api_server_leave_an_undo_its_time,
         a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
+        what_somebody_else_deletes_already_is_not_made_again,
         a_look_shows_the_others_where_one_object_cannot_be_read,
         nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo,
     ]
@@ -423,6 +424,23 @@ async fn a_creation_of_a_killed_driver_is_known_however_the_server_writes_it(sta
 
     said(&undone, 0, &["Deployment", "/new: undone"]);
     assert_eq!(shop.read(&made).await, Value::Null);
+}
+
+async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
+    let shop = Shop::open(&stage).await;
+    let key = &shop.objects[2];
+    let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
+    assert_eq!(patched(&shop, key, "application/merge-patch+json", &held).await, 200);
+    assert_eq!(stage.api.call(Method::DELETE, key, None).await.0, 200);
+
+    let applied = shop.apply(shop.changes(&[settings(2), change("v1 Secret old-key", "type: Delete")]), &[]).await;
+
+    said(&applied, 0, &["committed: 1 change"]);
+    let free = json!({ "metadata": { "finalizers": null } });
+    assert_eq!(patched(&shop, key, "application/merge-patch+json", &free).await, 200);
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);
+
+    assert_eq!(shop.read(key).await, Value::Null);
 }
 
 async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {

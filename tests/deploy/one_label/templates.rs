@@ -69,7 +69,7 @@ fn report_of(cluster: &Namespace, object: &str, status: Value) {
 pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
     let _alone = apply(cluster, "");
     for kind in ["Deployment", "StatefulSet"] {
-        let apply = |lease, replicas| applied(cluster, &workload(kind, lease, replicas));
+        let apply = |lease, replicas| sent("apply", cluster, &workload(kind, lease, replicas));
         let waits = |lease, replicas, name: &str| {
             let why = apply(lease, replicas).failure();
             let sentence = format!(
@@ -101,7 +101,7 @@ pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
             let mut renamed = workload(kind, Some("billing"), 3);
             let env = json!([{ "name": key, "value": "other" }]);
             renamed["spec"]["template"]["spec"]["containers"][0]["env"] = env;
-            let why = applied(cluster, &renamed).failure();
+            let why = sent("apply", cluster, &renamed).failure();
             assert!(why.contains("do not share the Lease billing"), "{kind} {key}: {why}");
         }
         let rest = || {
@@ -119,9 +119,9 @@ pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
                 named["spec"]["template"]["spec"]["containers"][0]["env"] = env;
                 named
             });
-            applied(cluster, &before).success();
+            sent("apply", cluster, &before).success();
             report(cluster, kind, json!({ "replicas": 1 }));
-            let why = applied(cluster, &now).failure();
+            let why = sent("apply", cluster, &now).failure();
             assert!(why.contains("do not share the Lease billing"), "{kind}: {why}");
             rest();
         }
@@ -134,7 +134,7 @@ pub(super) fn the_first_rollout_waits_until_no_pod_runs(cluster: &Namespace) {
 /// A strategic merge, such as a patch of kubectl or kustomize, puts a new container before the others.
 pub(super) fn a_container_that_comes_first_does_not_take_the_place_of_the_program(cluster: &Namespace) {
     let _alone = apply(cluster, "");
-    applied(cluster, &workload("Deployment", Some("billing"), 2)).success();
+    sent("apply", cluster, &workload("Deployment", Some("billing"), 2)).success();
     report(cluster, "Deployment", json!({ "replicas": 2 }));
     let patch = |template: Value| {
         cluster.kubectl(&["patch", "deployment/shop", "-p", &json!({ "spec": { "template": template } }).to_string()])
@@ -165,7 +165,7 @@ pub(super) fn the_only_container_may_have_another_name(cluster: &Namespace) {
         *containers = names.iter().map(named).collect();
         shop
     };
-    applied(cluster, &of(&["main"])).success();
+    sent("apply", cluster, &of(&["main"])).success();
     report(cluster, "Deployment", json!({ "replicas": 2 }));
 
     cluster.feed(&["replace", "-f", "-"], &of(&["web"])).success();
@@ -179,7 +179,7 @@ pub(super) fn the_only_container_may_have_another_name(cluster: &Namespace) {
 pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespace) {
     let _alone = apply(cluster, "");
     for kind in ["Deployment", "StatefulSet"] {
-        let apply = |lease, replicas| applied(cluster, &workload(kind, lease, replicas));
+        let apply = |lease, replicas| sent("apply", cluster, &workload(kind, lease, replicas));
         apply(None, 0).success();
         report(cluster, kind, json!({ "replicas": 0 }));
         apply(None, 2).success();
@@ -197,12 +197,12 @@ pub(super) fn what_the_controller_has_not_seen_yet_is_no_rest(cluster: &Namespac
         };
         let mut of_before = workload(kind, Some("billing"), 2);
         of_before["spec"] = merged(of_before["spec"].take(), held);
-        let why = applied(cluster, &of_before).failure();
+        let why = sent("apply", cluster, &of_before).failure();
         assert!(why.contains(remedy), "{kind}: {why}");
         apply(Some("billing"), 2).success();
 
         // The controller has not made its first pods yet, or, of a StatefulSet, not all of them.
-        let hold = || applied(cluster, &of_before);
+        let hold = || sent("apply", cluster, &of_before);
         let unseen = hold().failure();
         report(cluster, kind, json!({ "currentRevision": "1", "updateRevision": "2" }));
         let unmade = if kind == "StatefulSet" { hold().failure() } else { unseen.clone() };
@@ -279,7 +279,7 @@ pub(super) fn a_suspended_job_keeps_its_label_and_its_gate(cluster: &Namespace) 
 /// label while there was no policy.
 pub(super) fn a_template_whose_policy_is_deleted_makes_pods_that_never_start(cluster: &Namespace) {
     let mut are_there = apply(cluster, "");
-    applied(cluster, &workload("Deployment", Some("billing"), 2)).success();
+    sent("apply", cluster, &workload("Deployment", Some("billing"), 2)).success();
     let template = cluster.get("deployment/shop")["spec"]["template"].take();
     let pod = |name: &str| {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
