@@ -12,6 +12,8 @@ use super::{
 };
 use crate::request::Answer;
 
+/// Why a change is not tried again.
+pub(super) const CHANGING: &str = "changes all the time, or each request is refused with 409 Conflict";
 /// How often a change is tried: others may write to the object all the time.
 pub(super) const TRIES: u32 = 9;
 
@@ -58,6 +60,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Makes one change. Returns false if the journal is to be stored first, because what undoes the change is another now.
     async fn change(&self, entry: &mut Entry) -> Result<bool, Outcome> {
+        let mut misses = 0;
         while entry.work.tries < TRIES {
             self.go_on()?;
             let write = match entry.kind {
@@ -72,6 +75,7 @@ impl<S: Server> Driver<'_, S> {
             } else if !request.is_sent_again(&answer) {
                 entry.work.tries += 1;
             }
+            let is_refused = answer == Answer::Conflict;
             if let Some(object) = self.object(answer, &request).await? {
                 entry.made(&object, true);
                 return Ok(true);
@@ -91,8 +95,11 @@ impl<S: Server> Driver<'_, S> {
             if find_anew(&mut entry.fields, &entry.work.object, may_be_mine) {
                 return Ok(false);
             }
+            if is_refused {
+                self.missed(&mut misses).await?;
+            }
         }
-        Err(Outcome::Refused(format!("{} changes all the time", entry.target)))
+        Err(Outcome::Refused(format!("{} {CHANGING}", entry.target)))
     }
 
     /// Judges what a look found after a write that did not succeed: returns true if the change is made.
@@ -145,10 +152,10 @@ impl<S: Server> Driver<'_, S> {
         let is_made = |entry: &&Entry| entry.differs() && entry.kind != EntryType::Delete && !entry.may_come();
         for entry in entries.iter().filter(is_made) {
             let known = Some(entry.work.object.clone()).filter(Value::is_object);
-            let Ok(object) = self.erase(&entry.target, known, self.claim).await else { continue };
-            let what = match &object {
-                None => Some("it was deleted meanwhile".to_owned()),
-                Some(object) => entry.strange(object, &[Side::After]).map(|field| match manager(object, field) {
+            let what = match self.erase(&entry.target, known, self.claim).await {
+                Err(why) => Some(format!("its mark stays: {why}")),
+                Ok(None) => Some("it was deleted meanwhile".to_owned()),
+                Ok(Some(object)) => entry.strange(&object, &[Side::After]).map(|field| match manager(&object, field) {
                     Some(manager) => format!("{} is somebody else's: {manager} has changed it", field.name()),
                     None => format!("{} is somebody else's", field.name()),
                 }),

@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::{
-    Entry, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Verb,
+    Entry, Event, Journal, Outcome, Phase, Request, SECRET_TYPE, Server, Verb,
     driver::Driver,
     journal::{MOST_BYTES, VERSION, hex, owned, parse},
     paths::{as_map, entry_of},
@@ -95,6 +95,7 @@ impl<S: Server> Driver<'_, S> {
     pub(super) async fn store(&mut self, phase: Phase, entries: &[Entry], is_first: bool) -> Result<(), Outcome> {
         let (mut journal, text) = self.drafted(phase, entries)?;
         journal.entries.clear();
+        let mut misses = 0;
         let secret = loop {
             let mut secret = self.secret.clone();
             as_map(entry_of(&mut secret, "data")).insert("journal".into(), BASE64_STANDARD.encode(&text).into());
@@ -112,8 +113,13 @@ impl<S: Server> Driver<'_, S> {
             }
             self.keeps(stored)?;
             self.secret = secret;
+            self.missed(&mut misses).await?;
         };
         (self.secret, self.journal) = (secret, journal);
+        if phase == Phase::Committed {
+            // Neither a signal nor the limit is a reason to leave marks, which keep others away.
+            self.undoing_until = Some(self.server.now() + self.settings.limit);
+        }
         self.settled().await;
         Ok(())
     }
@@ -132,8 +138,12 @@ impl<S: Server> Driver<'_, S> {
 
     /// Takes the announcement of live marks off the Lease once the journal is settled. One that stays is taken off by the next driver.
     pub(super) async fn settled(&self) {
-        if !self.looks && !self.journal.is_unsettled() {
-            let _ = self.announce(false).await;
+        if !self.looks
+            && !self.journal.is_unsettled()
+            && let Err(why) = self.announce(false).await
+        {
+            let what = format!("Lease {} still announces its transaction: {why}", self.settings.lease);
+            self.server.report(Event::Said(what));
         }
     }
 }

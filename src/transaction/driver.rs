@@ -32,6 +32,7 @@ pub enum Job<'a> {
 /// Does a job. Whoever is overtaken at the journal begins anew.
 pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> Outcome {
     let mut driver = Driver::new(server, settings, job);
+    let mut misses = 0;
     loop {
         let ended = match job {
             Job::Make(_, changes) => driver.make(changes).await,
@@ -39,7 +40,8 @@ pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> O
             Job::Forget => driver.forget().await,
         };
         match ended {
-            Err(Outcome::Overtaken) => {}
+            // After the limit or a signal, the job itself says what is left.
+            Err(Outcome::Overtaken) => drop(driver.missed(&mut misses).await),
             Ok(outcome) | Err(outcome) => return outcome,
         }
     }
@@ -84,7 +86,7 @@ pub(super) struct Driver<'a, S> {
     pub(super) claim: u64,
     /// No retry after this, and no change.
     pub(super) deadline: Instant,
-    /// The same for an undo that is under way.
+    /// The same for an undo that is under way, and for what follows a commit.
     pub(super) undoing_until: Option<Instant>,
     /// A request that fails is not sent again at once: another object comes first.
     pub(super) defers: bool,
@@ -163,8 +165,12 @@ impl<'a, S: Server> Driver<'a, S> {
     async fn prepare(&mut self, entries: &[Entry], intent: String) -> Result<(), Outcome> {
         self.make_secret().await?;
         self.journal.intent = intent;
-        self.announce(true).await?;
-        self.store(Phase::Prepared, entries, true).await
+        let announced = self.announce(true).await;
+        let stored = if announced.is_ok() { self.store(Phase::Prepared, entries, true).await } else { announced };
+        if stored.is_err() {
+            self.settled().await;
+        }
+        stored
     }
 
     /// Returns true if what the journal holds is undone before anything else: what is unsettled, and a promotion.
@@ -228,9 +234,9 @@ impl<'a, S: Server> Driver<'a, S> {
         Ok(Outcome::Recovered(undone))
     }
 
-    /// Returns true if there is something to undo. A creation that has not come is no reason to write.
+    /// Returns true if there is something to undo. A creation that has not come is no reason to write while it may.
     async fn is_open(&self, entries: &[Entry]) -> Result<bool, Outcome> {
-        let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come());
+        let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come() || self.is_late());
         for entry in entries {
             is_open = is_open
                 || match self.get(&entry.target).await {
@@ -258,11 +264,14 @@ impl<'a, S: Server> Driver<'a, S> {
         self.journal = self.known(journal.unwrap_or_default());
         self.claim = self.journal.claim + 1;
         let entries = mem::take(&mut self.journal.entries);
-        self.store(Phase::Undone, &[], true).await?;
+        self.store(Phase::Undone, &entries, true).await?;
         for entry in &entries {
-            // A mark that stays is not live.
-            let _ = self.erase(&entry.target, None, u64::MAX).await;
+            let object = self.erase(&entry.target, None, u64::MAX).await;
+            if !object.is_ok_and(|object| object.is_none_or(|object| self.mine(&object).is_none())) {
+                self.server.report(Event::Said(format!("{}: its mark stays, and keeps nobody away", entry.target)));
+            }
         }
+        self.store(Phase::Undone, &[], false).await?;
         Ok(if changes == Some(0) { Outcome::Nothing } else { Outcome::Forgotten { changes } })
     }
 

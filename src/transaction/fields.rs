@@ -102,10 +102,11 @@ impl Field {
     }
 }
 
-/// Returns how many of the first steps are there.
+/// Returns how many of the first steps are there. A list is made and goes with its items.
 fn known(path: &[Step], object: &Value) -> usize {
     let is_there = |steps: &usize| path.get(..*steps).and_then(|path| at(object, path)).is_some();
-    (1..=path.len()).take_while(is_there).count()
+    let there = (1..=path.len()).take_while(is_there).count();
+    there + usize::from(matches!(path.get(there + 1), Some(Step::Item(_) | Step::Member(_))))
 }
 
 /// Notes anew which maps are there on the way to the fields. Returns true if somebody else has made or removed one. If a write
@@ -248,6 +249,17 @@ pub(super) fn named(object: &Value, content: &Value, owned: Option<&Value>) -> R
     Ok(leaves.into_iter().map(|(path, after)| Field::new(path, object, after)).collect())
 }
 
+/// Splits a list with keys that a change makes into the fields of its items: others may add to it. `owned` is the node of `fieldsV1`
+/// that tells which lists have keys, of a dry run of the change.
+pub(super) fn in_items(fields: Vec<Field>, object: &Value, owned: Option<&Value>) -> Vec<Field> {
+    let split = |field: Field| {
+        let owned = field.path.iter().try_fold(owned?, node).filter(|_| field.known + 1 == field.path.len());
+        let items = leaves(&field.path, &json!([]), field.after.as_ref().filter(|after| after.is_array())?, Some(owned?)).ok()?;
+        Some(items.into_iter().map(|(path, after)| Field::new(path, object, after)).collect())
+    };
+    fields.into_iter().flat_map(|field| split(field.clone()).unwrap_or_else(|| vec![field])).collect()
+}
+
 /// A part of a content: the step to it, what was found there, its content, and its node of `fieldsV1`.
 type Child<'a> = (Step, &'a Value, &'a Value, Option<&'a Value>);
 
@@ -257,7 +269,7 @@ fn leaves(path: &[Step], found: &Value, content: &Value, owned: Option<&Value>) 
     let is_entered = match found {
         Value::Object(map) => map.is_empty() || !is_one,
         Value::Null => !is_one && content.as_object().is_some_and(|content| !content.is_empty()),
-        Value::Array(list) => !is_one && !list.is_empty(),
+        Value::Array(_) => !is_one,
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     };
     let children: Vec<Child<'_>> = match (content, found, owned) {

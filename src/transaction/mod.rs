@@ -37,10 +37,11 @@
 //!    mark is live then. An object for which the server fails comes after the others, until the limit. If it fails still, the
 //!    journal stays as undoing; a promotion keeps it as in conflict, where the server has answered.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
-//!    come is not written.
+//!    come, and may still, is not written.
 //!
-//! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction. So is the
-//! announcement of a journal that was deleted, by the next driver that holds the Lease.
+//! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction: after a commit within
+//! the limit again, whatever signal comes. So is the announcement of a journal that was deleted or of which nothing was stored, by the
+//! driver that holds the Lease. Who forgets a journal stores it once more without entries after that.
 
 use std::time::Duration;
 

@@ -94,13 +94,16 @@ pub(super) fn set(object: &mut Value, path: &[Step], value: Value) {
     }
 }
 
-/// Removes what is at a path.
+/// Removes what is at a path. A list goes with its last item.
 pub(super) fn remove(object: &mut Value, path: &[Step]) {
     match (path, object) {
         ([Step::Key(key)], Value::Object(map)) => drop(map.remove(key)),
         ([Step::Key(key), rest @ ..], Value::Object(map)) => {
             if let Some(value) = map.get_mut(key) {
                 remove(value, rest);
+                if matches!(rest, [Step::Item(_) | Step::Member(_)]) && *value == Value::Array(Vec::new()) {
+                    map.remove(key);
+                }
             }
         }
         ([step], Value::Array(list)) => list.retain(|item| !step.is(item)),

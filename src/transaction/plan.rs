@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Change, ChangeType, Entry, EntryType, Event, MANAGER, MARK, Outcome, Phase, Request, Server, State, Target, Verb,
-    change::TRIES,
+    change::{CHANGING, TRIES},
     driver::Driver,
-    fields::{Field, Lists, Side, body, comparable, named, note, shape, updated, with, without_nulls},
+    fields::{Field, Lists, Side, body, comparable, in_items, named, note, shape, updated, with, without_nulls},
     journal::Work,
     paths::{Step, as_map, entry_of, managers, owners, remove},
     requests::{PAUSE, deletion, is_going, towards, uid, versioned},
@@ -25,8 +25,7 @@ impl<S: Server> Driver<'_, S> {
                 match self.planned(change, undone, is_later).await {
                     Err(Outcome::Overtaken) if tries < TRIES => tries += 1,
                     Err(Outcome::Overtaken) => {
-                        let why = "changes all the time, or is refused with 409 Conflict by a webhook";
-                        return Err(Outcome::Refused(format!("{} {why}", change.target)));
+                        return Err(Outcome::Refused(format!("{} {CHANGING}", change.target)));
                     }
                     planned => break planned?,
                 }
@@ -62,7 +61,8 @@ impl<S: Server> Driver<'_, S> {
                 wanted = whole(change, &without_nulls(&change.content));
                 read = self.rehearse(target, Verb::Create(wanted.clone().into()), is_later || found.is_some()).await?;
                 self.review(target, ["delete", "patch"]).await?;
-                (EntryType::Create, Vec::new(), as_stored(&wanted, &read))
+                let stored = if read.is_null() { wanted.clone() } else { as_stored(&wanted, &read) };
+                (EntryType::Create, Vec::new(), stored)
             }
             (ChangeType::Delete, Some(object)) if !is_going(object) => {
                 if let Some(found) = &found {
@@ -120,6 +120,10 @@ impl<S: Server> Driver<'_, S> {
         let next = with(object, &fields, Side::After);
         let answer = self.rehearse(target, towards(present, next.clone(), Some(self.mark())), is_unseen).await?;
         let answer = if is_unseen { next } else { answer };
+        if change.verb == ChangeType::Patch {
+            let is_made = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Update";
+            fields = in_items(fields, object, owners(&answer, &[], is_made).next().map(|(_, owned)| owned));
+        }
         note(&mut fields, object, &answer, true);
         // What an update removes, and the server derives again, is none.
         fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
@@ -258,9 +262,9 @@ fn restored(entry: &Entry, object: Option<&Value>) -> Option<Value> {
 /// Returns what is sent as the API server stores it, which a dry run has shown: `1` of a processor as `"1"`, and no empty value.
 pub(super) fn as_stored(sent: &Value, stored: &Value) -> Value {
     match (sent, stored) {
-        (sent, Value::Null) => sent.clone(),
         (Value::Object(sent), Value::Object(stored)) => {
-            let kept = sent.iter().filter_map(|(key, sent)| Some((key.clone(), as_stored(sent, stored.get(key)?))));
+            let present = |key| stored.get(key).filter(|stored: &&Value| !stored.is_null());
+            let kept = sent.iter().filter_map(|(key, sent)| Some((key.clone(), as_stored(sent, present(key)?))));
             Value::Object(kept.collect())
         }
         (Value::Array(sent), Value::Array(stored)) if sent.len() == stored.len() => {
@@ -294,4 +298,17 @@ fn again(target: &Target, object: &Value) -> Value {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_stores_as_null_or_not_at_all_is_none_of_what_was_created() {
+        let sent = json!({ "ports": [], "cpu": 1, "empty": "", "kept": [{ "name": "a", "value": "" }] });
+        let stored = json!({ "ports": null, "cpu": "1", "kept": [{ "name": "a" }], "default": 5 });
+
+        assert_eq!(as_stored(&sent, &stored), json!({ "cpu": "1", "kept": [{ "name": "a" }] }));
+    }
 }

@@ -90,7 +90,7 @@ impl<S: Server> Driver<'_, S> {
     /// Announces on the driver's Lease that the marks of this journal are live from its claim on, or takes the announcement off, but
     /// that of a later driver.
     pub(super) async fn announce(&self, is_live: bool) -> Result<(), Outcome> {
-        let (place, mut was_lost) = (&self.settings.lease, false);
+        let (place, mut was_lost, mut misses) = (&self.settings.lease, false, 0);
         loop {
             let Some(lease) = self.lease(place).await? else {
                 // An undo needs none: where there is no Lease, its marks are not live, and versions and claims decide.
@@ -100,12 +100,18 @@ impl<S: Server> Driver<'_, S> {
                 self.again(format!("there is no Lease {place}").into(), None).await?;
                 continue;
             };
-            let last = if is_live { self.claim } else { self.journal.claim };
+            let is_ours = lease.is_held_by(&self.settings.by);
+            // One of a later claim is of a later driver, or of one that has stored nothing and lost the term.
+            let last = match (is_live, is_ours) {
+                (true, _) => self.claim,
+                (false, true) => u64::MAX,
+                (false, false) => self.journal.claim,
+            };
             let (id, since) = announced(&lease).unwrap_or_default();
             let is_announced = id == self.journal.id && since <= last;
             // The journal beside the Lease has another id.
             let is_another = !id.is_empty() && id != self.journal.id;
-            let is_lost = is_another && lease.is_held_by(&self.settings.by);
+            let is_lost = is_another && is_ours;
             was_lost |= is_lost && !self.forgets;
             if is_announced == is_live && !self.forgets && !is_lost {
                 break;
@@ -122,6 +128,7 @@ impl<S: Server> Driver<'_, S> {
             if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {
                 break;
             }
+            self.missed(&mut misses).await?;
         }
         if was_lost {
             self.server.report(Event::Said("the journal that was announced is not there: what it may have changed stays".into()));

@@ -258,7 +258,18 @@ impl World {
             matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array());
         let unmarks = matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch.get("data").is_none()
             && patch["metadata"]["annotations"].get(MARK).is_some_and(Value::is_null));
-        if gives_back && denied.contains(&"managers") || unmarks && denied.contains(&"marks") {
+        let stores_again = matches!(&request, Request::Journal(place, Verb::Replace(_))
+            if self.cluster.journals.get(&place.name).is_some_and(|journal| !journal["data"].is_null()));
+        let announces = matches!(request, Request::Lease(_, Some(_)));
+        let creates = matches!(request, Request::Write(_, Verb::Create(_)));
+        let conflicts = [
+            (creates, "creates"),
+            (gives_back, "managers"),
+            (unmarks, "marks"),
+            (stores_again, "journals"),
+            (announces, "leases"),
+        ];
+        if conflicts.iter().any(|(is_one, what)| *is_one && denied.contains(what)) {
             answer = Answer::Conflict;
             effect = Effect::Nothing;
         }
@@ -314,6 +325,10 @@ impl World {
 
     pub fn add(&mut self, journal: &str, token: u64, job: Job, faults: Faults) -> usize {
         let number = self.drivers.len();
+        let mut lease = self.cluster.lease(journal);
+        lease["metadata"]["resourceVersion"] = self.cluster.new_version();
+        lease["spec"]["holderIdentity"] = format!("driver {number}").into();
+        self.cluster.leases.insert(journal.into(), lease);
         let limit = self.pick(&[20, 60, 300]);
         let settings = Settings {
             lease: Place { namespace: "ns".into(), name: journal.into() },
@@ -354,7 +369,7 @@ impl World {
     }
 }
 
-/// The verb that a request needs on its target; on Leases of others, `lease`.
+/// The verb that a request needs on its target; on Leases of others, `lease`, and on the journal, `store`.
 fn verb(request: &Request) -> Option<&'static str> {
     match request {
         Request::Look(_) => Some("get"),
@@ -366,6 +381,7 @@ fn verb(request: &Request) -> Option<&'static str> {
         }),
         Request::Review(_, verb) => Some(verb),
         Request::Lease(_, None) => Some("lease"),
+        Request::Journal(_, Verb::Replace(_)) => Some("store"),
         Request::Lease(_, Some(_)) | Request::Journal(..) => None,
     }
 }

@@ -45,11 +45,6 @@ enum End {
 
 const ENDS: [End; 5] = [End::Kill, End::KillInHook, End::StepDown, End::Freeze, End::Cut];
 
-/// `TENURE_TEST_FAILOVERS` asks for more.
-fn rounds() -> usize {
-    env::var("TENURE_TEST_FAILOVERS").map_or(ENDS.len(), |rounds| rounds.parse().expect("a number"))
-}
-
 /// The replicas, their pods, and what they share.
 struct Set<'a> {
     stage: &'a Stage,
@@ -205,7 +200,8 @@ async fn after_each_of_many_failovers_only_the_leaders_pod_is_labelled(stage: St
     let before = set.pods().await;
     let (mut leader, mut token, _) = set.settled("").await;
     let mut took = Vec::new();
-    for round in 0..rounds() {
+    let rounds = env::var("TENURE_TEST_FAILOVERS").map_or(ENDS.len(), |rounds| rounds.parse().expect("a number"));
+    for round in 0..rounds {
         let how = ENDS[round % ENDS.len()];
         set.end(&leader, how).await;
         let last = leader;

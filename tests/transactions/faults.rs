@@ -524,7 +524,7 @@ async fn signals_and_a_lost_api_server_leave_an_undo_its_time(stage: Stage) {
 
     let (code, err) = lock.exit().await;
 
-    assert!(code > 2 && !err.contains("tenure: undone: "), "{code} {err}");
+    assert!(code == 137 && err.contains("tells what is left") && !err.contains("tenure: undone: "), "{code} {err}");
     said(&shop.recover(&["plan", "x"]).await, 1, &["put back"]);
     shop.desk.proxy.clear();
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: "]);

@@ -16,7 +16,6 @@ use super::{
 
 pub(super) fn all() -> Vec<Case> {
     cases![
-        two_transactions_in_opposite_order_are_never_mixed,
         transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_say_whose_the_object_is,
         an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays,
         an_object_that_is_put_back_or_deleted_between_the_changes_is_named,
@@ -34,11 +33,6 @@ pub(super) fn all() -> Vec<Case> {
         a_command_that_waits_for_the_lock_stays_with_the_cluster_of_its_start,
         what_the_cluster_and_a_definition_of_its_own_hold_is_changed_and_undone,
     ]
-}
-
-/// How often two transactions meet.
-fn rounds() -> usize {
-    std::env::var("TENURE_TEST_TRANSACTIONS").map_or(12, |rounds| rounds.parse().expect("a number"))
 }
 
 /// Two transactions over two objects, in opposite order.
@@ -88,24 +82,6 @@ async fn transactions_that_meet_in_the_middle_of_their_changes_are_undone_and_sa
     let seen = shop.seen().await;
     assert_eq!(seen[0]["metadata"]["labels"]["by"], seen[1]["metadata"]["labels"]["by"], "{codes:?}");
     assert!(seen.iter().all(|object| object["metadata"]["annotations"]["tenure.dev/change"].is_null()), "{seen:?}");
-}
-
-async fn two_transactions_in_opposite_order_are_never_mixed(stage: Stage) {
-    let shop = Shop::open(&stage).await;
-    let files = opposed(&shop);
-    let mut committed = 0;
-    for round in 0..rounds() {
-        let (a, b) = tokio::join!(shop.apply(&files[0], &["--limit", "2s"]), shop.apply(&files[1], &["--limit", "2s"]));
-        for ended in [&a, &b] {
-            assert!([0, 1, 75].contains(&ended.code), "round {round}: {ended:?}");
-            committed += usize::from(ended.code == 0);
-        }
-        let seen = shop.seen().await;
-        let labels = [&seen[0], &seen[1]].map(|object| object["metadata"]["labels"]["by"].clone());
-        assert_eq!(labels[0], labels[1], "round {round}: {a:?} {b:?}");
-        assert!(seen.iter().all(|object| object["metadata"]["annotations"]["tenure.dev/change"].is_null()), "{seen:?}");
-    }
-    assert!(committed >= rounds() / 2, "{committed}");
 }
 
 async fn an_edit_of_the_same_field_before_the_commit_undoes_and_one_after_it_stays(stage: Stage) {

@@ -26,6 +26,8 @@ struct Lease {
     /// Why it ends, and since when.
     stop: Option<(Reason, Instant)>,
     is_proved: bool,
+    /// No elector waits for the answer to its StepDown.
+    is_answered: bool,
     is_void: bool,
 }
 
@@ -55,7 +57,8 @@ pub(crate) struct Judge {
     due: Vec<(Term, u64)>,
     page: Option<TermStatus>,
     pub(crate) fuse: Option<Instant>,
-    pub(crate) fired: bool,
+    /// When the fuse fired last, at H or too early.
+    pub(crate) fired: Option<Instant>,
     leads: bool,
     /// The workload has started as leader, or was promoted.
     has_started: bool,
@@ -124,7 +127,8 @@ impl Judge {
                 if is_free && term.0 > self.last && self.is_plausible(confirmed.deadlines, now) {
                     let stop = (self.terms > 0).then_some((Reason::Signal, now));
                     let deadlines = confirmed.deadlines;
-                    self.lease = Some(Lease { term: *term, deadlines, stop, is_proved: false, is_void: false });
+                    self.lease =
+                        Some(Lease { term: *term, deadlines, stop, is_proved: false, is_answered: false, is_void: false });
                     self.last = term.0;
                     self.due.push((*term, 0));
                     (self.has_started, self.all_killed, self.is_hopeless, self.withheld) = (false, false, false, None);
@@ -132,7 +136,7 @@ impl Judge {
             }
             ToInit::Extend { term, serial, confirmed } => {
                 let is_plausible = self.is_plausible(confirmed.deadlines, now);
-                let is_spent = self.fired && self.lease.as_ref().is_some_and(|lease| lease.deadlines.hard <= now);
+                let is_spent = self.lease.as_ref().is_some_and(|lease| self.fired >= Some(lease.deadlines.hard));
                 if let Some(lease) = self.lease.as_mut().filter(|lease| named(lease, *term))
                     && is_plausible
                     && !is_spent
@@ -147,7 +151,7 @@ impl Judge {
             ToInit::StepDown { term, reason, .. } => {
                 let may_wait = self.may_wait();
                 let Some(lease) = self.lease.as_mut().filter(|lease| named(lease, *term)) else { return };
-                lease.is_proved = false;
+                (lease.is_proved, lease.is_answered) = (false, false);
                 if may_wait && !reason.is_loss() && lease.stop.is_none() {
                     self.withheld = Some(lease.deadlines.soft.min(now + WITHDRAWAL));
                 }
@@ -194,6 +198,7 @@ impl Judge {
         } else if may_wait && lease.stop.is_none() {
             self.withheld = Some(lease.deadlines.soft.min(now + WITHDRAWAL));
         }
+        lease.stops(Reason::Signal, now);
     }
 
     /// A message that init sends.
@@ -219,7 +224,7 @@ impl Judge {
             ToElector::Stopped { .. } => {
                 self.leads = false;
                 if let Some(lease) = &mut self.lease {
-                    lease.is_proved = true;
+                    (lease.is_proved, lease.is_answered) = (true, true);
                 }
             }
             ToElector::InitialState(_)
@@ -277,17 +282,17 @@ impl Judge {
                 (self.leads, self.is_prepared) = (true, true);
             }
             Some(HelperKind::Hook(HookKind::AfterFollow)) => {
-                let is_answered = self.lease.as_ref().is_none_or(|lease| lease.is_proved);
+                let is_answered = self.lease.as_ref().is_none_or(|lease| lease.is_answered);
                 self.forbid(self.has_elector && !is_answered, "law 8: afterFollow comes before the answer");
             }
             None | Some(_) => {}
         }
     }
 
-    /// The fuses are set before anything that relies on them.
+    /// The fuses are set before anything that relies on them. An H that the same step has read is a later one.
     fn has_fuses(&mut self) {
         let hard = self.lease.as_ref().map(|lease| lease.deadlines.hard);
-        self.forbid(self.fuse != hard, "law 3: a leader runs without its fuse");
+        self.forbid(self.fuse.is_none() || self.fuse > hard, "law 3: a leader runs without its fuse");
     }
 
     pub(crate) fn main(&mut self, pid: i32) {
@@ -331,9 +336,11 @@ impl Judge {
         self.note(&signal, now);
         match signal.0 {
             libc::SIGTERM => {
-                let is_early = self.withheld.is_some_and(|until| now < until);
+                // Without an elector nobody withdraws.
+                let is_early = self.has_elector && self.withheld.is_some_and(|until| now < until);
                 let lease = self.lease.as_ref().filter(|_| self.leads);
-                let is_cut_off = lease.is_none_or(|lease| lease.loss().is_some() || lease.deadlines.soft <= now) || self.fired;
+                let is_cut_off =
+                    lease.is_none_or(|lease| lease.loss().is_some() || lease.deadlines.soft <= now) || self.fired.is_some();
                 self.forbid(is_early && !is_cut_off, "law 19: the stop does not wait for the withdrawal");
                 self.forbid(self.leads && self.shows_soft(), "law 3: S is on the page when the stop signal is sent");
                 self.asked.get_or_insert(now);
@@ -352,7 +359,7 @@ impl Judge {
         let grace = self.config.workload.stop.grace;
         let is_early = now < asked + grace && now < lease.deadlines.hard && lease.loss().is_none() && self.terms < 2;
         let asks = matches!(self.kind, Kind::Leading | Kind::Published);
-        self.forbid(asks && self.leads && is_early && !self.fired, "law 7: a planned stop has its whole grace");
+        self.forbid(asks && self.leads && is_early && self.fired.is_none(), "law 7: a planned stop has its whole grace");
     }
 
     pub(crate) fn kills_all(&mut self, now: Instant) {
@@ -364,7 +371,7 @@ impl Judge {
     pub(crate) fn scans(&mut self, kill: bool, scan: &Scan, now: Instant) {
         self.note(&(kill, scan), now);
         if scan.clean {
-            (self.leads, self.is_prepared, self.fired) = (false, false, false);
+            (self.leads, self.is_prepared, self.fired) = (false, false, None);
         }
         self.is_killed |= kill;
         let is_past = self.lease.as_ref().is_some_and(|lease| lease.deadlines.hard <= now);
@@ -378,7 +385,7 @@ impl Judge {
             self.killed = None;
         }
         if let Some(lease) = &mut self.lease {
-            lease.is_proved = false;
+            (lease.is_proved, lease.is_answered) = (false, lease.is_answered || pid.is_none());
         }
     }
 
@@ -405,7 +412,7 @@ impl Judge {
         self.forbid(late && wants_elector && !self.has_elector, "law 10: an elector that cannot be reaped is not replaced");
         let Some(lease) = self.lease.as_mut().filter(|_| leads) else { return };
         let (soft, hard) = (lease.deadlines.soft, lease.deadlines.hard);
-        let is_missed = lease.stop.is_none() && soft <= began;
+        let is_missed = lease.stop.is_none() && self.asked.is_none_or(|at| at >= soft) && soft <= began;
         if is_missed && self.main.is_some() {
             lease.stops(Reason::Expired, began);
         }

@@ -84,7 +84,7 @@ impl Kernel {
 
     /// The fuse fires.
     pub(crate) fn fires(&mut self) {
-        (self.has_fired, self.judge.fired) = (true, true);
+        (self.has_fired, self.judge.fired) = (true, Some(self.now));
         self.workload().into_iter().for_each(|pid| self.sigkill(pid));
     }
 

@@ -77,7 +77,10 @@ fn run(seed: u64) -> Result<(), String> {
         kernel.judge.begins(began);
         turn.run(&mut kernel);
         let (now, leads) = (kernel.now, turn.agent().leads());
-        kernel.judge.ends(began, now, leads, turn.agent().hard(), turn.due(now));
+        // The kernel kills everything with PID 1.
+        if turn.over().is_none() {
+            kernel.judge.ends(began, now, leads, turn.agent().hard(), turn.due(now));
+        }
         if let Some(wrong) = &kernel.judge.wrong {
             return Err(format!("seed {seed}, {kind:?}: {wrong}\n{}", kernel.judge.story.join("\n")));
         }

@@ -94,7 +94,8 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease
     }
     let command = words.into_iter().map(Ok).chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
-    if code == exit::LEADERSHIP_LOST {
+    let was_killed = code > exit::NOT_FOUND;
+    if code == exit::LEADERSHIP_LOST || was_killed {
         complain(&format!("`tenure recover plan {lease_flags}` tells what is left or committed, and `recover apply` undoes it"));
     }
     Ok(code)
