@@ -21,6 +21,7 @@ mod slots;
 mod stopping;
 mod task;
 mod traces;
+mod turn;
 mod wait_limit;
 mod watching;
 mod words;

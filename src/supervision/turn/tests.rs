@@ -15,6 +15,8 @@ struct World {
     messages: VecDeque<Result<ToInit, LinkBroken>>,
     /// What arrives while a child is reaped.
     meanwhile: VecDeque<Result<ToInit, LinkBroken>>,
+    /// After so many looks at an empty link that much time passes, and a heartbeat comes.
+    gap: Option<(u32, Duration)>,
     signals: VecDeque<i32>,
     dead: VecDeque<i32>,
     started: Option<Started>,
@@ -31,7 +33,7 @@ impl World {
     fn new(takes: Duration) -> Self {
         let (messages, meanwhile, signals, dead) = (VecDeque::new(), VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (now, started, failed, is_full, is_others) = (Instant::from_nanos(1_000_000_000), None, None, false, false);
-        Self { now, takes, messages, meanwhile, signals, dead, started, is_full, failed, is_others, done: Vec::new() }
+        Self { now, takes, messages, meanwhile, gap: None, signals, dead, started, is_full, failed, is_others, done: Vec::new() }
     }
 
     fn does(&mut self, what: impl Into<String>) {
@@ -50,7 +52,16 @@ impl Container for World {
         true
     }
     fn message(&mut self) -> Option<Result<ToInit, LinkBroken>> {
-        let message = self.messages.pop_front()?;
+        let Some(message) = self.messages.pop_front() else {
+            if let Some((looks, span)) = self.gap.take() {
+                self.gap = Some((looks - 1, span)).filter(|(looks, _)| *looks > 0);
+                if self.gap.is_none() {
+                    self.now += span;
+                    self.messages.push_back(Ok(ToInit::Heartbeat));
+                }
+            }
+            return None;
+        };
         self.does(if message.is_ok() { "a message" } else { "the end of the link" });
         Some(message)
     }
@@ -166,6 +177,25 @@ fn the_deadlines_wait_for_no_flood_of_messages_or_signals() {
     assert_eq!(world.signals.len(), 10_000 - 256);
 }
 
+/// Init was stopped before it read the clock, or just after it had read the link for the last time.
+#[test]
+fn an_elector_that_was_heard_of_in_a_gap_of_inits_own_is_not_silent() {
+    for looks in [1, 2] {
+        let mut world = World::new(Duration::ZERO);
+        let mut turn = turn(&mut world);
+        world.messages = [Ok(ToInit::Hello)].into();
+        turn.run(&mut world);
+        world.now += Duration::from_secs(14);
+        turn.run(&mut world);
+        world.gap = Some((looks, Duration::from_secs(1)));
+
+        turn.run(&mut world);
+        turn.run(&mut world);
+
+        assert_eq!((&world.gap, &*world.done), (&None, &["a message"; 2].map(str::to_owned)[..]), "{looks}");
+    }
+}
+
 #[test]
 fn what_follows_from_the_end_of_the_link_is_done_before_the_next_signal_is_heard() {
     let mut world = World::new(Duration::ZERO);
@@ -191,6 +221,19 @@ fn what_waits_on_the_link_is_read_before_an_end_of_the_workload_is_judged() {
     }
 
     assert_eq!(world.done, ["a message"]);
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_has_not_ended() {
+    let mut world = World::new(Duration::ZERO);
+    world.failed = Some(NotSpawned::Failed { code: 126, message: "no program".into() });
+    let (command, runs) = (vec!["work".into()], Runs::Always);
+
+    let mut turn = turn_of(WorkloadConfig { command, runs, ..WorkloadConfig::default() }, true, &mut world);
+    turn.run(&mut world);
+
+    assert_eq!(world.done, ["starts an elector", "forks", "kills the elector", "closes the link"]);
+    assert_eq!(turn.over(), Some(126));
 }
 
 #[test]
