@@ -412,7 +412,8 @@ impl Judge {
         self.forbid(late && wants_elector && !self.has_elector, "law 10: an elector that cannot be reaped is not replaced");
         let Some(lease) = self.lease.as_mut().filter(|_| leads) else { return };
         let (soft, hard) = (lease.deadlines.soft, lease.deadlines.hard);
-        let is_missed = lease.stop.is_none() && self.asked.is_none_or(|at| at >= soft) && soft <= began;
+        let stops_already = self.is_killed || self.asked.is_some_and(|at| at < soft);
+        let is_missed = lease.stop.is_none() && !stops_already && soft <= began;
         if is_missed && self.main.is_some() {
             lease.stops(Reason::Expired, began);
         }
