@@ -8,12 +8,10 @@ use super::{
     fields::{Field, Side, body, comparable, find_anew, note},
     paths::{covers, is_shared, managers, owners},
     plan::unmet,
-    requests::{deletion, is_going, set_mark, uid},
+    requests::{CHANGING, deletion, is_going, set_mark, uid},
 };
 use crate::request::Answer;
 
-/// Why a change is not tried again.
-pub(super) const CHANGING: &str = "changes all the time, or each request is refused with 409 Conflict";
 /// How often a change is tried: others may write to the object all the time.
 pub(super) const TRIES: u32 = 9;
 

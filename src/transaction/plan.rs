@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Change, ChangeType, Entry, EntryType, Event, MANAGER, MARK, Outcome, Phase, Request, Server, State, Target, Verb,
-    change::{CHANGING, TRIES},
+    change::TRIES,
     driver::Driver,
     fields::{Field, Lists, Side, body, comparable, in_items, named, note, shape, updated, with, without_nulls},
     journal::Work,
     paths::{Step, as_map, entry_of, managers, owners, remove},
-    requests::{PAUSE, deletion, is_going, towards, uid, versioned},
+    requests::{CHANGING, PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
 
@@ -23,7 +23,7 @@ impl<S: Server> Driver<'_, S> {
             let mut tries = 0;
             entries.push(loop {
                 match self.planned(change, undone, is_later).await {
-                    Err(Outcome::Overtaken) if tries < TRIES => tries += 1,
+                    Err(Outcome::Overtaken) if tries < TRIES => self.missed(&mut tries).await?,
                     Err(Outcome::Overtaken) => {
                         return Err(Outcome::Refused(format!("{} {CHANGING}", change.target)));
                     }

@@ -26,6 +26,8 @@ use crate::{
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// Writes of one object that meet another version are repeated at once so often.
 const MISSES: u32 = 3;
+/// Why a write is not tried again.
+pub(super) const CHANGING: &str = "changes all the time, or each request is refused as a conflict";
 /// A server that asks for a longer one is asked again after this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -228,7 +230,7 @@ impl<S: Server> Driver<'_, S> {
         self.pause(why, retry_after).await
     }
 
-    /// Counts a write that has met another version. After a few of them it pauses: a webhook may refuse each one.
+    /// Counts a write, or its dry run, that has met another version. After a few of them it pauses: a webhook may refuse each one.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).
@@ -267,7 +269,7 @@ impl<S: Server> Driver<'_, S> {
 
 /// Returns what is said of an object of which each version is refused.
 pub(super) fn conflicting() -> RequestError {
-    RequestError { status: Some(409), words: "it changes all the time, or a webhook refuses each write".into() }
+    RequestError { status: Some(409), words: format!("it {CHANGING}") }
 }
 
 /// Reads the id and the claim that a Lease announces.

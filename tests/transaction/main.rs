@@ -724,6 +724,7 @@ fn a_webhook_that_refuses_each_write_is_asked_a_few_times_a_second() {
         (&[], &["journals"], Job::Recover, "not undone in full; ".into()),
         (&["journals"], &["journals"], Job::Recover, "not undone in full; ".into()),
         (&["leases"], &["leases"], Job::Recover, Outcome::Nothing.to_string()),
+        (&["plans"], &["plans"], first(), "ConfigMap ns/X0 changes all the time, ".into()),
         (&["marks"], &["marks"], Job::Forget, Outcome::Forgotten { changes: Some(5) }.to_string()),
     ] {
         let (outcomes, world) = relayed(vec![Denied(before), Drive(first(), None), Denied(denied), Drive(job, None)]);

@@ -254,22 +254,21 @@ impl World {
             answer = Answer::Refused { refusal, message: RequestError { status: Some(429), words: "busy".into() } };
             effect = Effect::Nothing;
         }
-        let gives_back =
-            matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array());
-        let unmarks = matches!(&request, Request::Write(_, Verb::Merge(patch)) if patch.get("data").is_none()
-            && patch["metadata"]["annotations"].get(MARK).is_some_and(Value::is_null));
-        let stores_again = matches!(&request, Request::Journal(place, Verb::Replace(_))
-            if self.cluster.journals.get(&place.name).is_some_and(|journal| !journal["data"].is_null()));
-        let announces = matches!(request, Request::Lease(_, Some(_)));
-        let creates = matches!(request, Request::Write(_, Verb::Create(_)));
-        let conflicts = [
-            (creates, "creates"),
-            (gives_back, "managers"),
-            (unmarks, "marks"),
-            (stores_again, "journals"),
-            (announces, "leases"),
-        ];
-        if conflicts.iter().any(|(is_one, what)| *is_one && denied.contains(what)) {
+        let is_stored = |name| self.cluster.journals.get(name).is_some_and(|secret| !secret["data"].is_null());
+        let conflict = match &request {
+            Request::Plan(..) => "plans",
+            Request::Lease(_, Some(_)) => "leases",
+            Request::Write(_, Verb::Create(_)) => "creates",
+            Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array() => "managers",
+            Request::Write(_, Verb::Merge(patch))
+                if patch.get("data").is_none() && patch["metadata"]["annotations"].get(MARK).is_some_and(Value::is_null) =>
+            {
+                "marks"
+            }
+            Request::Journal(place, Verb::Replace(_)) if is_stored(&place.name) => "journals",
+            _ => "",
+        };
+        if denied.contains(&conflict) {
             answer = Answer::Conflict;
             effect = Effect::Nothing;
         }
