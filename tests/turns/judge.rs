@@ -67,7 +67,7 @@ pub(crate) struct Judge {
     /// When an elector was killed that is not reaped yet.
     killed: Option<(i32, Instant)>,
     main: Option<i32>,
-    /// When the main process got the stop signal.
+    /// When the main process got the stop signal, or was told that it is demoted.
     asked: Option<Instant>,
     is_killed: bool,
     /// Everything was killed since H.
@@ -322,9 +322,10 @@ impl Judge {
             }
             Order::Signal { role: Role::Leader, .. } => {
                 self.has_fuses();
-                self.leads = true;
+                (self.leads, self.asked) = (true, None);
             }
-            Order::Signal { .. } | Order::Mark(_) => {}
+            Order::Signal { .. } => _ = self.asked.get_or_insert(now),
+            Order::Mark(_) => {}
         }
     }
 
@@ -421,8 +422,7 @@ impl Judge {
         self.forbid(is_missed && self.shows_soft(), "law 3: the term goes on at S");
         self.forbid(hard <= began && !self.all_killed, "law 3: not everything is killed at H");
         let is_in_hand = self.main.is_none() || self.asked.is_some() || self.is_killed;
-        let tells = self.kind == Kind::Always;
-        self.forbid(!tells && loss.is_some() && !is_in_hand, "law 7: a loss waits");
+        self.forbid(loss.is_some() && !is_in_hand, "law 7: a loss waits");
         let is_due = loss.is_some_and(|at| at + self.timing().loss_grace <= began);
         self.forbid(is_due && self.main.is_some() && !self.is_killed, "law 7: a loss leaves more than G");
         let is_over = self.withheld.is_some_and(|until| until <= began);
