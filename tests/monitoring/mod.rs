@@ -249,8 +249,7 @@ fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Kept)> {
     });
     fs::write(directory.join("rules.json"), rules.to_string()).expect("a file");
     fs::write(directory.join("prometheus.json"), config.to_string()).expect("a file");
-    let (own, kept) = stage.free_address();
-    drop(kept);
+    let own = stage.free_address().0;
     let mut command = program("prometheus");
     command.arg("--config.file=prometheus.json").arg(format!("--web.listen-address={own}")).arg("--storage.tsdb.path=tsdb");
     command.current_dir(directory).stdin(Stdio::null());

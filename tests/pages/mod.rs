@@ -162,8 +162,7 @@ struct Browser<'a> {
 impl<'a> Browser<'a> {
     /// None, and said so, where it cannot be had.
     async fn start(stage: &'a Stage) -> Option<Self> {
-        let (driver, kept) = stage.free_address();
-        drop(kept);
+        let driver = stage.free_address().0;
         let directory = stage.directory();
         let log = fs::File::create(directory.join("chromium.log")).expect("a log");
         let mut command = Command::new("setpriv");

@@ -37,10 +37,8 @@ impl Lease {
     }
 
     fn stops(&mut self, reason: Reason, now: Instant) {
-        match &mut self.stop {
-            Some((before, at)) if reason.is_loss() && !before.is_loss() => (*before, *at) = (reason, now),
-            Some(_) => {}
-            None => self.stop = Some((reason, now)),
+        if self.stop.is_none_or(|(before, _)| reason.is_loss() && !before.is_loss()) {
+            self.stop = Some((reason, now));
         }
     }
 }
@@ -262,10 +260,6 @@ impl Judge {
         self.page.is_some_and(|page| page.soft != Instant::BOOT)
     }
 
-    pub(crate) fn fuses(&mut self, hard: Option<Instant>, _: Instant) {
-        self.fuse = hard;
-    }
-
     pub(crate) fn forks(&mut self, program: &Program, now: Instant) {
         self.note(program, now);
         self.never_ran &= program.helper.is_some();
@@ -284,6 +278,11 @@ impl Judge {
             Some(HelperKind::Hook(HookKind::AfterFollow)) => {
                 let is_answered = self.lease.as_ref().is_none_or(|lease| lease.is_answered);
                 self.forbid(self.has_elector && !is_answered, "law 8: afterFollow comes before the answer");
+            }
+            Some(HelperKind::Hook(HookKind::BeforeFollow)) => {
+                if let (Some(lease), Some(reason)) = (&mut self.lease, program.told.reason) {
+                    lease.stops(reason, now);
+                }
             }
             None | Some(_) => {}
         }
@@ -337,6 +336,11 @@ impl Judge {
         self.note(&signal, now);
         match signal.0 {
             libc::SIGTERM => {
+                // No elector is told why.
+                let is_told = self.has_elector || self.fired.is_some() || !self.leads;
+                if let Some(lease) = self.lease.as_mut().filter(|lease| !is_told && lease.deadlines.soft <= now) {
+                    lease.stop.get_or_insert((Reason::Expired, now));
+                }
                 // Without an elector nobody withdraws.
                 let is_early = self.has_elector && self.withheld.is_some_and(|until| now < until);
                 let lease = self.lease.as_ref().filter(|_| self.leads);

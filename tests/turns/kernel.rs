@@ -243,7 +243,7 @@ impl Container for Kernel {
         all.into_iter().for_each(|pid| self.sigkill(pid));
     }
     fn follow_hard(&mut self, hard: Option<Instant>) {
-        self.judge.fuses(hard, self.now);
+        self.judge.fuse = hard;
     }
     fn publish(&mut self, status: TermStatus) {
         self.judge.publishes(status, self.now);

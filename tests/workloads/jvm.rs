@@ -35,8 +35,7 @@ pub(super) async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) 
                 |line: &str| line.split_once(' ').map(|(token, at)| (token.to_owned(), at.parse::<u64>().unwrap_or_default()));
             text.lines().filter_map(pair).collect::<Vec<_>>()
         };
-        let (addresses, kept): (Vec<_>, Vec<_>) = (0..2).map(|_| stage.free_address()).unzip();
-        drop(kept);
+        let addresses = [stage.free_address(), stage.free_address()].map(|(address, _)| address);
         let prepare = async |name: &str, port: u16| {
             let prepared = with_word(debian.prepare(&stage, name, "jvm", &[], &[]).await, "/app", &classes);
             let prepared = prepared.set("workload.runs", runs).set("workload.readiness.tcp.port", port);

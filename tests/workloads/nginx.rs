@@ -20,8 +20,7 @@ use super::{
 pub(super) async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: Stage) {
     let Some(debian) = Debian::package("nginx") else { return };
     stage.lease.create(released()).await;
-    let (address, kept) = stage.free_address();
-    drop(kept);
+    let address = stage.free_address().0;
     let prepare = async |name: &str| {
         let directory = stage.directory().join(format!("nginx-{name}"));
         fs::create_dir_all(&directory).expect("a directory");

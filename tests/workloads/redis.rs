@@ -22,9 +22,7 @@ use super::{
 pub(super) async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     let Some(debian) = Debian::package("redis-server") else { return };
     stage.lease.create(released()).await;
-    let (addresses, kept): (Vec<_>, Vec<_>) = (0..2).map(|_| stage.free_address()).unzip();
-    drop(kept);
-    let (one, two) = (addresses[0], addresses[1]);
+    let [one, two] = [stage.free_address(), stage.free_address()].map(|(address, _)| address);
     let prepare = async |name: &str, own: SocketAddr, other: SocketAddr| {
         let directory = stage.directory().join(format!("redis-{name}"));
         fs::create_dir_all(&directory).expect("a directory");
