@@ -9,7 +9,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, MapAccess, SeqAccess, Visitor},
 };
-use serde_saphyr::{Spanned, UserMessageFormatter};
+use serde_saphyr::{Error, Spanned, UserMessageFormatter};
 
 /// A value and its place.
 pub(super) type Node = Spanned<Content>;
@@ -40,6 +40,9 @@ const DEEPEST: usize = 100;
 /// What is said of a text that other readers of YAML take for a boolean.
 const AMBIGUOUS: &str = "is ambiguous: quote it, or write true or false";
 
+/// What is said of a text of which YAML takes a word for a tag or an anchor, and nothing is left of the text.
+const SIGNED: &str = "a text that begins with ! or & has to be quoted";
+
 /// Reads YAML, and refuses what is ambiguous.
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
     let [node, lenient] = readings(text)?;
@@ -63,9 +66,26 @@ pub(super) fn ambiguities(strict: &Node, lenient: &Node) -> Vec<Malformed> {
 /// The fault, on one line.
 pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let (strict, lenient) = (read_all::<Node>(text, true)?, read_all(text, false)?);
+    if let Some(line) = strict.iter().find_map(|node| anchored_nothing(node, text)) {
+        return Err(format!("{SIGNED} at line {line}"));
+    }
     match strict.iter().zip(&lenient).find_map(|(strict, lenient)| ambiguous(strict, lenient, 1).into_iter().next()) {
         Some((line, text)) => Err(format!("line {line}: an unquoted {text} {AMBIGUOUS}")),
         None => read_all(text, true),
+    }
+}
+
+/// The first line with an anchor of nothing.
+fn anchored_nothing(node: &Node, text: &str) -> Option<u64> {
+    match &node.value {
+        Content::Scalar(Value::Empty(..)) => {
+            let number = node.referenced.line();
+            let line = text.lines().nth(usize::try_from(number).ok()?.checked_sub(1)?)?;
+            line.split_whitespace().any(|word| word.starts_with('&')).then_some(number)
+        }
+        Content::Scalar(_) => None,
+        Content::List(nodes) => nodes.iter().find_map(|node| anchored_nothing(node, text)),
+        Content::Map(entries) => entries.iter().find_map(|(_, node)| anchored_nothing(node, text)),
     }
 }
 
@@ -74,6 +94,7 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         with_snippet: false,
         strict_booleans: strict_booleans,
         legacy_octal_numbers: true,
+        reject_unsupported_tags: true,
         budget: serde_saphyr::budget! {
             max_depth: DEEPEST,
             max_documents: usize::MAX,
@@ -82,8 +103,16 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
     };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| error.without_snippet().render_with_formatter(&UserMessageFormatter))
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| said(error.without_snippet()))
+}
+
+/// What an error says.
+fn said(error: &Error) -> String {
+    if let Error::UnsupportedTag { location, .. } = error {
+        // Its own words quote the text.
+        return format!("{SIGNED} at line {}", location.line());
+    }
+    error.render_with_formatter(&UserMessageFormatter)
 }
 
 /// The lines of the texts of this length or more that Helm and kubectl, which read YAML 1.1, take for a boolean, and the texts: two
@@ -100,9 +129,9 @@ fn ambiguous<'a>(strict: &'a Node, lenient: &Node, least: usize) -> Vec<(u64, &'
 }
 
 fn read(text: &str, strict_booleans: bool) -> Result<Node, Malformed> {
-    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: strict_booleans };
+    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: strict_booleans, reject_unsupported_tags: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let message = error.without_snippet().render_with_formatter(&UserMessageFormatter);
+        let message = said(error.without_snippet());
         let message = message.split(" at line ").next().unwrap_or_default();
         let line = error.location().map(|at| at.line());
         if message.contains("mapping values are not allowed") || message.contains("illegal placement of ':'") {

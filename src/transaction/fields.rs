@@ -328,11 +328,19 @@ fn told_apart<'a>(item: &'a Value, list: &'a [Value], owned: &'a Value) -> Resul
 /// Returns the content of a patch that does what an update does: all but metadata and status becomes the content; labels and annotations
 /// merge.
 pub(super) fn updated(found: &Value, content: &Value) -> Value {
-    let mut patch = merge_patch(&body(found), &body(content));
+    let mut patch = replacing(&body(found), &body(content));
     let patched = as_map(&mut patch);
     patched.retain(|key, _| key != "apiVersion" && key != "kind");
     patched.extend(content.get("metadata").map(|metadata| ("metadata".to_owned(), metadata.clone())));
     patch
+}
+
+/// Returns a value with nulls for what else was found.
+fn replacing(found: &Value, value: &Value) -> Value {
+    let (Value::Object(found), Value::Object(value)) = (found, value) else { return value.clone() };
+    let removed = found.keys().map(|key| (key.clone(), Value::Null));
+    let kept = value.iter().map(|(key, value)| (key.clone(), replacing(found.get(key).unwrap_or(&Value::Null), value)));
+    removed.chain(kept).collect()
 }
 
 /// Returns the merge patch that leads from one state to another.

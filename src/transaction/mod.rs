@@ -26,7 +26,8 @@
 //!    made, is tried again on the new version, or cannot be made: another uid, a live mark of another, or a field that is neither as
 //!    found nor as wanted, or not as required. What needed no change is read again, and must still need none. Then the journal is
 //!    stored as committed.
-//! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. An
+//! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. So is
+//!    an object that others have changed or marked, if nothing in it is of the change, and the journal does not say that it was made. An
 //!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before,
 //!    but may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object
 //!    is deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come: for five

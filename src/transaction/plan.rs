@@ -124,9 +124,10 @@ impl<S: Server> Driver<'_, S> {
             let is_made = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Update";
             fields = in_items(fields, object, owners(&answer, &[], is_made).next().map(|(_, owned)| owned));
         }
+        let removed: Vec<_> = fields.iter().filter(|field| field.after.is_none()).map(|field| field.path.clone()).collect();
         note(&mut fields, object, &answer, true);
         // What an update removes, and the server derives again, is none.
-        fields.retain(|field| change.verb == ChangeType::Patch || field.differs());
+        fields.retain(|field| change.verb == ChangeType::Patch || field.differs() || !removed.contains(&field.path));
         self.warn_of_appliers(target, object, &fields);
         Ok(fields)
     }

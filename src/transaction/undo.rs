@@ -210,10 +210,18 @@ impl<S: Server> Driver<'_, S> {
                 EntryType::Patch => Next::Gone("was deleted"),
             };
         };
+        let is_mine = self.mine(object).is_some();
+        // No request that is under way fits its version.
+        let is_unchanged = entry.kind == EntryType::Patch
+            && entry.state == State::Planned
+            && !is_mine
+            && !entry.fields.iter().any(|field| field.is(Side::After, object));
+        if is_unchanged && (live.is_some() || entry.unknown(object, &[Side::Before]).is_some()) {
+            return Next::Gone("is somebody else's, and was not changed");
+        }
         if let Some(why) = live {
             return Next::Leave(why);
         }
-        let is_mine = self.mine(object).is_some();
         let is_same = uid(object) == entry.uid;
         // Without the mark it may be of others, with other labels or annotations; their values a policy may have set anew.
         let has_names = |part| {
@@ -256,7 +264,9 @@ impl<S: Server> Driver<'_, S> {
             (false, _) if !is_done => return Next::Done,
             (false, _) if force => return Next::Gone("was made anew"),
             (false, _) => "this one is somebody else's",
-            (true, _) if holds_others(&entry.target) => "it stays, as others may have put something into it",
+            (true, _) if holds_others(&entry.target) => {
+                "it stays, as others may have put something into it, which --force deletes too"
+            }
             (true, false) => "somebody else has changed it",
             (true, true) => return Next::Write(deletion(object, false)),
         };

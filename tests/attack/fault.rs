@@ -154,11 +154,6 @@ impl Fault {
         self.kind().group
     }
 
-    /// Returns whether the fault affects one replica, rather than the Lease or the server.
-    pub(crate) fn strikes_a_replica(self) -> bool {
-        !matches!(self.group(), Group::Server | Group::Lease)
-    }
-
     /// Minimum and maximum duration; zero where nothing has to be undone.
     pub(crate) fn lasts(self) -> (Duration, Duration) {
         let (least, most) = self.kind().lasts;

@@ -94,7 +94,7 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
                 let begun = clock::boot();
                 let Some(undo) = strike(world, place, blow).await else { continue };
                 faults.push(blow.fault);
-                let place = blow.fault.strikes_a_replica().then_some(place);
+                let place = (!matches!(blow.fault.group(), Group::Server | Group::Lease)).then_some(place);
                 // Faults of the server are recorded for all worlds.
                 let own = blow.fault.group() != Group::Server;
                 let entry = own.then(|| world.book(Span { fault: blow.fault, place, from: begun, to: begun }));

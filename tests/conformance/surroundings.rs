@@ -223,7 +223,8 @@ async fn what_guards_is_locked_into_memory(stage: Stage) {
         return not_run("what guards is locked into memory", "RLIMIT_MEMLOCK does not allow it here");
     }
 
-    let locked = [me.init().await, me.elector().await, me.workload().await].map(is_locked);
+    let locked =
+        [me.init().await, me.elector().await, me.workload().await].map(|pid| status(pid, "VmLck").expect("it lives") != "0 kB");
 
     assert_eq!(locked, [true, true, false], "init, the elector, the workload");
 }
@@ -237,8 +238,4 @@ fn may_lock() -> bool {
     let is_real = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.trim_end().ends_with(" 4294967295"));
     let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(soft, _)| soft);
     is_capable && is_real || limit == Ok(RLIM_INFINITY)
-}
-
-fn is_locked(pid: Pid) -> bool {
-    status(pid, "VmLck").expect("it lives") != "0 kB"
 }

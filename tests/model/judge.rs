@@ -50,7 +50,7 @@ pub struct Judge {
     /// A standby has asked the leader to hand over.
     pub has_asked: bool,
     /// The law of each Lease, which judges every step. It follows from the path, so that states which merge keep one of their laws.
-    law: Aside<Option<Arc<Lawful>>>,
+    pub law: Aside<Option<Arc<Lawful>>>,
     wrong: Option<(Wrong, String)>,
 }
 
@@ -58,11 +58,6 @@ impl Judge {
     /// Returns a judge of so many slots, and of replicas with these priorities.
     pub fn of(slots: u8, priorities: Vec<i8>) -> Self {
         Self { slots, priorities, ..Self::default() }
-    }
-
-    /// Lets the law judge as well.
-    pub fn judges_by(&mut self, law: Lawful) {
-        self.law = Aside(Some(Arc::new(law)));
     }
 
     /// Tells the law what happens.

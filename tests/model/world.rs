@@ -137,7 +137,7 @@ impl World {
         // What creationWait replaces is not in the law.
         if by_law && setups.iter().all(|setup| setup.config.lease.creation_wait.is_none()) {
             let leases = (0..slots).map(|slot| world.register.lease(Slot(slot)).cloned());
-            world.judge.judges_by(Lawful::new(leases));
+            world.judge.law = Aside(Some(Arc::new(Lawful::new(leases))));
             for (on, setup) in setups.iter().enumerate().take(world.places.len()) {
                 let who = world.places[on].container.who;
                 world.judge.lawful(|law| law.begins(who, &who.to_string(), &setup.config, setup.clock));

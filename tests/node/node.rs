@@ -31,7 +31,7 @@ pub(crate) struct Node {
     lifeline: Option<ChildStdin>,
     directory: PathBuf,
     kubeconfig: PathBuf,
-    kubectl: String,
+    pub(crate) kubectl: String,
     helm: String,
     ctr: String,
 }
@@ -111,10 +111,6 @@ impl Node {
 
     pub(crate) fn has_kube_proxy(&self) -> bool {
         self.directory.join("kube-proxy.log").exists()
-    }
-
-    pub(crate) fn kubectl_program(&self) -> &str {
-        &self.kubectl
     }
 
     pub(crate) fn get(&self, object: &str) -> Value {

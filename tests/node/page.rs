@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(node: &'a Node, path: PathBuf) -> Self {
         fs::create_dir(&path).unwrap();
         symlink(env!("CARGO_BIN_EXE_tenure"), path.join("kubectl-tenure")).unwrap();
-        symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
+        symlink(&node.kubectl, path.join("kubectl")).unwrap();
         Self { node, path }
     }
 

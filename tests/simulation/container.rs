@@ -55,7 +55,7 @@ pub struct Container {
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
     /// The elector dies beside it before the step of this number.
-    bereft_before: Option<u32>,
+    pub bereft_before: Option<u32>,
     /// Init has just gone on: whatever it started continues before it takes in the next input.
     resumes: bool,
     /// The whole node is suspended until then.

@@ -116,7 +116,7 @@ pub struct Judge {
     /// The law of each Lease, which judges every step.
     pub law: Option<Box<Lawful>>,
     /// The terms that each one has seen, where that counts.
-    sights: Option<Sights>,
+    pub sights: Option<Sights>,
     /// Processes that run as leaders.
     alive: BTreeMap<(Who, i32), Running>,
     /// Whose term each token belongs to.
@@ -173,11 +173,6 @@ pub struct Judge {
 
 /// Who runs what.
 impl Judge {
-    /// Who takes the Lease need not wait for a term that it has never seen, if that is gone together with its record.
-    pub fn excuses_strangers(&mut self) {
-        self.sights = Some(Sights::default());
-    }
-
     /// An elector of `who` takes this version in.
     pub fn sees(&mut self, who: Who, lease: &Value) {
         if let Some(sights) = &mut self.sights {

@@ -25,6 +25,7 @@ use crate::{
     register::Request,
     server::{Admission, Server},
     shrink::Strike,
+    sights::Sights,
     traffic::Slices,
     witness::WitnessProcess,
 };
@@ -70,7 +71,7 @@ impl World {
         let plan = Rc::clone(&nodes[0].plan);
         e.note("plan", || format!("{plan:?}"));
         if plan.unseen {
-            e.judge.excuses_strangers();
+            e.judge.sights = Some(Sights::default());
         }
         e.judge.is_pool = plan.slots > 1;
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);

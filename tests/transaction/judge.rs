@@ -85,11 +85,6 @@ impl Judge {
         self.violations.push(format!("{what}: driver {} on {name}", party.number));
     }
 
-    /// A driver makes a change that it may not undo.
-    pub fn made_for_good(&mut self, driver: usize) {
-        self.violations.push(format!("T7 a change that its driver may not undo: driver {driver}"));
-    }
-
     /// Somebody deletes a journal: what was written under it is nobody's to undo.
     pub fn loses(&mut self, journal: String) {
         self.writers.retain(|_, writer| *writer != Writer::Driver(journal.clone()));

@@ -591,6 +591,37 @@ fn others_may_add_to_a_list_that_a_change_has_made_or_make_it_before() {
 }
 
 #[test]
+fn an_update_names_what_it_leaves_as_it_is() {
+    let (outcomes, left, _) = relay(vec![Unheard(update(), storing(&update()), |world| set(world, "X0", "a"))]);
+
+    assert!(matches!(&outcomes[0], Some(Outcome::Undone(_))), "{outcomes:?}");
+    assert_eq!(left["X0"], json!({ "a": "somebody's" }));
+}
+
+#[test]
+fn what_a_dead_driver_had_not_changed_yet_has_nothing_to_put_back_whatever_others_make_of_it() {
+    let changes =
+        || ["X1", "X0"].map(|name| patch(name, "a", "first")).into_iter().chain([change("D0", ChangeType::Delete, json!({}))]);
+    let dies = |at| Drive(Job::Apply(changes().collect()), at);
+    let edits: fn(&mut World) = |world| ["X0", "D0"].into_iter().for_each(|name| set(world, name, "a"));
+    let marks: fn(&mut World) = |world| (marked(world), announced(world)).1;
+    let is_made = |request: &u32| mark(&relayed(vec![dies(Some(*request))]).1.borrow().cluster.objects["X0"]).is_some();
+    let making = (1..).find(is_made).unwrap();
+    for (request, happens) in (1..making).flat_map(|request| [(request, edits), (request, marks)]) {
+        let next = Drive(patching("X2", "new", "x"), None);
+
+        let (outcomes, left, _) = relay(vec![dies(Some(request)), Meanwhile(happens), next]);
+
+        assert_eq!((&outcomes[2], &left["X1"]["a"]), (&Some(Outcome::Committed(1)), &json!("X1")), "request {request}");
+        assert!(left["X0"]["a"] != "first" && left.contains_key("D0"), "request {request}: {left:?}");
+    }
+    for dies_at in [Some(making), None] {
+        let (outcomes, ..) = relay(vec![dies(dies_at), Meanwhile(|world| set(world, "X0", "a")), Drive(Job::Recover, None)]);
+        assert_eq!(stuck(&outcomes[2]), [("X0", "data.a is somebody else's")]);
+    }
+}
+
+#[test]
 fn an_undo_leaves_an_object_with_the_live_mark_of_another_as_it_is() {
     let legs = vec![Drive(first(), None), Meanwhile(marked), Meanwhile(announced), Drive(Job::Recover, None)];
 
@@ -615,12 +646,14 @@ fn an_object_that_may_not_be_read_concerns_its_entry_only() {
 
 #[test]
 fn what_the_same_file_has_committed_is_made_again_only_if_somebody_has_changed_it() {
-    let patch = || Drive(patching("X0", "a", "x"), None);
+    for (job, a) in [(patching("X0", "a", "x"), "x"), (update(), "X0")] {
+        let run = || Drive(job.clone(), None);
 
-    let (outcomes, objects, _) = relay(vec![patch(), patch(), Meanwhile(|world| set(world, "X0", "a")), patch()]);
+        let (outcomes, objects, _) = relay(vec![run(), run(), Meanwhile(|world| set(world, "X0", "a")), run()]);
 
-    assert_eq!((&outcomes[1], &outcomes[3]), (&Some(Outcome::Already), &Some(Outcome::Committed(1))));
-    assert_eq!(objects["X0"]["a"], "x");
+        assert_eq!((&outcomes[1], &outcomes[3]), (&Some(Outcome::Already), &Some(Outcome::Committed(1))));
+        assert_eq!(objects["X0"]["a"], a);
+    }
 }
 
 #[test]
@@ -763,6 +796,11 @@ fn two_transactions_over_the_same_objects_are_never_mixed() {
 fn storing(job: &Job) -> u32 {
     let is_stored = |world: &World| world.cluster.journals.get("J1").is_some_and(|secret| secret["data"]["journal"].is_string());
     (1..20).find(|request| is_stored(&relayed(vec![Drive(job.clone(), Some(*request))]).1.borrow())).unwrap()
+}
+
+/// Names one field as it is, too.
+fn update() -> Job {
+    Job::Apply(vec![change("X0", ChangeType::Update, json!({ "data": { "a": "X0", "new": "u" } }))])
 }
 
 /// Patches these items of a list with keys.

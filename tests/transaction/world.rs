@@ -266,7 +266,7 @@ impl World {
                 "marks"
             }
             Request::Journal(place, Verb::Replace(_)) if is_stored(&place.name) => "journals",
-            _ => "",
+            Request::Look(_) | Request::Write(..) | Request::Journal(..) | Request::Lease(..) | Request::Review(..) => "",
         };
         if denied.contains(&conflict) {
             answer = Answer::Conflict;
@@ -279,7 +279,7 @@ impl World {
                 _ => &[],
             };
             if undo.iter().any(|verb| denied.contains(verb)) {
-                self.e.judge.made_for_good(driver);
+                self.e.judge.violations.push(format!("T7 a change that its driver may not undo: driver {driver}"));
             }
         }
         self.e.note("server", || match &request {

@@ -63,7 +63,7 @@ pub(crate) struct Judge {
     is_greeted: bool,
     has_elector: bool,
     /// When an elector was killed that is not reaped yet.
-    killed: Option<(i32, Instant)>,
+    pub(crate) killed: Option<(i32, Instant)>,
     main: Option<i32>,
     /// When the main process got the stop signal, or was told that it is demoted.
     asked: Option<Instant>,
@@ -392,10 +392,6 @@ impl Judge {
         if let Some(lease) = &mut self.lease {
             (lease.is_proved, lease.is_answered) = (false, lease.is_answered || pid.is_none());
         }
-    }
-
-    pub(crate) fn kills_elector(&mut self, pid: i32, now: Instant) {
-        self.killed = Some((pid, now));
     }
 
     pub(crate) fn dies(&mut self, now: Instant) {

@@ -157,7 +157,7 @@ impl Container for Kernel {
     }
     fn kill_elector(&mut self) {
         if let Some(elector) = self.elector {
-            self.judge.kills_elector(elector, self.now);
+            self.judge.killed = Some((elector, self.now));
             // It may hang in the kernel for long.
             if self.rng.u8(..3) > 0 {
                 self.sigkill(elector);

@@ -154,6 +154,13 @@ impl Wanted {
             ignored.extend(keys.into_iter().filter_map(|(key, shown)| spec.remove(key).map(|_| shown)));
         }
         self.notes.extend(ignored.iter().map(|key| format!("{place}: {key} is ignored")));
+        // The error of serde would quote them.
+        if !spec.is_object() && !spec.is_null() {
+            return Err("spec is no map".into());
+        }
+        if spec.get("changes").is_some_and(|changes| !changes.is_array() && !changes.is_null()) {
+            return Err("spec.changes is no list".into());
+        }
         let spec: Option<Spec> = serde_json::from_value(spec).map_err(|error| format!("spec: {error}"))?;
         let Spec { service_account_name, timeout, changes } = spec.unwrap_or_default();
         // As in a Pod, an empty name is none.
@@ -177,7 +184,7 @@ impl Wanted {
         if !written.is_object() {
             return Err(unread("this is no map".into()));
         }
-        for key in ["content", "require"] {
+        for key in ["target", "content", "require"] {
             if written.get(key).is_some_and(|value| !value.is_null() && !value.is_object()) {
                 return Err(unread(format!("{key} is no map")));
             }
@@ -401,13 +408,35 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &str, line: &str, change: &str) -> Wanted {
-        let text = format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:\n  {line}\n  changes: [{change}]\n");
+    fn judged(name: &str, spec: &str) -> Result<Wanted, String> {
         let path = env::temp_dir().join(format!("tenure-{name}-{}", process::id()));
-        fs::write(&path, text).unwrap();
+        fs::write(&path, format!("apiVersion: tenure.dev/v1\nkind: Transaction\nspec:{spec}\n")).unwrap();
         let wanted = Wanted::read(&path, None);
         fs::remove_file(&path).unwrap();
-        wanted.unwrap()
+        wanted
+    }
+
+    fn read(name: &str, line: &str, change: &str) -> Wanted {
+        judged(name, &format!("\n  {line}\n  changes: [{change}]")).unwrap()
+    }
+
+    #[test]
+    fn no_refusal_quotes_a_value() {
+        for (spec, why) in [
+            (" |\n  password: hunter2", "spec is no map"),
+            ("\n  changes: |\n    password: hunter2", "spec.changes is no list"),
+            ("\n  changes:\n  - password: hunter2", "unknown field `password`"),
+            ("\n  changes:\n  - target: hunter2", "target is no map"),
+            ("\n  password: !hunter2", "a text that begins with ! or & has to be quoted at line 4"),
+            ("\n  password: !hunter2 x", "a text that begins with ! or & has to be quoted at line 4"),
+            ("\n  a: 5\n  password: &hunter2", "a text that begins with ! or & has to be quoted at line 5"),
+        ] {
+            let refused = judged("quotes", spec).unwrap_err();
+
+            assert!(refused.contains(why) && !refused.contains("hunter2"), "{spec}: {refused}");
+        }
+        let anchored = "\n  changes:\n  - &a {target: &b {apiVersion: v1, kind: Pod, name: &c p}, type: !!str Delete}";
+        assert_eq!(judged("anchors", anchored).unwrap().changes.len(), 1);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
     clock,
     config::Release,
     console::{complain, refuse},
+    environment::NAMESPACE,
     exit,
     loading::Purpose,
     telemetry::Observer,
@@ -144,10 +145,13 @@ fn under_lease(
     }
     // The Lease and the journal are tenure's own.
     let cluster = ClusterFlags { user: None, ..common.flags.cluster.clone() };
-    let flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
+    let mut flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
     let config = super::load(&flags, &[], Purpose::Look)?.config;
     let is_inside = !looks && lock::is_inside(&config);
-    if !is_inside {
+    if is_inside {
+        // Where the lock is, whatever the context says meanwhile.
+        flags.namespace = env::var(NAMESPACE).ok();
+    } else {
         super::warn(notes);
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.

@@ -74,7 +74,8 @@ fn quoted(word: String) -> String {
 fn concluded(outcome: &Outcome, flags: &str) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
-        rest = format!("; `tenure recover apply {flags}` undoes the rest, with --force also what somebody else has changed");
+        let over = "with --force also over what somebody else has changed";
+        rest = format!("; `tenure recover apply {flags}` undoes the rest, {over}; `tenure recover forget` leaves it as it is");
     }
     complain(&squeezed(&format!("{outcome}{rest}")));
     outcome.code()

@@ -20,7 +20,7 @@ pub(super) struct Fuse {
     hard: Option<Instant>,
     alarm: Alarm,
     /// True if the fuse has fired, and init has not heard of it.
-    unheard: bool,
+    pub(super) unheard: bool,
     /// True if the fuse has fired in this term.
     pub(super) fired: bool,
     /// The main process that it has killed in this term.
@@ -40,11 +40,6 @@ impl Fuse {
 
     pub(super) const fn hard(&self) -> Option<Instant> {
         self.hard
-    }
-
-    /// Returns whether the fuse has fired since init last asked.
-    pub(super) const fn take_fired(&mut self) -> bool {
-        std::mem::replace(&mut self.unheard, false)
     }
 }
 

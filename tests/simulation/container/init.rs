@@ -64,7 +64,7 @@ impl supervision::Container for Init<'_> {
     }
 
     fn fuse_fired(&mut self) -> bool {
-        self.container.fuse.take_fired()
+        std::mem::take(&mut self.container.fuse.unheard)
     }
 
     fn lives(&mut self) -> bool {

@@ -44,11 +44,6 @@ impl Container {
         }
     }
 
-    /// Dies beside init, before the step of this number of its turn.
-    pub fn dies_beside(&mut self, steps: u32) {
-        self.bereft_before = Some(steps);
-    }
-
     /// A killed elector can be reaped.
     pub fn elector_gone(&mut self, pid: i32, e: &mut Engine) {
         if let Some(elector) = self.elector.as_mut().filter(|elector| elector.child.pid == pid) {

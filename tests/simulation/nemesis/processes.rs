@@ -38,7 +38,8 @@ impl World {
     pub(super) fn kill_elector(&mut self, replica: usize) -> bool {
         self.living(replica, |container, e| {
             if e.rng.bool() {
-                return container.dies_beside(e.rng.u32(..12));
+                container.bereft_before = Some(e.rng.u32(..12));
+                return;
             }
             e.note(container.who, || "the elector is killed".into());
             container.shoot_elector(e);
