@@ -442,7 +442,7 @@ async fn what_a_webhook_adds_is_its_own_and_one_that_denies_changes_nothing(stag
 
     said(&shop.apply(&denied, &[]).await, 1, &["denied the request"]);
     let conflict = shop.file("conflict.yaml", &text.replace("shop:2.0", "shop:4.0"));
-    said(&shop.apply(&conflict, &[]).await, 1, &["or each request is refused with 409 Conflict"]);
+    said(&shop.apply(&conflict, &[]).await, 1, &["or each request is refused as a conflict"]);
     assert_eq!(shop.seen().await, before);
     said(&shop.apply(EXAMPLE, &[]).await, 0, &["committed"]);
 

@@ -333,7 +333,7 @@ async fn a_command_that_waits_for_the_lock_stays_with_the_cluster_of_its_start(s
     let is_watch = |e: &Exchange| e.request.uri.contains("/leases") && e.request.uri.contains("watch=");
     let watches = shop.desk.proxy.log.count(is_watch);
     let waiting =
-        shop.desk.starts(&["--kubeconfig", path.to_str().expect("text"), "--set", "lease.namespace=", "apply", "-f", EXAMPLE]);
+        shop.desk.starts(&["--kubeconfig", path.to_str().expect("text"), "apply", "--set", "lease.namespace=", "-f", EXAMPLE]);
     shop.desk.proxy.log.nth(watches, "a watch", is_watch).await;
 
     kubeconfig["current-context"] = json!("other");

@@ -35,6 +35,8 @@ pub(super) struct Term {
     pub(super) page: Reader,
     pub(super) token: String,
     pub(super) identity: String,
+    /// That of its Lease.
+    pub(super) namespace: String,
 }
 
 /// Returns true if this process was started by a tenure that holds this Lease.
@@ -52,7 +54,7 @@ pub(super) fn term() -> Result<Term, String> {
     let told = |name| env::var(name).map_err(|_| format!("{name} is not set: this process needs what tenure tells of its term"));
     let number = told(TERM_FD)?.parse().map_err(|_| format!("{TERM_FD} is not the number of a descriptor"))?;
     let page = Reader::open(number).map_err(|error: ReadError| crate::words::one_line(&error))?;
-    Ok(Term { page, token: told(FENCING_TOKEN)?, identity: told(IDENTITY)? })
+    Ok(Term { page, token: told(FENCING_TOKEN)?, identity: told(IDENTITY)?, namespace: told(NAMESPACE)? })
 }
 
 /// Reads standard input, and puts the same text in its place for who reads it next.

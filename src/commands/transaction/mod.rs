@@ -13,7 +13,6 @@ use crate::{
     clock,
     config::Release,
     console::{complain, refuse},
-    environment::NAMESPACE,
     exit,
     loading::Purpose,
     telemetry::Observer,
@@ -145,13 +144,10 @@ fn under_lease(
     }
     // The Lease and the journal are tenure's own.
     let cluster = ClusterFlags { user: None, ..common.flags.cluster.clone() };
-    let mut flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
+    let flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
     let config = super::load(&flags, &[], Purpose::Look)?.config;
     let is_inside = !looks && lock::is_inside(&config);
-    if is_inside {
-        // Where the lock is, whatever the context says meanwhile.
-        flags.namespace = env::var(NAMESPACE).ok();
-    } else {
+    if !is_inside {
         super::warn(notes);
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.
@@ -180,6 +176,9 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
             let why = "lease.release: delete takes what the Lease announces with it: use clear or keep";
             return Err(refuse(exit::INVALID, why));
         }
+        // Where the lock is, whatever the context says meanwhile.
+        let here = term.as_ref().filter(|_| config.lease.namespace.is_empty());
+        let namespace = here.map_or(namespace, |term| &term.namespace);
         let (token, by) = term.as_ref().map(|term| (term.token.clone(), term.identity.clone())).unwrap_or_default();
         let settings = Settings {
             lease: Place { namespace: namespace.into(), name: config.lease.name.clone() },
