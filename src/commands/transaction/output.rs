@@ -74,8 +74,8 @@ fn quoted(word: String) -> String {
 fn concluded(outcome: &Outcome, flags: &str) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
-        let over = "with --force also over what somebody else has changed";
-        rest = format!("; `tenure recover apply {flags}` undoes the rest, {over}; `tenure recover forget` leaves it as it is");
+        let how = "with --force also over what somebody else has changed; `forget` in place of `apply` leaves it as it is";
+        rest = format!("; `tenure recover apply {flags}` undoes the rest, {how}");
     }
     complain(&squeezed(&format!("{outcome}{rest}")));
     outcome.code()
