@@ -79,9 +79,11 @@ pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, String> {
 fn anchored_nothing(node: &Node, text: &str) -> Option<u64> {
     match &node.value {
         Content::Scalar(Value::Empty(..)) => {
-            let number = node.referenced.line();
-            let line = text.lines().nth(usize::try_from(number).ok()?.checked_sub(1)?)?;
-            line.split_whitespace().any(|word| word.starts_with('&')).then_some(number)
+            let at = |count: u64| usize::try_from(count).ok()?.checked_sub(1);
+            let line = text.lines().nth(at(node.referenced.line())?)?;
+            let before: String = line.chars().take(at(node.referenced.column())?).collect();
+            let word = before.rsplit(|c: char| c.is_whitespace() || "[{,".contains(c)).next()?;
+            word.starts_with('&').then_some(node.referenced.line())
         }
         Content::Scalar(_) => None,
         Content::List(nodes) => nodes.iter().find_map(|node| anchored_nothing(node, text)),

@@ -88,6 +88,8 @@ pub(super) struct Driver<'a, S> {
     pub(super) deadline: Instant,
     /// The same for an undo that is under way, and for what follows a commit.
     pub(super) undoing_until: Option<Instant>,
+    /// What is undone was announced until now: nobody else has changed an object with a mark of it.
+    pub(super) was_announced: bool,
     /// A request that fails is not sent again at once: another object comes first.
     pub(super) defers: bool,
     pub(super) random: fastrand::Rng,
@@ -112,6 +114,7 @@ impl<'a, S: Server> Driver<'a, S> {
             claim: 1,
             deadline: server.now() + settings.limit,
             undoing_until: None,
+            was_announced: false,
             defers: false,
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
@@ -166,7 +169,7 @@ impl<'a, S: Server> Driver<'a, S> {
         self.make_secret().await?;
         self.journal.intent = intent;
         let announced = self.announce(true).await;
-        let stored = if announced.is_ok() { self.store(Phase::Prepared, entries, true).await } else { announced };
+        let stored = if announced.is_ok() { self.store(Phase::Prepared, entries, true).await } else { announced.map(drop) };
         if stored.is_err() {
             self.settled().await;
         }

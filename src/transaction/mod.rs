@@ -26,17 +26,18 @@
 //!    made, is tried again on the new version, or cannot be made: another uid, a live mark of another, or a field that is neither as
 //!    found nor as wanted, or not as required. What needed no change is read again, and must still need none. Then the journal is
 //!    stored as committed.
-//! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped. So is
-//!    an object that others have changed or marked, if nothing in it is of the change, and the journal does not say that it was made. An
-//!    object with a field that somebody else has changed, or a live mark of another, stays as it is. An object that is as before,
-//!    but may have a write under way, is marked first: so no write of an earlier driver can commit, except a POST. A created object
-//!    is deleted if it is the one that was made, and as it was made. An entry stays in doubt where a POST may still come: for five
-//!    minutes, by the wall clocks of both drivers. What is back is given back to its managers. Then the journal is stored as
-//!    undone, with what is in conflict or doubt. A map or an item that was made for a field goes with what the server derived in
-//!    it: a map keeps what others have added, and an item that has more is a conflict. An object of another uid is never written.
-//!    An object is left if the server makes something else of what is put back or made again. Without its Lease an undo goes on: no
-//!    mark is live then. An object for which the server fails comes after the others, until the limit. If it fails still, the
-//!    journal stays as undoing; a promotion keeps it as in conflict, where the server has answered.
+//! 7. An undo stores the journal as undoing, and puts back each object in reverse. An own entry that was never sent is skipped.
+//!    So is an object that others have changed or marked, if nothing in it is of the change, the Lease still announced it, and the
+//!    journal does not say that it was made. An object with a field that somebody else has changed, or a live mark of another,
+//!    stays as it is. An object that is as before, but may have a write under way, is marked first: so no write of an earlier
+//!    driver can commit, except a POST. A created object is deleted if it is the one that was made, and as it was made. An entry
+//!    stays in doubt where a POST may still come: for five minutes, by the wall clocks of both drivers. What is back is given back
+//!    to its managers. Then the journal is stored as undone, with what is in conflict or doubt. A map or an item that was made for
+//!    a field goes with what the server derived in it: a map keeps what others have added, and an item that has more is a conflict.
+//!    An object of another uid is never written. An object is left if the server makes something else of what is put back or made
+//!    again. Without its Lease an undo goes on: no mark is live then. An object for which the server fails comes after the others,
+//!    until the limit. If it fails still, the journal stays as undoing; a promotion keeps it as in conflict, where the server has
+//!    answered.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come, and may still, is not written.
 //!

@@ -8,7 +8,7 @@ use super::{
     driver::Driver,
     fields::{Field, Lists, Side, body, comparable, in_items, named, note, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Step, as_map, entry_of, managers, owners, remove},
+    paths::{Path, Step, as_map, entry_of, managers, owners, remove},
     requests::{CHANGING, PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -126,8 +126,9 @@ impl<S: Server> Driver<'_, S> {
         }
         let removed: Vec<_> = fields.iter().filter(|field| field.after.is_none()).map(|field| field.path.clone()).collect();
         note(&mut fields, object, &answer, true);
-        // What an update removes, and the server derives again, is none.
-        fields.retain(|field| change.verb == ChangeType::Patch || field.differs() || !removed.contains(&field.path));
+        if change.verb == ChangeType::Update {
+            fields.retain(|field| field.differs() || is_replaced(field, &removed));
+        }
         self.warn_of_appliers(target, object, &fields);
         Ok(fields)
     }
@@ -203,6 +204,12 @@ fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
         Some(why) => Err(Outcome::Refused(format!("{target} {why}"))),
         None => Ok(()),
     }
+}
+
+/// Returns true if an update names a field that it leaves as it is: not what it removes and the server derives again, nor metadata,
+/// which it merges.
+fn is_replaced(field: &Field, removed: &[Path]) -> bool {
+    !removed.contains(&field.path) && field.path.first() != Some(&Step::Key("metadata".into()))
 }
 
 /// Names each annotation where a content removes all: the mark is none of the object's.
@@ -304,6 +311,18 @@ fn again(target: &Target, object: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_update_names_what_it_leaves_as_it_is_but_for_what_it_merges_and_what_is_derived_again() {
+        let found = json!({ "metadata": { "annotations": { "revision": "1" } }, "data": { "a": "1", "old": "x", "port": 80 } });
+        let content = json!({ "metadata": { "annotations": { "revision": "1" } }, "data": { "a": "1" } });
+        let fields = named(&found, &updated(&found, &content), None).unwrap();
+        let removed: Vec<Path> = fields.iter().filter(|field| field.after.is_none()).map(|field| field.path.clone()).collect();
+
+        let kept = fields.iter().filter(|field| is_replaced(field, &removed)).map(Field::name).collect::<Vec<_>>();
+
+        assert_eq!((kept, removed.len()), (vec!["data.a".to_owned()], 2));
+    }
 
     #[test]
     fn what_the_server_stores_as_null_or_not_at_all_is_none_of_what_was_created() {

@@ -90,14 +90,14 @@ impl<S: Server> Driver<'_, S> {
     }
 
     /// Announces on the driver's Lease that the marks of this journal are live from its claim on, or takes the announcement off, but
-    /// that of a later driver.
-    pub(super) async fn announce(&self, is_live: bool) -> Result<(), Outcome> {
-        let (place, mut was_lost, mut misses) = (&self.settings.lease, false, 0);
+    /// that of a later driver. Returns true if it was announced before. A look writes nothing.
+    pub(super) async fn announce(&self, is_live: bool) -> Result<bool, Outcome> {
+        let (place, mut was_lost, mut misses, mut before) = (&self.settings.lease, false, 0, None);
         loop {
             let Some(lease) = self.lease(place).await? else {
                 // An undo needs none: where there is no Lease, its marks are not live, and versions and claims decide.
-                if !is_live || self.undoing_until.is_some() {
-                    return Ok(());
+                if !is_live || self.looks || self.undoing_until.is_some() {
+                    return Ok(false);
                 }
                 self.again(format!("there is no Lease {place}").into(), None).await?;
                 continue;
@@ -115,7 +115,8 @@ impl<S: Server> Driver<'_, S> {
             let is_another = !id.is_empty() && id != self.journal.id;
             let is_lost = is_another && is_ours;
             was_lost |= is_lost && !self.forgets;
-            if is_announced == is_live && !self.forgets && !is_lost {
+            before.get_or_insert(is_announced);
+            if is_announced == is_live && !self.forgets && !is_lost || self.looks {
                 break;
             }
             // It may be of a later driver, which has stored its journal since this one read it.
@@ -135,7 +136,7 @@ impl<S: Server> Driver<'_, S> {
         if was_lost {
             self.server.report(Event::Said("the journal that was announced is not there: what it may have changed stays".into()));
         }
-        Ok(())
+        Ok(before == Some(true))
     }
 
     /// Returns the claim of this journal's mark on an object.

@@ -33,6 +33,7 @@ impl<S: Server> Driver<'_, S> {
         if self.looks {
             // A signal ends a look; an undo goes on.
             entries.retain(Entry::differs);
+            self.was_announced = self.announce(true).await.unwrap_or(false);
             self.put_all_back(&mut entries, force).await?;
             return Ok(entries);
         }
@@ -60,7 +61,7 @@ impl<S: Server> Driver<'_, S> {
         if self.journal.phase != Phase::Undoing {
             self.store(Phase::Undoing, entries, false).await?;
         }
-        self.announce(true).await?;
+        self.was_announced = self.announce(true).await?;
         let failures = self.put_all_back(entries, force).await?;
         // Before the journal is settled: whoever finds it then has nothing to give back.
         self.give_all_back(entries).await;
@@ -212,7 +213,8 @@ impl<S: Server> Driver<'_, S> {
         };
         let is_mine = self.mine(object).is_some();
         // No request that is under way fits its version.
-        let is_unchanged = entry.kind == EntryType::Patch
+        let is_unchanged = self.was_announced
+            && entry.kind == EntryType::Patch
             && entry.state == State::Planned
             && !is_mine
             && !entry.fields.iter().any(|field| field.is(Side::After, object));

@@ -190,8 +190,8 @@ pub fn families(size: Size) -> Vec<Family> {
         base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS).on(slow(pair(3, 3))),
         control("control: a clock that is wrong by three times rho", too_fast(pair(3, 3)), &base),
         control("control: a clock that is wrong by three times rho, with two slots", too_fast(slots()), &base).mends(false),
-        control("control: a death after killMargin", too_slow(pair(3, 3)), &base),
-        control("control: two terms in one replica", hiding(pair(3, 3)), &base),
+        control("control: a death after killMargin", each(pair(3, 3), |setup| setup.death = 100 * MS), &base),
+        control("control: two terms in one replica", each(alone(pair(3, 3)), |setup| setup.hides = true), &base),
         Family {
             faults: vec![Stir],
             ..control("control: a standby that nobody sees continued", blind(frozen(pair(3, 3))), &base)
@@ -279,15 +279,6 @@ fn control(name: &'static str, setups: Vec<Setup>, base: &impl Fn(&'static str, 
 fn too_fast(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.last_mut().expect("there are some").clock.rate = 1_000_000 + 3 * DRIFT;
     setups
-}
-
-fn too_slow(setups: Vec<Setup>) -> Vec<Setup> {
-    each(setups, |setup| setup.death = 100 * MS)
-}
-
-/// Reduces the setups to one replica, whose workload outlives its term unseen.
-fn hiding(setups: Vec<Setup>) -> Vec<Setup> {
-    each(alone(setups), |setup| setup.hides = true)
 }
 
 /// The third place is that of a copy of the first replica.

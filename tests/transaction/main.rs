@@ -615,8 +615,15 @@ fn what_a_dead_driver_had_not_changed_yet_has_nothing_to_put_back_whatever_other
         assert_eq!((&outcomes[2], &left["X1"]["a"]), (&Some(Outcome::Committed(1)), &json!("X1")), "request {request}");
         assert!(left["X0"]["a"] != "first" && left.contains_key("D0"), "request {request}: {left:?}");
     }
-    for dies_at in [Some(making), None] {
-        let (outcomes, ..) = relay(vec![dies(dies_at), Meanwhile(|world| set(world, "X0", "a")), Drive(Job::Recover, None)]);
+    let edits: fn(&mut World) = |world| set(world, "X0", "a");
+    // Without the Lease another transaction may have written over the mark.
+    let replaces: fn(&mut World) = |world| {
+        world.cluster.leases.remove("J1");
+        world.cluster.edit("X0", "other", |object| object["metadata"]["annotations"] = json!({}));
+        set(world, "X0", "a");
+    };
+    for (dies_at, happens) in [(Some(making), edits), (None, edits), (Some(making), replaces)] {
+        let (outcomes, ..) = relay(vec![dies(dies_at), Meanwhile(happens), Drive(Job::Recover, None)]);
         assert_eq!(stuck(&outcomes[2]), [("X0", "data.a is somebody else's")]);
     }
 }

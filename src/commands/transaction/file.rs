@@ -435,8 +435,10 @@ mod tests {
 
             assert!(refused.contains(why) && !refused.contains("hunter2"), "{spec}: {refused}");
         }
-        let anchored = "\n  changes:\n  - &a {target: &b {apiVersion: v1, kind: Pod, name: &c p}, type: !!str Delete}";
-        assert_eq!(judged("anchors", anchored).unwrap().changes.len(), 1);
+        let anchored = "\n  timeout: # 5m & more\n  serviceAccountName: &n null\n  changes:\n  - &a {target: &b {apiVersion: v1, kind: Pod, \
+                        name: &c p}, type: !!str Patch, content: {spec: {old: null, cmd: a & b, args: [~, \"&& c\"]}}}";
+        let refused = judged("anchors", anchored).unwrap_err();
+        assert!(refused.contains("an item that is null has no meaning"), "{refused}");
     }
 
     #[test]
