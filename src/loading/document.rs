@@ -211,3 +211,15 @@ impl<'de> Visitor<'de> for Any {
         iter::from_fn(|| entries.next_entry().transpose()).collect::<Result<_, _>>().map(Content::Map)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_yaml_takes_for_a_tag_is_refused_with_its_line_and_not_quoted() {
+        let refused = yaml("a: 1\nb: !c\n").unwrap_err();
+
+        assert_eq!((refused.line, refused.message.as_str()), (Some(2), SIGNED));
+    }
+}
