@@ -90,7 +90,6 @@ pub enum Word {
     Mark(u64),
 }
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct Container {
     pub who: Who,

@@ -29,7 +29,6 @@ use crate::{
 /// Signs of life within the time after which silence means death; few, because each is a step.
 const BEATS: u32 = 2;
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct ElectorProcess {
     pub pid: i32,

@@ -26,7 +26,6 @@ const PARTED: Ns = 7 * S;
 /// A bit for each transition of the law that some schedule of some family has taken.
 pub static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// See the module.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Judge {
     /// The leaders: each process, and its token.

@@ -21,7 +21,6 @@ const TIMES: Times = Times {
     releases: false,
 };
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct Peer {
     pub who: Who,

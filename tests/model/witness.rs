@@ -21,7 +21,6 @@ use crate::{
 /// In place of an elector's pid.
 pub const PID: i32 = -1;
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct WitnessProcess {
     machine: Witness,

@@ -33,7 +33,6 @@ pub use stops::Moment;
 /// How long a step of init may take.
 const STEP: Ns = 20 * US;
 
-/// See the module.
 #[derive(Clone)]
 pub struct Container {
     pub who: Who,

@@ -29,7 +29,6 @@ mod turn;
 
 use guard::Guard;
 
-/// See the module.
 #[derive(Clone)]
 pub struct ElectorProcess {
     pub child: Child,

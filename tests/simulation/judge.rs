@@ -86,7 +86,6 @@ struct Running {
     unseen: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Judge {
     /// There are several Leases.

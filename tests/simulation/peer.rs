@@ -27,7 +27,6 @@ pub struct Habits {
 /// Its number among the replicas.
 pub const PEER: usize = 100;
 
-/// See the module.
 pub struct Peer {
     pub who: Who,
     pub road: Road,

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Progress {
     began: tenure::time::Instant,

@@ -22,7 +22,6 @@ use crate::{
 /// The server's clock when the simulation begins, in microseconds since 1970.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
 
-/// See the module.
 pub struct Server {
     register: Leases,
     /// How many Leases the replicas look for.

@@ -20,9 +20,8 @@ pub struct Sights(BTreeMap<Who, Seen>);
 struct Seen {
     /// uid and acquireTime of the latest terms.
     terms: VecDeque<[String; 2]>,
-    /// The last uid, and its greatest version.
-    uid: String,
-    version: u64,
+    /// Of each slot's Lease the last uid, and its greatest version.
+    last: BTreeMap<String, (String, u64)>,
 }
 
 impl Sights {
@@ -33,11 +32,12 @@ impl Sights {
         };
         let version = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or_default();
         let seen = self.0.entry(who).or_default();
+        let last = seen.last.entry(lease["metadata"]["name"].to_string()).or_default();
         // Of what a late watch shows within one uid an elector learns nothing (law 16).
-        if seen.uid == uid && version < seen.version {
+        if last.0 == uid && version < last.1 {
             return;
         }
-        (seen.uid, seen.version) = (uid.into(), version);
+        *last = (uid.into(), version);
         // A record by hand that names a replica is no term of it, but lends it the acquireTime.
         let is_term = lease["metadata"]["annotations"][HOLDER] == lease["spec"]["holderIdentity"];
         if is_term && seen.terms.back().is_none_or(|term| term != &[uid, acquired]) {

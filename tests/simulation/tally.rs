@@ -19,7 +19,7 @@ const SELDOM: [(What, u64, &str); 6] = [
 ];
 
 /// The judges, and how often 100 000 terms arm each at least: a third of the rate that 300 000 had. 0 is hardly ever.
-const JUDGES: [(&str, u64); 51] = [
+const JUDGES: [(&str, u64); 52] = [
     ("a closed Lease is left alone", 750),
     ("a fire is run once", 10),
     ("a frozen main process dies last", 2900),
@@ -51,6 +51,7 @@ const JUDGES: [(&str, u64); 51] = [
     ("a write for nobody", 4700),
     ("a write of a slice", 17_000),
     ("an answer is heard", 8),
+    ("an earlier term's slice is taken over", 7000),
     ("an excused overlap ends", 7),
     ("an extended term does not expire", 76),
     ("init acts on what is due", 890_000),

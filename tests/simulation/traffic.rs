@@ -33,6 +33,8 @@ pub struct Traffic {
     asks: bool,
     /// When it wakes by itself.
     next: Ns,
+    /// The token of the slice that it has read last.
+    read: Option<u64>,
     /// The term whose withdrawal was reported.
     withdrawn: Option<Term>,
     /// The leader runs, is ready, and is to stop, by what the elector has heard and said.
@@ -65,6 +67,7 @@ impl Traffic {
             publisher: Publisher::new(Endpoints { of, ports: Vec::new() }, config.timing()),
             asks: false,
             next: Ns::MAX,
+            read: None,
             withdrawn: None,
             runs: resume.is_some_and(|resume| resume.told && resume.main.is_some()),
             ready: config.workload.readiness.handler().is_none(),
@@ -81,21 +84,12 @@ impl Traffic {
     pub fn told(&mut self, message: &ToElector) -> bool {
         let before = self.status.wanted();
         self.status.apply(&Fact::Told(message.clone()), Instant::BOOT);
-        match message {
-            ToElector::Health { unready, .. } => self.ready = unready.is_none(),
-            ToElector::Started { .. } => self.runs = true,
-            ToElector::Restarting { .. } => self.runs = false,
-            ToElector::Stopping { .. } => self.ends = true,
-            ToElector::InitialState(_)
-            | ToElector::Acknowledged { .. }
-            | ToElector::Stopped { .. }
-            | ToElector::Unproved { .. }
-            | ToElector::Shutdown
-            | ToElector::Heartbeat
-            | ToElector::Hooked { .. }
-            | ToElector::Probe { .. }
-            | ToElector::Warn(_) => {}
+        if let ToElector::Health { unready, .. } = message {
+            self.ready = unready.is_none();
         }
+        self.runs |= matches!(message, ToElector::Started { .. });
+        self.runs &= !matches!(message, ToElector::Restarting { .. });
+        self.ends |= matches!(message, ToElector::Stopping { .. });
         before != self.status.wanted()
     }
 
@@ -124,6 +118,10 @@ impl Traffic {
     }
 }
 
+fn token(slice: &Value) -> Option<u64> {
+    slice["metadata"]["annotations"][TOKEN].as_str()?.parse().ok()
+}
+
 impl Slices {
     fn carry_out(&mut self, slot: Slot, slice: Option<Value>, e: &mut Engine) -> Answer {
         let new = || json!({ "metadata": { "uid": "slice", "resourceVersion": "1" }, "addressType": "IPv4" });
@@ -133,7 +131,6 @@ impl Slices {
         if version(&slice) != version(stored) {
             return Answer::Conflict;
         }
-        let token = |slice: &Value| slice["metadata"]["annotations"][TOKEN].as_str().and_then(|text| text.parse::<u64>().ok());
         let wrong = || format!("token {:?} replaces {:?} in a slice", token(&slice), token(stored));
         e.judge.judges("a token in a slice rises", token(&slice) < token(stored), wrong);
         slice["metadata"]["resourceVersion"] = (version(stored).unwrap_or_default() + 1).to_string().into();
@@ -155,7 +152,12 @@ impl Container {
         }
         let traffic = elector.traffic.as_mut().filter(|traffic| !traffic.asks)?;
         let wanted = traffic.status.wanted()?;
-        let slice = match traffic.publisher.step(&wanted, now) {
+        let step = traffic.publisher.step(&wanted, now);
+        if traffic.read.take().is_some_and(|read| wanted.token.parse().is_ok_and(|own| read < own)) && now < wanted.until {
+            let waits = matches!(step, SliceAction::Wait(_));
+            e.judge.judges("an earlier term's slice is taken over", waits, || format!("{who} leaves an earlier term's slice"));
+        }
+        let slice = match step {
             SliceAction::Get => None,
             SliceAction::Replace(slice) => Some(slice),
             SliceAction::Wait(at) => {
@@ -185,6 +187,7 @@ impl Container {
         let Some(elector) = self.runner(pid) else { return };
         let Some(traffic) = &mut elector.traffic else { return };
         traffic.asks = false;
+        traffic.read = if let Answer::Object(slice) = &answer { token(slice) } else { None };
         traffic.publisher.answered(answer, now);
         e.after(0, Event::Publishes(elector.child));
     }

@@ -26,7 +26,6 @@ use crate::{
 /// From the end of a connection to the next.
 const AGAIN: Ns = S;
 
-/// See the module.
 #[derive(Default)]
 pub struct WitnessProcess {
     /// None while it is being restarted.

@@ -41,7 +41,6 @@ pub struct Replica {
     pub container: Option<Container>,
 }
 
-/// See the module.
 pub struct World {
     pub e: Engine,
     pub server: Server,

@@ -28,7 +28,6 @@ pub struct Times {
     pub releases: bool,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct ClientGo {
     name: String,

@@ -23,7 +23,6 @@ use crate::{
 mod link;
 mod seen;
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Lawful {
     laws: Vec<One>,

@@ -47,7 +47,6 @@ impl From<election::Request> for Request {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug, Hash)]
 pub struct Leases(Register);
 

@@ -14,7 +14,6 @@ use crate::{
 /// A rate of the kernel's clocks below which they are slowed, as in `clock.rs`.
 const USUAL: u32 = 999_000;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Fuse {
     hard: Option<Instant>,
