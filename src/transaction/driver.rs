@@ -7,8 +7,9 @@ use std::mem;
 use serde_json::Value;
 
 use super::{
-    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Server, Settings,
+    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Request, Server, Settings, Verb,
     journal::{fingerprint, owned, parse},
+    requests::uid,
 };
 use crate::time::Instant;
 
@@ -239,6 +240,10 @@ impl<'a, S: Server> Driver<'a, S> {
 
     /// Returns true if there is something to undo. A creation that has not come is no reason to write while it may.
     async fn is_open(&self, entries: &[Entry]) -> Result<bool, Outcome> {
+        if uid(&self.secret).is_empty() {
+            let journal = Request::Journal(self.settings.lease.clone(), Verb::Get);
+            self.server.report(Event::Said(format!("{journal} is not there: nothing can be undone")));
+        }
         let mut is_open = self.journal.is_unsettled() || entries.iter().any(|entry| !entry.may_come() || self.is_late());
         for entry in entries {
             is_open = is_open

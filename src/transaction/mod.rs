@@ -19,7 +19,8 @@
 //!    same field again. What the same changes have committed, and stands, is not changed again. Marks that a committed one has left
 //!    are taken off, where the objects can be read.
 //! 4. The changes are planned by dry runs, each on a version. No object with a live mark of another is changed. The fields are those
-//!    that the content names. A change whose undo is not allowed refuses all.
+//!    that the content names. A change whose undo is not allowed refuses all. So does one of which the dry run does not show a
+//!    field.
 //! 5. The Lease announces the id and the claim. Then all entries are stored as prepared, before anything is changed; a creation as
 //!    the dry run has stored it.
 //! 6. Each change is made on the version that it was planned on. After a write that did not succeed, a look decides: the change is
@@ -36,8 +37,8 @@
 //!    a field goes with what the server derived in it: a map keeps what others have added, and an item that has more is a conflict.
 //!    An object of another uid is never written. An object is left if the server makes something else of what is put back or made
 //!    again. Without its Lease an undo goes on: no mark is live then. An object for which the server fails comes after the others,
-//!    until the limit. If it fails still, the journal stays as undoing; a promotion keeps it as in conflict, where the server has
-//!    answered.
+//!    until the limit. What is denied at first is asked again: a server that starts knows no rights. If it fails still, the journal
+//!    stays as undoing; a promotion keeps it as in conflict, where the server has answered.
 //! 8. A recovery or demotion claims the journal by storing it as undoing, and undoes it. One that holds only creations that have not
 //!    come, and may still, is not written.
 //!

@@ -8,7 +8,7 @@ use super::{
     driver::Driver,
     fields::{Field, Lists, Side, body, comparable, in_items, named, note, shape, updated, with, without_nulls},
     journal::Work,
-    paths::{Path, Step, as_map, entry_of, managers, owners, remove},
+    paths::{Path, Step, as_map, at, entry_of, managers, owners, remove},
     requests::{CHANGING, PAUSE, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::{Answer, Refusal};
@@ -124,6 +124,9 @@ impl<S: Server> Driver<'_, S> {
             let is_made = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Update";
             fields = in_items(fields, object, owners(&answer, &[], is_made).next().map(|(_, owned)| owned));
         }
+        if let Some(field) = dropped(&fields, &answer) {
+            return Err(Outcome::Refused(format!("{target}: the API server makes something else of {}", field.name())));
+        }
         let removed: Vec<_> = fields.iter().filter(|field| field.after.is_none()).map(|field| field.path.clone()).collect();
         note(&mut fields, object, &answer, true);
         if change.verb == ChangeType::Update {
@@ -210,6 +213,23 @@ fn judge(change: &Change, object: Option<&Value>) -> Result<(), Outcome> {
 /// which it merges.
 fn is_replaced(field: &Field, removed: &[Path]) -> bool {
     !removed.contains(&field.path) && field.path.first() != Some(&Step::Key("metadata".into()))
+}
+
+/// Returns a field that a change names and a dry run of it does not show: a webhook may have removed it, or given an item other keys.
+fn dropped<'a>(fields: &'a [Field], answer: &Value) -> Option<&'a Field> {
+    fields.iter().find(|field| at(answer, &field.path).is_none() && field.after.as_ref().is_some_and(is_something))
+}
+
+/// Returns true if the API server keeps a value: an empty one may be as good as none.
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(value) => value.as_f64() != Some(0.0),
+        Value::String(value) => !value.is_empty(),
+        Value::Array(items) => items.iter().any(is_something),
+        Value::Object(map) => map.values().any(is_something),
+    }
 }
 
 /// Names each annotation where a content removes all: the mark is none of the object's.
@@ -322,6 +342,19 @@ mod tests {
         let kept = fields.iter().filter(|field| is_replaced(field, &removed)).map(Field::name).collect::<Vec<_>>();
 
         assert_eq!((kept, removed.len()), (vec!["data.a".to_owned()], 2));
+    }
+
+    #[test]
+    fn what_a_dry_run_does_not_show_is_dropped_unless_it_is_as_good_as_none() {
+        let content = json!({ "hosts": ["a.io", "B.io"], "none": ["", 0, false, [], {}, null], "old": null, "kept": "x" });
+        let owned = json!({ "f:hosts": { "v:\"a.io\"": {}, "v:\"B.io\"": {} } });
+        let fields = named(&json!({ "hosts": ["a.io"], "old": 1 }), &content, Some(&owned)).unwrap();
+
+        let seen = |answer| dropped(&fields, &answer).map(Field::name);
+
+        assert_eq!(seen(json!({ "hosts": ["a.io", "b.io"], "kept": "y" })), Some("hosts[B.io]".into()));
+        assert_eq!(seen(json!({ "hosts": ["a.io", "B.io"] })), Some("kept".into()));
+        assert_eq!(seen(json!({ "hosts": ["a.io", "B.io"], "kept": "y" })), None);
     }
 
     #[test]

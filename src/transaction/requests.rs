@@ -217,7 +217,23 @@ impl<S: Server> Driver<'_, S> {
     /// Sends one request; those to targets as the user that acts.
     pub(super) async fn send(&self, request: &Request) -> Answer {
         let answer = self.server.send(request.clone(), self.user().filter(|_| !request.is_own())).await;
-        if answer == Answer::Deleted { Answer::Object(Arc::default()) } else { answer }
+        if answer == Answer::Deleted {
+            return Answer::Object(Arc::default());
+        }
+        if let Answer::Refused { message, .. } = &answer
+            && message.is_denied()
+            && self.is_patient()
+        {
+            return Answer::Unknown { message: message.clone(), retry_after: None };
+        }
+        answer
+    }
+
+    /// Returns true if an undo has just begun. An API server that starts denies everything until it knows the rules, and a quota counts
+    /// late.
+    fn is_patient(&self) -> bool {
+        let patience = LONGEST_PAUSE.min(self.settings.limit / 2);
+        self.undoing_until.is_some_and(|until| self.server.now() + self.settings.limit < until + patience)
     }
 
     /// Says that a request is sent again, and pauses before that.

@@ -108,6 +108,10 @@ impl<S: Server> Driver<'_, S> {
             }
             if failed.is_empty() || self.go_on().is_err() {
                 let left = failed.into_iter().map(|(entry, why, _)| {
+                    if entry.state == State::Doubtful {
+                        // It may be made once more, under another uid. Without one the doubt stays.
+                        entry.uid.clear();
+                    }
                     self.ended(entry, State::Left(why.to_string()));
                     why
                 });

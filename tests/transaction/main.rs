@@ -689,6 +689,18 @@ fn a_server_that_asks_for_a_pause_gets_it() {
 }
 
 #[test]
+fn an_undo_goes_on_once_a_server_that_starts_knows_the_rights() {
+    let starts = |world: &mut World| world.denies_until = world.e.now + 13 * S;
+    let two = || Job::Apply(vec![patch("X0", "a", "x"), patch("X1", "a", "x")]);
+    for request in storing(&two()) + 1..=storing(&two()) + 2 {
+        let (outcomes, world) = relayed(vec![Unheard(two(), request, starts)]);
+
+        assert!(matches!(outcomes[0], Some(Outcome::Undone(_))), "{request}: {outcomes:?}");
+        assert_eq!(judge::field(world.borrow().cluster.objects.get("X0"), "a"), Some(json!("X0")));
+    }
+}
+
+#[test]
 fn no_pause_that_a_server_asks_for_outlasts_a_signal() {
     let stopped_soon = |world: &mut World| world.drivers[0].signal = world.e.now + S;
     let drive = Unheard(patching("X0", "a", "x"), u32::MAX, stopped_soon);

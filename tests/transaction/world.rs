@@ -119,6 +119,8 @@ pub struct World {
     pub users: Vec<(usize, String)>,
     /// Until then the server is too busy for any request.
     pub busy_until: u64,
+    /// Until then it denies every request, as one that has just started.
+    pub denies_until: u64,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -177,6 +179,7 @@ impl World {
             is_late_journal,
             users: Vec::new(),
             busy_until: 0,
+            denies_until: 0,
         }
     }
 
@@ -244,7 +247,7 @@ impl World {
         }
         let verb = verb(&request);
         let denied = self.drivers[driver].denied;
-        if verb.is_some_and(|verb| denied.contains(&verb)) {
+        if verb.is_some_and(|verb| denied.contains(&verb)) || self.e.now < self.denies_until {
             answer = refused(403, "denied");
             effect = Effect::Nothing;
         }

@@ -200,6 +200,7 @@ impl Wanted {
         if api_version == "v1" && kind == "Secret" {
             [Some(&mut content), require.as_mut()].into_iter().flatten().for_each(encode);
         }
+        [Some(&mut content), require.as_mut()].into_iter().flatten().flat_map(Map::values_mut).for_each(count_whole);
         let namespace = namespace.or_else(|| self.namespace.clone());
         let target = Target { api_version, kind, resource: String::new(), namespace, name };
         let require = require.filter(|require| !require.is_empty()).map(Value::Object);
@@ -264,6 +265,21 @@ fn encode(content: &mut Map<String, Value>) {
     if let Value::Object(data) = content.entry("data").or_insert_with(|| Map::new().into()) {
         data.extend(texts.into_iter().map(|(key, text)| (key, text.as_str().map(|text| BASE64_STANDARD.encode(text)).into())));
         content.remove("stringData");
+    }
+}
+
+/// Writes a whole number without a fraction, as the API server stores it.
+fn count_whole(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(count_whole),
+        Value::Array(items) => items.iter_mut().for_each(count_whole),
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+            if let Some(Ok(whole)) = whole.map(|float| format!("{float:.0}").parse::<i64>()) {
+                *value = whole.into();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
 
@@ -439,6 +455,19 @@ mod tests {
                         name: &c p}, type: !!str Patch, content: {spec: {old: null, cmd: a & b, args: [~, \"&& c\"]}}}";
         let refused = judged("anchors", anchored).unwrap_err();
         assert!(refused.contains("an item that is null has no meaning"), "{refused}");
+    }
+
+    #[test]
+    fn a_whole_number_is_written_as_the_server_stores_it() {
+        let numbers = "{list: [3.0, 1e3, -2.0, 2.5], large: 9007199254740993, huge: 1e30, text: '3.0'}";
+        let target = "{apiVersion: example.com/v1, kind: Door, name: a}";
+        let change = format!("{{target: {target}, type: Patch, content: {{spec: {numbers}}}, require: {{spec: {{a: 1.0}}}}}}");
+        let wanted = read("numbers", "timeout: 5s", &change);
+        let change = wanted.changes.first().map(|(_, change)| change).unwrap();
+
+        let expected = r#"{"spec":{"huge":1e+30,"large":9007199254740993,"list":[3,1000,-2,2.5],"text":"3.0"}}"#;
+        assert_eq!(change.content.to_string(), expected);
+        assert_eq!(change.require.as_ref().map(Value::to_string), Some(r#"{"spec":{"a":1}}"#.to_owned()));
     }
 
     #[test]
