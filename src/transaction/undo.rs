@@ -44,7 +44,7 @@ impl<S: Server> Driver<'_, S> {
             Ok(()) => Ok(entries),
             Err(why) if why.is_final() => Err(why),
             Err(why) => {
-                let is_back = |entry: &&Entry| matches!(entry.state, State::Undone | State::Gone(_) | State::Doubtful);
+                let is_back = |entry: &&Entry| matches!(entry.state, State::Undone | State::Gone(_)) || entry.may_come();
                 let left = entries.iter().filter(|entry| !is_back(entry));
                 let reason = |entry: &Entry| entry.conflict().cloned().unwrap_or_else(|| why.to_string());
                 let left: Vec<_> = left.map(|entry| (entry.target.clone(), reason(entry))).collect();
@@ -108,11 +108,12 @@ impl<S: Server> Driver<'_, S> {
             }
             if failed.is_empty() || self.go_on().is_err() {
                 let left = failed.into_iter().map(|(entry, why, _)| {
-                    if entry.state == State::Doubtful {
-                        // It may be made once more, under another uid. Without one the doubt stays.
-                        entry.uid.clear();
-                    }
+                    // Of one that is there nothing else tells that it may be made once more.
+                    let is_doubtful = entry.state == State::Doubtful && !entry.uid.is_empty() && !self.looks;
                     self.ended(entry, State::Left(why.to_string()));
+                    if is_doubtful {
+                        entry.state = State::Doubtful;
+                    }
                     why
                 });
                 return Ok(left.collect());

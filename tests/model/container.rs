@@ -175,7 +175,6 @@ impl Container {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }
 
-    /// Returns whether init has something to do now.
     pub fn init_has_work(&self, boot: Instant) -> bool {
         !self.frozen && self.over.is_none() && self.waits(&self.turn, boot)
     }

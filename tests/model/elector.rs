@@ -100,7 +100,6 @@ impl ElectorProcess {
         !self.is_dead && !self.frozen && self.turn.is_some()
     }
 
-    /// Returns whether nothing is under way in it.
     pub fn rests(&self) -> bool {
         let idle = self.request.is_none() && !self.is_under_way() && self.inbox.is_empty();
         self.guards() && idle && self.to_init.is_empty() && self.to_elector.is_empty() && self.watch_from.is_none()
@@ -173,7 +172,6 @@ impl Container {
         self.tree.kill(Killer::Guard, &around.setup.habits(), around);
     }
 
-    /// Returns whether the elector has something to do now.
     pub fn elector_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
         elector.is_under_way()

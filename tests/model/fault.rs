@@ -134,12 +134,10 @@ impl Kind {
         matches!(self, CrashElector | FreezeElector | FreezeInit | StaleWord | Unready | Stir | StirWorker | PassOn)
     }
 
-    /// Returns whether a Lease is released after the fault.
     pub const fn is_reason_to_release(self) -> bool {
         matches!(self, Self::StepDown | Self::Exit | Self::Terminate | Self::Sicken)
     }
 
-    /// Returns whether the fault lasts until it is ended.
     pub const fn lasts(self) -> bool {
         use Kind::*;
         matches!(self, Cut | Stall | FreezeElector | FreezeInit | Dawdle | Unready | Pause)
@@ -271,7 +269,6 @@ impl World {
         self.change(setups, |register| register.edit(slot_of(on), edit));
     }
 
-    /// Returns whether the fault is in effect.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
         use Kind::*;
         if kind == Pause {

@@ -93,12 +93,10 @@ impl Judge {
         self.lawful(|law| law.ends("a memory is restored"));
     }
 
-    /// Returns whether something of `who` leads.
     pub fn is_leading(&self, who: Who) -> bool {
         self.alive.iter().any(|(other, ..)| *other == who)
     }
 
-    /// Returns whether somebody leads each slot now.
     pub fn is_led(&self) -> bool {
         let is_led = |slot| self.alive.iter().any(|(_, _, token)| *token > 0 && self.slot_of(*token) == slot);
         (0..self.slots).map(Slot).all(is_led)

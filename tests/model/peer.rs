@@ -41,7 +41,6 @@ impl Peer {
         Child { who: self.who, pid: 0 }
     }
 
-    /// Returns whether the peer has something to do now.
     pub fn has_work(&self, now: Ns) -> bool {
         self.timeout() <= now
     }

@@ -757,6 +757,19 @@ fn a_journal_that_somebody_empties_counts_as_deleted() {
 }
 
 #[test]
+fn a_creation_in_doubt_that_an_undo_cannot_reach_is_still_in_doubt() {
+    let create = Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }))]);
+    let unheard = Unheard(create.clone(), storing(&create) + 1, |_| ());
+    let recover = || Drive(Job::Recover, None);
+
+    let (outcomes, world) = relayed(vec![unheard, Denied(&["changes"]), recover(), Denied(&[]), recover()]);
+
+    assert!(matches!(stuck(&outcomes[2])[..], [("C0", _)]), "{outcomes:?}");
+    let listed = judge::journal(&world.borrow().cluster.journals["J1"]).unwrap().entries;
+    assert!(listed.len() == 1 && !world.borrow().cluster.objects.contains_key("C0"), "{listed:?}");
+}
+
+#[test]
 fn a_creation_for_which_the_server_was_too_busy_cannot_come() {
     let creates = || Drive(Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }))]), None);
 

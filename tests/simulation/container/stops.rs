@@ -45,7 +45,6 @@ impl Container {
         now < self.suspended_until
     }
 
-    /// Returns whether init is stopped.
     pub const fn is_stopped(&self) -> bool {
         self.frozen
     }

@@ -79,7 +79,6 @@ impl Tree {
         self.is_seen
     }
 
-    /// Returns whether this process is stopped.
     pub fn is_stopped(&self, pid: i32, now: Ns) -> bool {
         self.find(pid).is_some_and(|process| process.is_stopped(now))
     }

@@ -132,7 +132,6 @@ impl Process {
         matches!(self.stage, Stage::Hooks(_)) && !self.killed
     }
 
-    /// Returns whether the process has something to do.
     fn is_busy(&self) -> bool {
         !self.killed && !self.orders.is_empty() || self.is_running_hook()
     }
