@@ -238,7 +238,8 @@ impl<'a, S: Server> Driver<'a, S> {
         Ok(Outcome::Recovered(undone))
     }
 
-    /// Returns true if there is something to undo. A creation that has not come is no reason to write while it may.
+    /// Returns true if there is something to undo, and says so if no journal can tell. A creation that has not come is no reason to write
+    /// while it may.
     async fn is_open(&self, entries: &[Entry]) -> Result<bool, Outcome> {
         if uid(&self.secret).is_empty() {
             let journal = Request::Journal(self.settings.lease.clone(), Verb::Get);

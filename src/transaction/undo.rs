@@ -125,10 +125,6 @@ impl<S: Server> Driver<'_, S> {
     /// Notes and reports the state in which an undo leaves an entry.
     fn ended(&self, entry: &mut Entry, state: State) {
         entry.state = state;
-        if entry.state == State::Doubtful {
-            // The object that it made is gone; another one would bear the mark.
-            entry.uid.clear();
-        }
         if !self.looks {
             self.server.report(entry.event());
         }
@@ -179,7 +175,9 @@ impl<S: Server> Driver<'_, S> {
                     continue;
                 }
                 Next::Gone(why) if done == State::Undone => return Ok(State::Gone(why.into())),
-                Next::Done | Next::Gone(_) => return Ok(done),
+                // A copy may bear the mark too.
+                Next::Gone(_) => return Ok(done),
+                Next::Done => break,
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
@@ -203,9 +201,14 @@ impl<S: Server> Driver<'_, S> {
                 uid(&object).clone_into(&mut entry.uid);
             }
             if !is_creation {
-                return Ok(done);
+                break;
             }
         }
+        if done == State::Doubtful {
+            // The object that it made is gone; another one would bear the mark.
+            entry.uid.clear();
+        }
+        Ok(done)
     }
 
     fn step(&self, entry: &Entry, object: Option<&Value>, live: Option<String>, is_fenced: bool, force: bool) -> Next {

@@ -351,7 +351,6 @@ impl World {
         self.is_alive(&start).then(|| place_of(&start.replica))
     }
 
-    /// Returns whether a workload is alive for each slot.
     fn is_full(&self) -> bool {
         let slots = usize::from(self.kind.slots());
         if slots == 1 {

@@ -270,7 +270,6 @@ impl Law {
         (self.version(k).kind, self.version(k).hold)
     }
 
-    /// Returns whether this is a version.
     pub fn has(&self, k: V) -> bool {
         self.versions.contains_key(&k)
     }
@@ -290,12 +289,10 @@ impl Law {
         (self.replicas[r].has_term, self.replicas[r].init_leads)
     }
 
-    /// Returns whether it is about to give the Lease back.
     pub fn is_releasing(&self, r: usize) -> bool {
         self.replicas[r].releases
     }
 
-    /// Returns whether anything of it runs.
     pub fn runs(&self, r: usize) -> bool {
         self.running.contains(&r)
     }
@@ -320,12 +317,10 @@ impl Law {
         self.versions.get(&seen).is_some_and(|version| version.uid != 0 && before == Some(version.uid))
     }
 
-    /// Returns whether `tenure.dev/holder` names somebody.
     pub fn is_named(&self, k: V) -> bool {
         self.version(k).is_named
     }
 
-    /// Returns whether it is dead.
     pub fn is_dead(&self, r: usize) -> bool {
         self.replicas[r].is_dead
     }

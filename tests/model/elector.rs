@@ -95,7 +95,6 @@ impl ElectorProcess {
         }
     }
 
-    /// Returns whether its guard would act at H.
     pub const fn guards(&self) -> bool {
         !self.is_dead && !self.frozen && self.turn.is_some()
     }

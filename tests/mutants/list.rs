@@ -72,7 +72,6 @@ impl Mutant {
         Ok(change)
     }
 
-    /// Returns whether its rule is one of the protocol of transactions.
     pub(crate) fn is_of_transactions(&self) -> bool {
         self.file.starts_with("src/transaction")
     }

@@ -109,7 +109,6 @@ impl ElectorProcess {
         }
     }
 
-    /// Returns whether its guard would act at H.
     pub fn guards(&self) -> bool {
         !self.is_dead && !self.frozen && self.turn.is_some()
     }

@@ -301,7 +301,6 @@ impl Judge {
         self.hung = Some(who);
     }
 
-    /// Returns whether anything of `who` runs.
     pub fn runs_for(&self, who: Who) -> bool {
         self.alive.keys().any(|(other, _)| *other == who)
     }

@@ -146,12 +146,10 @@ impl Fault {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause) && !self.is_schedule()
     }
 
-    /// Returns whether the fault makes sense only where workloads are frozen.
     pub const fn is_of_the_frozen(self) -> bool {
         matches!(self, Self::Stir | Self::Forward)
     }
 
-    /// Returns whether the fault makes sense only where there are several Leases.
     pub const fn is_of_pools(self) -> bool {
         matches!(self, Self::Unlabel | Self::Resize | Self::NoList)
     }
@@ -161,7 +159,6 @@ impl Fault {
         matches!(self, Self::ConfirmDead | Self::Prune | Self::Displace)
     }
 
-    /// Returns whether the fault is a sequence of others.
     pub const fn is_schedule(self) -> bool {
         matches!(self, Self::Interregnum | Self::TwiceGone | Self::Overtaken | Self::WipedAtOnce | Self::Labels)
     }
@@ -184,7 +181,6 @@ impl Fault {
         )
     }
 
-    /// Returns whether the fault stops init.
     pub const fn stops_init(self) -> bool {
         matches!(self, Self::StopInit | Self::StopBoth | Self::Suspend)
     }

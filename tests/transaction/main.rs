@@ -677,6 +677,13 @@ fn what_others_make_of_a_default_of_a_created_object_is_no_reason_to_make_it_aga
 }
 
 #[test]
+fn a_field_that_a_webhook_drops_refuses_everything() {
+    let (outcomes, data, _) = relay(vec![Drive(Job::Apply(vec![patch("X1", "a", "x"), patch("X0", "dropped", "x")]), None)]);
+
+    assert!(matches!(outcomes[0], Some(Outcome::Refused(_))) && data["X1"]["a"] == "X1", "{outcomes:?}");
+}
+
+#[test]
 fn a_server_that_asks_for_a_pause_gets_it() {
     let drive = || Drive(patching("X0", "a", "x"), None);
     let busy = |world: &mut World| world.busy_until = world.e.now + 8 * S;

@@ -150,6 +150,10 @@ impl Cluster {
         if next["data"]["m"].is_object() && next["data"]["m"]["d"].is_null() {
             next["data"]["m"]["d"] = json!("default");
         }
+        // A webhook lets nobody set it.
+        if let Some(data) = next["data"].as_object_mut() {
+            data.remove("dropped");
+        }
         if next["metadata"]["managedFields"] != found["metadata"]["managedFields"] {
             return next;
         }

@@ -395,7 +395,6 @@ impl Tree {
         self.find(pid).is_some_and(Process::is_alive)
     }
 
-    /// Returns whether any process is there and not dead.
     pub fn is_any_alive(&self) -> bool {
         self.processes.iter().any(Process::is_alive)
     }

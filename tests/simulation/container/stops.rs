@@ -40,7 +40,6 @@ impl Moment {
 }
 
 impl Container {
-    /// Returns whether its node is suspended.
     pub const fn sleeps(&self, now: Ns) -> bool {
         now < self.suspended_until
     }

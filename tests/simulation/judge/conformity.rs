@@ -53,7 +53,6 @@ impl Judge {
         }
     }
 
-    /// Returns whether it has had a fault since then.
     pub fn is_troubled(&self, replica: usize, since: Ns) -> bool {
         self.replicas.get(replica).is_none_or(|replica| replica.trouble >= since)
     }

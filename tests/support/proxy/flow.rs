@@ -97,7 +97,6 @@ impl Gated<TcpStream> {
         Self { stream, gate, id, era }
     }
 
-    /// Returns whether new connections are answered without TLS.
     pub(super) fn is_tls_broken(&self) -> bool {
         self.gate.inner.lock().expect("no panic inside").tls_broken
     }

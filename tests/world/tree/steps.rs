@@ -80,7 +80,6 @@ impl Tree {
         self.obey(pid, habits, e).map(|role| Step::Obeys(pid, role))
     }
 
-    /// Returns whether there are orders that are not obeyed yet.
     pub fn has_orders(&self) -> bool {
         self.processes.iter().any(|process| !process.orders.is_empty())
     }
@@ -91,7 +90,6 @@ impl Tree {
         self.processes.iter().find(running).map(|process| (process.pid, matches!(process.stage, Stage::Runs(_))))
     }
 
-    /// Returns whether there is a process that SIGKILL has not reached.
     pub fn is_untouched(&self) -> bool {
         self.processes.iter().any(|process| process.is_alive() && !process.killed)
     }
@@ -104,7 +102,6 @@ impl Tree {
         }
     }
 
-    /// Returns whether somebody should have been found by now.
     pub fn has_strays(&self, now: Ns) -> bool {
         self.processes.iter().any(|process| process.stirred.is_some_and(|by| by <= now))
     }
