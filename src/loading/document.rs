@@ -111,8 +111,11 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
 /// What an error says.
 fn said(error: &Error) -> String {
     if let Error::UnsupportedTag { location, .. } = error {
-        // Its own words quote the text.
+        // Its own words quote the text; so do those of the next.
         return format!("{SIGNED} at line {}", location.line());
+    }
+    if let Error::NonFiniteFloat { location, .. } = error {
+        return format!("a number that is not finite: quote it, if it is a text, at line {}", location.line());
     }
     error.render_with_formatter(&UserMessageFormatter)
 }

@@ -7,11 +7,11 @@ use std::mem;
 use serde_json::Value;
 
 use super::{
-    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Request, Server, Settings, Verb,
+    Change, Entry, EntryType, Event, Field, Journal, Kind, Outcome, Phase, Request, Server, Settings, Target, Verb,
     journal::{fingerprint, owned, parse},
     requests::uid,
 };
-use crate::time::Instant;
+use crate::{request::Answer, time::Instant};
 
 /// What a command is to do.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,18 @@ pub async fn drive<S: Server>(server: &S, settings: Settings, job: Job<'_>) -> O
             // After the limit or a signal, the job itself says what is left.
             Err(Outcome::Overtaken) => drop(driver.missed(&mut misses).await),
             Ok(outcome) | Err(outcome) => return outcome,
+        }
+    }
+}
+
+/// Reads what a job depends on, as tenure's own user. Asks again within the limit, as a job does.
+pub async fn read<S: Server>(server: &S, settings: Settings, target: Target) -> Answer {
+    let driver = Driver::new(server, Settings { acting_as: None, ..settings }, Job::Forget);
+    let request = Request::Look(target);
+    loop {
+        let answer = driver.send(&request).await;
+        if !request.is_sent_again(&answer) || driver.object(answer.clone(), &request).await.is_err() {
+            return answer;
         }
     }
 }
@@ -81,8 +93,6 @@ pub(super) struct Driver<'a, S> {
     pub(super) journal: Journal,
     /// Until when the driver that stored it before this one may have sent anything.
     pub(super) sent_until: String,
-    /// When this driver started.
-    pub(super) started: Instant,
     /// The claim of this driver, from its first write of the journal on.
     pub(super) claim: u64,
     /// No retry after this, and no change.
@@ -111,9 +121,8 @@ impl<'a, S: Server> Driver<'a, S> {
             secret: Value::Null,
             journal: Journal::default(),
             sent_until: String::new(),
-            started: server.now(),
             claim: 1,
-            deadline: server.now() + settings.limit,
+            deadline: settings.started + settings.limit,
             undoing_until: None,
             was_announced: false,
             defers: false,
@@ -212,7 +221,13 @@ impl<'a, S: Server> Driver<'a, S> {
         self.defers = !stands;
         for entry in entries.iter().filter(is_made) {
             let target = &entry.target;
-            let object = self.erase(target, None, self.journal.claim).await;
+            if self.looks && !stands {
+                break;
+            }
+            let object = match self.erase(target, None, self.journal.claim).await {
+                Err(why @ Outcome::Unavailable(_)) if self.looks => return Err(why),
+                object => object,
+            };
             let content = changes.iter().find(|change| change.target == *target).map(|change| &change.content);
             stands = stands && object.is_ok_and(|object| entry.stands(object.as_ref(), content));
         }

@@ -66,6 +66,11 @@ impl Field {
         on_the_way.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
     }
 
+    /// Returns true if it is gone, with a map that was made for it, and the server has put a value of its own there: others keep the map.
+    pub(super) fn is_derived(&self, object: &Value) -> bool {
+        self.before.is_none() && self.known + 1 < self.path.len() && !self.is(Side::After, object)
+    }
+
     /// Returns true if the change makes another value than was found.
     pub fn differs(&self) -> bool {
         self.before != self.after

@@ -34,7 +34,8 @@
 //!    driver can commit, except a POST. A created object is deleted if it is the one that was made, and as it was made. An entry
 //!    stays in doubt where a POST may still come: for five minutes, by the wall clocks of both drivers. What is back is given back
 //!    to its managers. Then the journal is stored as undone, with what is in conflict or doubt. A map or an item that was made for
-//!    a field goes with what the server derived in it: a map keeps what others have added, and an item that has more is a conflict.
+//!    a field goes with what the server derived in it: a map keeps what others have added, and what is derived anew beside that; an
+//!    item that has more is a conflict.
 //!    An object of another uid is never written. An object is left if the server makes something else of what is put back or made
 //!    again. Without its Lease an undo goes on: no mark is live then. An object for which the server fails comes after the others,
 //!    until the limit. What is denied at first is asked again: a server that starts knows no rights. If it fails still, the journal
@@ -54,11 +55,12 @@ use serde_json::Value;
 use crate::{
     exit,
     request::RequestError,
+    time::Instant,
     words::{counted, worded},
 };
 
 pub use self::{
-    driver::{Job, drive, plan},
+    driver::{Job, drive, plan, read},
     fields::Field,
     journal::{Entry, EntryType, Journal, Kind, Phase, State},
     paths::Step,
@@ -132,6 +134,8 @@ pub struct Settings {
     pub acting_as: Option<String>,
     /// How long it may take to commit, and again to undo.
     pub limit: Duration,
+    /// When the limit begins.
+    pub started: Instant,
     /// The wall clock at the start, RFC 3339. What of an earlier driver may still come is judged by it.
     pub began: String,
     /// Random, for the ids of journals and writes.

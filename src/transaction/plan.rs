@@ -244,7 +244,7 @@ fn name_annotations(content: &mut Value, object: &Value) {
 
 /// Names the old name of a pod's account beside the new one: the API server writes what is missing of both.
 fn name_alias(content: &mut Value) {
-    for pod in ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"] {
+    for pod in ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"] {
         let Some(Value::Object(pod)) = content.pointer_mut(pod) else { continue };
         if let Some(account) = pod.get("serviceAccountName").cloned() {
             pod.entry("serviceAccount").or_insert(account);
@@ -342,6 +342,22 @@ mod tests {
         let kept = fields.iter().filter(|field| is_replaced(field, &removed)).map(Field::name).collect::<Vec<_>>();
 
         assert_eq!((kept, removed.len()), (vec!["data.a".to_owned()], 2));
+    }
+
+    #[test]
+    fn the_old_name_of_an_account_is_that_of_the_pod_of_each_kind() {
+        let pod = json!({ "spec": { "serviceAccountName": "x" } });
+        for content in [
+            json!({ "template": pod }),
+            json!({ "spec": { "template": pod } }),
+            json!({ "spec": { "jobTemplate": { "spec": { "template": pod } } } }),
+        ] {
+            let mut named = content.clone();
+
+            name_alias(&mut named);
+
+            assert_eq!(named.to_string().matches(r#""serviceAccount":"x""#).count(), 1, "{content}");
+        }
     }
 
     #[test]

@@ -100,6 +100,8 @@ impl<S: Server> Driver<'_, S> {
                         state
                     }
                 };
+                // A look ends where nobody answers.
+                let is_late = is_late || self.looks && self.go_on().is_err();
                 match state {
                     Err(Outcome::Unavailable(why)) => failed.push((entry, why, is_late)),
                     Err(Outcome::Stopped) => failed.push((entry, conflicting(), is_late)),
@@ -185,7 +187,7 @@ impl<S: Server> Driver<'_, S> {
                 self.missed(&mut misses).await?;
                 continue;
             };
-            let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object));
+            let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object) && !field.is_derived(&object));
             // A merge patch cannot carry the nulls in a value.
             if without_nulls(&with(&object, &entry.fields, Side::Before)) != without_nulls(&object)
                 && let Some(field) = named.next()
@@ -321,7 +323,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// The time until which this driver may send anything, by the wall clock at its start.
     pub(super) fn until(&self) -> String {
-        let limit = self.undoing_until.unwrap_or(self.deadline).since(self.started);
+        let limit = self.undoing_until.unwrap_or(self.deadline).since(self.settings.started);
         let until = |began: jiff::Timestamp| began.checked_add(limit).unwrap_or(jiff::Timestamp::MAX).to_string();
         self.settings.began.parse().map_or_else(|_| String::new(), until)
     }

@@ -15,10 +15,7 @@ pub(crate) const OBITUARY: &str = "it is dead, and what it held is given back";
 /// Init's message about a workload that somebody else has continued.
 const UNFROZEN: &str = "the workload is not frozen";
 
-/// Says that a part is not run, and what stands in the way.
-///
-/// # Errors
-/// It must be.
+/// Says that a part is not run, and what stands in the way; an error if it must be.
 pub(crate) fn skip(part: &str, reason: &str, length: Duration) -> Result<(), String> {
     if length >= COMPLETE {
         return Err(format!("{part}: {reason}"));
@@ -27,8 +24,7 @@ pub(crate) fn skip(part: &str, reason: &str, length: Duration) -> Result<(), Str
     Ok(())
 }
 
-/// # Errors
-/// Some faults never struck.
+/// An error: some faults never struck.
 pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), String> {
     let rounds = histories.iter().flat_map(|history| &history.rounds);
     let struck: BTreeSet<&Fault> = rounds.flat_map(|round| &round.faults).collect();

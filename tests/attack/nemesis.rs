@@ -47,10 +47,7 @@ enum Undo {
     Window(Valve),
 }
 
-/// Plays rounds until the end.
-///
-/// # Errors
-/// Nobody leads after one.
+/// Plays rounds until the end; an error if nobody leads after one.
 pub(crate) async fn rage(world: &mut World, mut plan: Plan, end: Instant) -> Result<(), String> {
     while clock::boot() < end {
         let Round { calm, blows, aftermath } = plan.next();

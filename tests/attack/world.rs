@@ -323,10 +323,8 @@ impl World {
         }
     }
 
-    /// Waits until as many workloads are alive as may be; returns the place of the latest one's.
-    ///
-    /// # Errors
-    /// That takes longer than acceptable after the last fault.
+    /// Waits until as many workloads are alive as may be; returns the place of the latest one's. An error: that takes longer
+    /// than acceptable after the last fault.
     pub(crate) async fn led(&mut self) -> Result<usize, String> {
         let mut since = clock::boot();
         loop {

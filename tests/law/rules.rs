@@ -106,10 +106,7 @@ impl Law {
         }
     }
 
-    /// Checks that the law allowed this step at that time.
-    ///
-    /// # Errors
-    /// What it breaks.
+    /// Checks that the law allowed this step at that time; an error says what it breaks.
     pub fn allows_at(&mut self, step: &Step, at: Ns) -> Result<(), Illegal> {
         let now = std::mem::replace(&mut self.now, at);
         let allowed = self.allows(step);

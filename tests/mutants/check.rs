@@ -52,10 +52,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Builds them. Those that do not compile are left out.
-    ///
-    /// # Errors
-    /// The compiler's message, if it is not caused by a mutant.
+    /// Builds them. Those that do not compile are left out; an error is the compiler's message about anything else.
     pub(crate) fn build(copy: &Copy, changes: &[Change]) -> Result<Self, String> {
         let mut unviable = BTreeMap::new();
         // Compile errors show soonest in the library alone.

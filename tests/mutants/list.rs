@@ -53,10 +53,7 @@ pub(crate) struct Reported {
 type List = BTreeMap<PathBuf, BTreeMap<String, Mutant>>;
 
 impl Mutant {
-    /// Its change to its file.
-    ///
-    /// # Errors
-    /// The text to find does not occur exactly once, or is replaced by itself.
+    /// Its change to its file. An error: the text to find does not occur exactly once, or is replaced by itself.
     pub(crate) fn change(&self, number: usize) -> Result<Change, String> {
         let path = root().join(&self.file);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
@@ -77,9 +74,6 @@ impl Mutant {
     }
 
     /// Checks that its rule contains that sentence.
-    ///
-    /// # Errors
-    /// It does not.
     pub(crate) fn quotes(&self) -> Result<(), String> {
         let (rule, sentence) = self.removes();
         let law = law(if self.is_of_transactions() { "src/transaction/mod.rs" } else { "src/law.rs" });

@@ -24,10 +24,7 @@ pub(crate) struct Woven {
     pub(crate) lines: Vec<(Range<usize>, usize)>,
 }
 
-/// Weaves `changes` into `text`; `ask` is the call that returns which mutant runs.
-///
-/// # Errors
-/// One of them is not inside a function.
+/// Weaves `changes` into `text`; `ask` is the call that returns which mutant runs. An error: one of them is not inside a function.
 pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven, String> {
     let bodies = bodies(text);
     if let Some(outside) = changes.iter().find(|change| !bodies.iter().any(|body| holds(&body.inner, &change.span))) {

@@ -339,6 +339,7 @@ impl World {
             flags: format!("--lease {journal}"),
             acting_as: Some(format!("user {number}")),
             limit: Duration::from_secs(limit),
+            started: Instant::from_nanos(0),
             began: String::new(),
             seed: self.e.rng.u64(..),
         };
@@ -471,7 +472,7 @@ fn start(world: &Shared, driver: usize) {
         let world = world.borrow();
         let driver = &world.drivers[driver];
         let began = jiff::Timestamp::from_nanosecond(world.e.now.into()).unwrap().to_string();
-        (driver.job.clone(), Settings { began, ..driver.settings.clone() })
+        (driver.job.clone(), Settings { began, started: Instant::from_nanos(world.e.now), ..driver.settings.clone() })
     };
     let running: Running = Box::pin(async move {
         let job = match &job {

@@ -8,6 +8,7 @@ use kube::client::Body;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::{Case, Exchange, Fault, Request, Stage, Times, cases, until};
+use tenure::clock;
 
 use super::{Shop, change, containers, deaths::killed, edit, is_change, journal_of, said, settings, transaction};
 
@@ -29,7 +30,7 @@ pub(super) fn all() -> Vec<Case> {
         signals_and_a_lost_api_server_leave_an_undo_its_time,
         a_creation_of_a_killed_driver_is_known_however_the_server_writes_it,
         what_somebody_else_deletes_already_is_not_made_again,
-        a_look_shows_the_others_where_one_object_cannot_be_read,
+        a_look_shows_the_others_where_one_object_cannot_be_read_and_ends_where_none_can,
         nulls_that_no_patch_carries_do_not_keep_a_value_from_its_undo,
     ]
 }
@@ -84,6 +85,16 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         assert_eq!(shop.read(path).await, before, "{content}");
         assert_eq!(shop.managers(path).await, owners, "{content}");
     }
+    let probe = "{spec: {template: {spec: {containers: [{name: web, startupProbe: {httpGet: {port: 80}, periodSeconds: 5}}]}}}}";
+    let file = shop.changes(&[change("apps/v1 Deployment shop", &format!("type: Patch, content: {probe}"))]);
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    let other = json!({ "exec": { "command": ["x"] }, "periodSeconds": 5 });
+    edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"] = other.clone()).await;
+
+    said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
+
+    let kept = containers(&mut shop.read(&deployment).await)[0]["startupProbe"].clone();
+    assert_eq!([&kept["exec"], &kept["periodSeconds"]], [&other["exec"], &json!(10)]);
 }
 
 async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write(stage: Stage) {
@@ -443,10 +454,21 @@ async fn what_somebody_else_deletes_already_is_not_made_again(stage: Stage) {
     assert_eq!(shop.read(key).await, Value::Null);
 }
 
-async fn a_look_shows_the_others_where_one_object_cannot_be_read(stage: Stage) {
+async fn a_look_shows_the_others_where_one_object_cannot_be_read_and_ends_where_none_can(stage: Stage) {
     let shop = Shop::open(&stage).await;
     let file = shop.changes(&[settings(2), change("v1 Secret old-key", "type: Patch, content: {data: {key: bmV3}}")]);
-    said(&shop.apply(&file, &[]).await, 0, &["committed: 2 changes"]);
+    shop.desk.proxy.on(|request| request.uri.ends_with("/api/v1"), Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
+    said(&shop.apply(&file, &[]).await, 0, &["no success yet", "committed: 2 changes"]);
+    shop.desk.proxy.on(
+        |request| request.uri.ends_with("/settings") || request.uri.ends_with("/old-key"),
+        Times::Always,
+        Fault::lost_request(),
+    );
+    let begin = clock::boot();
+    said(&shop.apply(&file, &["--dry-run", "--timeout", "1s"]).await, 69, &[]);
+    said(&shop.recover(&["plan", "x", "--timeout", "1s"]).await, 1, &["left as it is"]);
+    assert!(clock::boot().since(begin) < Duration::from_secs(9), "one request alone is given up after 10 s");
+    shop.desk.proxy.clear();
     let is_one = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/settings");
     shop.desk.proxy.on(is_one, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
 

@@ -304,7 +304,7 @@ async fn an_undo_needs_no_lease(stage: Stage) {
     assert_eq!(stage.api.call(Method::DELETE, &lease, None).await.0, 200);
     edit(&stage, &shop.objects[1], |deployment| containers(deployment)[0]["image"] = json!("foreign")).await;
     // The undo is slower than the news of the Lease.
-    shop.desk.proxy.on(is_journal, Times::Only(9), Fault::refused(500, "InternalError"));
+    shop.desk.proxy.on(is_journal, Times::Only(6), Fault::refused(500, "InternalError"));
     valve.open();
 
     let (code, err) = lock.exit().await;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::{
-    api::{Place, Request},
-    commands::access::{Access, exit_code, said},
+    api::Place,
+    commands::access::{exit_code, said},
     exit,
+    request::Answer,
+    transaction::{self, Server, Settings},
 };
 
 /// Refused before anything was changed.
@@ -37,14 +39,18 @@ impl Kinds {
     ///
     /// # Errors
     /// The server does not serve it, lets nobody patch it, or does not answer.
-    pub(super) async fn of(&mut self, access: &Access, target: &Place) -> Result<Resource, Refusal> {
+    pub(super) async fn of(&mut self, server: &impl Server, settings: &Settings, target: &Place) -> Result<Resource, Refusal> {
         let version = &target.api_version;
         if !self.0.contains_key(version) {
             let place = Place::discovery(version);
-            let served = match access.send(&Request::get(&place)).await.object() {
-                Err(error) if error.status == Some(404) => Vec::new(),
-                Err(error) => return Err((exit_code(&error), format!("GET {}: {}", place.object(), said(&error)))),
-                Ok(list) => serde_json::from_value(list["resources"].clone()).unwrap_or_default(),
+            let served = match transaction::read(server, settings.clone(), place.clone()).await {
+                Answer::Refused { message: why, .. } | Answer::Unknown { message: why, .. } if why.status != Some(404) => {
+                    return Err((exit_code(&why), format!("GET {}: {}", place.object(), said(&why))));
+                }
+                Answer::Object(list) => serde_json::from_value(list["resources"].clone()).unwrap_or_default(),
+                // A 404.
+                Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => Vec::new(),
+                Answer::Refused { .. } | Answer::Unknown { .. } => Vec::new(),
             };
             self.0.insert(version.clone(), served);
         }

@@ -83,7 +83,8 @@ impl Desk<'_> {
         for (place, change) in &wanted.changes {
             let mut change = change.clone();
             let refused = |code, why: &str| refuse(code, &format!("{place}: {why}"));
-            let resource = kinds.of(self.server.access, &change.target).await.map_err(|(code, why)| refused(code, &why))?;
+            let resource = kinds.of(&self.server, &self.settings, &change.target).await;
+            let resource = resource.map_err(|(code, why)| refused(code, &why))?;
             let own = change.target.namespace.take();
             if !resource.namespaced && own != wanted.namespace {
                 return Err(refused(exit::INVALID, "this kind has no namespaces: remove the target's"));
@@ -142,8 +143,12 @@ fn under_lease(
     if lease.is_none() {
         return Err(refuse(exit::USAGE, "name the transaction: tenure apply NAME -f FILE"));
     }
+    // A look waits for an answer as the other commands do, and for another transaction as it is told.
+    let patience = if common.how.at_once { Duration::ZERO } else { common.how.timeout.unwrap_or(access::TIMEOUT) };
+    let limit = if looks { limit.min(patience) } else { limit };
+    let request_timeout = (looks && !patience.is_zero()).then_some(patience.min(access::TIMEOUT));
     // The Lease and the journal are tenure's own.
-    let cluster = ClusterFlags { user: None, ..common.flags.cluster.clone() };
+    let cluster = ClusterFlags { user: None, request_timeout, ..common.flags.cluster.clone() };
     let flags = ConfigFlags { lease, cluster, ..common.flags.clone() };
     let config = super::load(&flags, &[], Purpose::Look)?.config;
     let is_inside = !looks && lock::is_inside(&config);
@@ -156,9 +161,6 @@ fn under_lease(
             return lock::under_lock(&flags, &how, limit, &lease_flags).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
-    // A look waits for an answer as the other commands do, and for another transaction as it is told.
-    let patience = if common.how.at_once { Duration::ZERO } else { common.how.timeout.unwrap_or(access::TIMEOUT) };
-    let limit = if looks { limit.min(patience) } else { limit };
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
     at_desk(&flags, term, limit, async |mut desk| {
         if is_inside {
@@ -187,6 +189,7 @@ fn at_desk(flags: &ConfigFlags, term: Option<Term>, limit: Duration, act: impl A
             flags: output::lease_flags(flags, &config.lease.name, namespace),
             acting_as: None,
             limit,
+            started: clock::boot(),
             began: clock::timestamp().to_string(),
             seed: getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos()),
         };
