@@ -68,7 +68,7 @@ impl Field {
 
     /// Returns true if it is gone, with a map that was made for it, and the server has put a value of its own there: others keep the map.
     pub(super) fn is_derived(&self, object: &Value) -> bool {
-        self.before.is_none() && self.known + 1 < self.path.len() && !self.is(Side::After, object)
+        self.before.is_none() && self.known + 1 < self.path.len() && !self.is_in_new_item() && !self.is(Side::After, object)
     }
 
     /// Returns true if the change makes another value than was found.
