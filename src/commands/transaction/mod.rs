@@ -16,7 +16,8 @@ use crate::{
     exit,
     loading::Purpose,
     telemetry::Observer,
-    transaction::{self, Change, Job, Kind, Outcome, Place, Settings},
+    time::Instant,
+    transaction::{self, Change, Event, Job, Kind, Outcome, Place, Settings},
 };
 
 mod discovery;
@@ -42,7 +43,7 @@ pub(super) fn apply(asked: &cli::Apply) -> Ended {
     let wanted = Wanted::read(&asked.file, None).map_err(|why| refuse(exit::INVALID, &why))?;
     let (name, limit) = (asked.name.as_ref().or(wanted.name.as_ref()), asked.limit.or(wanted.limit).unwrap_or(LIMIT));
     under_lease(name, &asked.common, asked.dry_run, &wanted.notes, limit, async |mut desk| {
-        let changes = desk.changes(&wanted).await?;
+        let changes = desk.judged(Kind::Transaction, &wanted, asked.dry_run).await?;
         Ok(desk.carry_out(Job::Make(Kind::Transaction, &changes), Some(asked.common.output), asked.dry_run).await)
     })
 }
@@ -59,7 +60,7 @@ pub(super) fn promote(asked: &cli::Promote) -> Ended {
     let wanted = Wanted::read(&asked.file, Some(|name| env::var(name).ok())).map_err(|why| refuse(exit::INVALID, &why))?;
     in_hook(&asked.flags, asked.limit.or(wanted.limit).unwrap_or(HOOK_LIMIT), async |mut desk| {
         super::warn(&wanted.notes);
-        let changes = desk.changes(&wanted).await?;
+        let changes = desk.judged(Kind::Promotion, &wanted, asked.dry_run).await?;
         let table = asked.dry_run.then_some(Output::Table);
         Ok(desk.carry_out(Job::Make(Kind::Promotion, &changes), table, asked.dry_run).await)
     })
@@ -71,6 +72,19 @@ pub(super) fn demote(asked: &cli::Demote) -> Ended {
 }
 
 impl Desk<'_> {
+    /// Turns what was written into changes. If that cannot be, what a killed command has left is undone all the same.
+    ///
+    /// # Errors
+    /// The exit code of the refusal, or of an undo that leaves something.
+    async fn judged(&mut self, kind: Kind, wanted: &Wanted, looks: bool) -> Result<Vec<Change>, u8> {
+        let refused = match self.changes(wanted).await {
+            Err(code) if !looks && code != exit::UNAVAILABLE => code,
+            changes => return changes,
+        };
+        let (_, left) = self.drive(Job::Make(kind, &[])).await;
+        Err(if left == Outcome::Nothing { refused } else { output::concluded(&left, &self.settings.flags) })
+    }
+
     /// Turns what was written into changes of objects that the server serves, as the account that it names.
     ///
     /// # Errors
@@ -112,6 +126,12 @@ impl Desk<'_> {
             let planned = transaction::plan(&self.server, self.settings.clone(), job).await;
             return output::planned(output, &self.settings.flags, job, planned);
         }
+        let (events, outcome) = self.drive(job).await;
+        output::ended(output, &self.settings.flags, job, &events, &outcome)
+    }
+
+    /// Does a job, and tells telemetry of it.
+    async fn drive(&self, job: Job<'_>) -> (Vec<(Instant, Event)>, Outcome) {
         let observer = Observer::start(&self.settings.by, &self.settings.lease, |name| env::var(name).ok());
         let outcome = transaction::drive(&self.server, self.settings.clone(), job).await;
         if matches!(outcome, Outcome::Committed(_)) && self.server.is_interrupted() {
@@ -119,7 +139,7 @@ impl Desk<'_> {
         }
         let events = self.server.told();
         observer.finish(&events, &outcome).await;
-        output::ended(output, &self.settings.flags, job, &events, &outcome)
+        (events, outcome)
     }
 }
 

@@ -71,7 +71,7 @@ fn quoted(word: String) -> String {
 }
 
 /// Says how it ended, and what undoes the rest; returns the exit code.
-fn concluded(outcome: &Outcome, flags: &str) -> u8 {
+pub(super) fn concluded(outcome: &Outcome, flags: &str) -> u8 {
     let mut rest = String::new();
     if matches!(outcome, Outcome::Stuck(_)) {
         let how = "with --force also over what somebody else has changed; `forget` in place of `apply` leaves it as it is";
