@@ -110,8 +110,8 @@ fn read_all<T: DeserializeOwned>(text: &str, strict_booleans: bool) -> Result<Ve
 
 /// What an error says.
 fn said(error: &Error) -> String {
+    // The parser's own words for these two quote the text.
     if let Error::UnsupportedTag { location, .. } = error {
-        // Its own words quote the text; so do those of the next.
         return format!("{SIGNED} at line {}", location.line());
     }
     if let Error::NonFiniteFloat { location, .. } = error {

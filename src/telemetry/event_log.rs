@@ -36,7 +36,7 @@ mod nouns;
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// The end of a program that is known later than this is told with its own time.
-const LATE: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_millis(500);
 
 /// Writes log lines.
 #[derive(Debug, Default)]

@@ -75,9 +75,9 @@ fn judge(stage: &Stage, replicas: [&Replica; 2]) {
         for (told, life) in told.iter().zip(&lives) {
             let (first, last) = (wall(life.first), wall(life.last));
             assert!((told.begins - first).abs() < late, "{told:?} began at {first}\n{}", text());
-            // The kernel kills a moment after the deadline, which the line names. A line without a time comes within a second.
+            // The kernel kills a moment after the deadline, which the line names.
             assert!(
-                told.ends.is_none_or(|ends| last - 100_000 <= ends && ends < last + 1_000_000 + late),
+                told.ends.is_none_or(|ends| last - 100_000 <= ends && ends < last + late),
                 "{told:?} ended at {last}\n{}",
                 text()
             );

@@ -463,15 +463,13 @@ async fn a_look_shows_the_others_where_one_object_cannot_be_read_and_ends_where_
     let file = shop.changes(&[settings(2), change("v1 Secret old-key", "type: Patch, content: {data: {key: bmV3}}")]);
     shop.desk.proxy.on(|request| request.uri.ends_with("/api/v1"), Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
     said(&shop.apply(&file, &[]).await, 0, &["no success yet", "committed: 2 changes"]);
-    shop.desk.proxy.on(
-        |request| request.uri.ends_with("/settings") || request.uri.ends_with("/old-key"),
-        Times::Always,
-        Fault::lost_request(),
-    );
-    let begin = clock::boot();
+    let is_object = |request: &Request| request.uri.ends_with("/settings") || request.uri.ends_with("/old-key");
+    shop.desk.proxy.on(is_object, Times::Always, Fault::lost_request());
+    let (begin, sent) = (clock::boot(), shop.desk.proxy.log.count(|e| is_object(&e.request)));
     said(&shop.apply(&file, &["--dry-run", "--timeout", "1s"]).await, 69, &[]);
     said(&shop.recover(&["plan", "x", "--timeout", "1s"]).await, 1, &["left as it is"]);
     assert!(clock::boot().since(begin) < Duration::from_secs(9), "one request alone is given up after 10 s");
+    assert_eq!(shop.desk.proxy.log.count(|e| is_object(&e.request)), sent + 2, "the first that nobody answers ends a look");
     shop.desk.proxy.clear();
     let is_one = |request: &Request| request.method == Method::GET && request.uri.contains("/configmaps/settings");
     shop.desk.proxy.on(is_one, Times::Only(1), Fault::refused(503, "ServiceUnavailable"));
