@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    MARK,
+    MANAGER, MARK,
     paths::{Path, Step, as_map, at, has, keys_of, managers, node, owners, remove, set, shown},
 };
 
@@ -57,7 +57,11 @@ impl Field {
 
     /// Returns true if its value in `object` is that of this side. Where the item of a list is gone that had it, it is not changed.
     pub(super) fn is(&self, side: Side, object: &Value) -> bool {
-        at(object, &self.path) == self.value(side) && (side == Side::Before || !self.has_lost_its_item(object))
+        let is_same = at(object, &self.path) == self.value(side);
+        match side {
+            Side::Before => is_same || self.is_derived_anew(object),
+            Side::After => is_same && !self.has_lost_its_item(object),
+        }
     }
 
     /// Returns true if an item of a list on the way to it was there, and is not any more.
@@ -66,9 +70,17 @@ impl Field {
         on_the_way.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
     }
 
-    /// Returns true if it is gone, with a map that was made for it, and the server has put a value of its own there: others keep the map.
-    pub(super) fn is_derived(&self, object: &Value) -> bool {
-        self.before.is_none() && self.known + 1 < self.path.len() && !self.is_in_new_item() && !self.is(Side::After, object)
+    /// Returns true if others keep the map that was made for it, and what is there now is neither theirs nor of the change: an undo has
+    /// removed it, and the server has derived it anew.
+    fn is_derived_anew(&self, object: &Value) -> bool {
+        let is_other = |entry: &Value| entry["manager"] != MANAGER;
+        let is_others = |path| owners(object, path, is_other).next().is_some();
+        self.is_in_new_map() && !self.is(Side::After, object) && is_others(self.root()) && !is_others(&self.path)
+    }
+
+    /// Returns true if it is in a map that was made for it, which is still there.
+    pub(super) fn keeps_its_map(&self, object: &Value) -> bool {
+        self.is_in_new_map() && at(object, self.root()).is_some()
     }
 
     /// Returns true if the change makes another value than was found.
@@ -84,6 +96,11 @@ impl Field {
     /// Returns the path of the map or the item that was made for it, or its own.
     fn root(&self) -> &[Step] {
         self.path.get(..=self.known).unwrap_or(&self.path)
+    }
+
+    /// Returns true if a map was made for it.
+    fn is_in_new_map(&self) -> bool {
+        self.before.is_none() && self.known + 1 < self.path.len() && !self.is_in_new_item()
     }
 
     /// Returns true if an item of a list was made for it. Without its keys the rest of an item is none.

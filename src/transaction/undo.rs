@@ -183,11 +183,12 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
+            let sent = object.map(|object| with(&object, &entry.fields, Side::Before)).unwrap_or_default();
             let Some(object) = self.write(&entry.target, write).await? else {
                 self.missed(&mut misses).await?;
                 continue;
             };
-            let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object) && !field.is_derived(&object));
+            let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object) && !field.keeps_its_map(&sent));
             // A merge patch cannot carry the nulls in a value.
             if without_nulls(&with(&object, &entry.fields, Side::Before)) != without_nulls(&object)
                 && let Some(field) = named.next()

@@ -352,6 +352,27 @@ fn a_map_that_its_own_write_has_made_goes_with_an_undo_whichever_answer_was_lost
 }
 
 #[test]
+fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobodys_wherever_its_undo_is_cut() {
+    let make = |default| {
+        Drive(Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": "1", "d": default } } }))]), None)
+    };
+    let add = |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["data"]["m"]["y"] = json!("theirs"));
+    let take = |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["data"]["m"]["d"] = json!("theirs"));
+    for (request, default) in (1..16).flat_map(|request| [(request, "2"), (request, "default")]) {
+        for cut in [Drive(Job::Recover, Some(request)), Unheard(Job::Recover, request, |_| ())] {
+            let legs = vec![make(default), Meanwhile(add), cut, Drive(Job::Recover, None)];
+
+            let (outcomes, objects, _) = relay(legs);
+
+            assert_eq!(objects["X0"], json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } }), "{request}: {outcomes:?}");
+            assert!(!matches!(outcomes[3], Some(Outcome::Stuck(_))), "after request {request}: {outcomes:?}");
+        }
+    }
+    let (outcomes, ..) = relay(vec![make("2"), Meanwhile(add), Meanwhile(take), Drive(Job::Recover, None)]);
+    assert_eq!(stuck(&outcomes[3]), [("X0", "data.m.d is somebody else's")]);
+}
+
+#[test]
 fn a_creation_that_arrives_after_another_file_was_committed_is_undone() {
     let creation = change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }));
     let other = || Drive(patching("X0", "a", "X0:2"), None);
@@ -416,19 +437,6 @@ fn beside_a_named_item_of_a_list_others_may_change_what_they_want() {
     assert_eq!(outcomes[3], Some(Outcome::Recovered(1)));
     let expected = json!([{ "name": "web", "image": "1" }, { "name": "log", "image": "3" }]);
     assert_eq!(undone.borrow().cluster.objects["X0"]["spec"]["containers"], expected);
-}
-
-#[test]
-fn an_item_that_somebody_adds_between_the_plan_and_the_write_stays_without_what_was_added_to_it() {
-    let make = |world: &mut World| contain(world, |list| list.push(json!({ "name": "web" })));
-    let add = |world: &mut World| contain(world, |list| list.push(json!({ "name": "new" })));
-    let patch = || containing(json!([{ "name": "new", "image": "9" }]));
-
-    let legs = vec![Meanwhile(make), Unheard(patch(), storing(&patch()), add), Drive(Job::Recover, None)];
-    let (outcomes, world) = relayed(legs);
-
-    assert_eq!(outcomes[1..], [Some(Outcome::Committed(1)), Some(Outcome::Recovered(1))]);
-    assert_eq!(world.borrow().cluster.objects["X0"]["spec"]["containers"], json!([{ "name": "web" }, { "name": "new" }]));
 }
 
 #[test]
@@ -577,17 +585,24 @@ fn what_follows_a_commit_is_done_though_a_signal_comes_and_an_answer_is_lost() {
 }
 
 #[test]
-fn others_may_add_to_a_list_that_a_change_has_made_or_make_it_before() {
+fn others_may_add_to_a_list_that_a_change_has_made_or_make_it_or_its_item_before() {
     let patch = || containing(json!([{ "name": "new", "image": "9" }]));
-    let add: fn(&mut World) = |world| contain(world, |list| list.push(json!({ "name": "theirs" })));
-    for (apply, meanwhile) in [(Drive(patch(), None), add), (Unheard(patch(), storing(&patch()), add), |_| ())] {
-        let (outcomes, world) = relayed(vec![apply, Meanwhile(meanwhile), Drive(Job::Recover, None)]);
+    let unheard = |adds| Unheard(patch(), storing(&patch()), adds);
+    let nothing: fn(&mut World) = |_| ();
+    let theirs: fn(&mut World) = |world| contain(world, |list| list.push(json!({ "name": "theirs" })));
+    let web: fn(&mut World) = |world| contain(world, |list| list.push(json!({ "name": "web" })));
+    let new: fn(&mut World) = |world| contain(world, |list| list.push(json!({ "name": "new" })));
+    for (before, apply, after, left) in [
+        (nothing, Drive(patch(), None), theirs, json!([{ "name": "theirs" }])),
+        (nothing, unheard(theirs), nothing, json!([{ "name": "theirs" }])),
+        (web, unheard(new), nothing, json!([{ "name": "web" }, { "name": "new" }])),
+        (nothing, Drive(patch(), None), nothing, Value::Null),
+    ] {
+        let (outcomes, world) = relayed(vec![Meanwhile(before), apply, Meanwhile(after), Drive(Job::Recover, None)]);
 
-        assert_eq!((&outcomes[0], &outcomes[2]), (&Some(Outcome::Committed(1)), &Some(Outcome::Recovered(1))));
-        assert_eq!(world.borrow().cluster.objects["X0"]["spec"]["containers"], json!([{ "name": "theirs" }]));
+        assert_eq!((&outcomes[1], &outcomes[3]), (&Some(Outcome::Committed(1)), &Some(Outcome::Recovered(1))));
+        assert_eq!(world.borrow().cluster.objects["X0"]["spec"]["containers"], left);
     }
-    let (_, world) = relayed(vec![Drive(patch(), None), Drive(Job::Recover, None)]);
-    assert!(world.borrow().cluster.objects["X0"]["spec"]["containers"].is_null());
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn plan(world: &Shared) -> (u64, Vec<&'static str>, bool, u64, Faults) {
         for name in &targets {
             if w.e.chance(0.7) {
                 let mut content = json!({});
-                for (key, often) in [("a", 0.75), ("b", 0.75), ("m.x", 0.3), ("m.y", 0.3)] {
+                for (key, often) in [("a", 0.75), ("b", 0.75), ("m.x", 0.3), ("m.y", 0.3), ("m.d", 0.1)] {
                     if w.e.chance(often) {
                         put(&mut content, key, Some(&json!(format!("{name}:t{number}{key}"))));
                     }
