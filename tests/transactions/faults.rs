@@ -120,7 +120,9 @@ async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_wri
     assert_eq!(shop.read(&path).await, before);
     let _valve = killed(&shop, &two, "/settings").await;
     let unserved = shop.file("none.yaml", &transaction("x", &[change("nope.io/v1 Thing x", "type: Create, content: {}")]));
-    said(&shop.apply(&unserved, &[]).await, 1, &["does not serve Thing", "is undone first"]);
+    for how in [&["--dry-run"][..], &[]] {
+        said(&shop.apply(&unserved, how).await, 1, &["does not serve Thing", "is undone first"]);
+    }
     assert_eq!(shop.read(&path).await, before);
     // Nothing tells a port of the server from that of somebody else.
     shop.desk.proxy.on(is_change, Times::Only(1), Fault::committed_but(503, "ServiceUnavailable"));

@@ -78,11 +78,16 @@ impl Desk<'_> {
     /// The exit code of the refusal, or of an undo that leaves something.
     async fn judged(&mut self, kind: Kind, wanted: &Wanted, looks: bool) -> Result<Vec<Change>, u8> {
         let refused = match self.changes(wanted).await {
-            Err(code) if !looks && code != exit::UNAVAILABLE => code,
+            Err(code) if code != exit::UNAVAILABLE => code,
             changes => return changes,
         };
-        let (_, left) = self.drive(Job::Make(kind, &[])).await;
-        Err(if left == Outcome::Nothing { refused } else { output::concluded(&left, &self.settings.flags) })
+        let job = Job::Make(kind, &[]);
+        let left = if looks {
+            transaction::plan(&self.server, self.settings.clone(), job).await.err()
+        } else {
+            Some(self.drive(job).await.1).filter(|left| *left != Outcome::Nothing)
+        };
+        Err(left.map_or(refused, |left| output::concluded(&left, &self.settings.flags)))
     }
 
     /// Turns what was written into changes of objects that the server serves, as the account that it names.
