@@ -57,25 +57,13 @@ impl Field {
 
     /// Returns true if its value in `object` is that of this side. Where the item of a list is gone that had it, it is not changed.
     pub(super) fn is(&self, side: Side, object: &Value) -> bool {
-        let is_same = at(object, &self.path) == self.value(side);
-        match side {
-            Side::Before => is_same || self.is_derived_anew(object),
-            Side::After => is_same && !self.has_lost_its_item(object),
-        }
+        at(object, &self.path) == self.value(side) && (side == Side::Before || !self.has_lost_its_item(object))
     }
 
     /// Returns true if an item of a list on the way to it was there, and is not any more.
     pub(super) fn has_lost_its_item(&self, object: &Value) -> bool {
         let on_the_way = (1..self.path.len()).take(self.known).filter_map(|steps| self.path.get(..steps));
         on_the_way.filter(|path| matches!(path, [.., Step::Item(_)])).any(|path| at(object, path).is_none())
-    }
-
-    /// Returns true if others keep the map that was made for it, and what is there now is neither theirs nor of the change: an undo has
-    /// removed it, and the server has derived it anew.
-    fn is_derived_anew(&self, object: &Value) -> bool {
-        let is_other = |entry: &Value| entry["manager"] != MANAGER;
-        let is_others = |path| owners(object, path, is_other).next().is_some();
-        self.is_in_new_map() && !self.is(Side::After, object) && is_others(self.root()) && !is_others(&self.path)
     }
 
     /// Returns true if it is in a map that was made for it, which is still there.
@@ -100,7 +88,7 @@ impl Field {
 
     /// Returns true if a map was made for it.
     fn is_in_new_map(&self) -> bool {
-        self.before.is_none() && self.known + 1 < self.path.len() && !self.is_in_new_item()
+        self.before.is_none() && self.known.saturating_add(1) < self.path.len() && !self.is_in_new_item()
     }
 
     /// Returns true if an item of a list was made for it. Without its keys the rest of an item is none.
@@ -175,6 +163,25 @@ fn extras(value: &Value, known: Option<&Value>) -> impl Iterator<Item = Path> + 
     let known = known.map_or_else(|| json!({}), without_nulls);
     let leaves = named(&known, value, None).unwrap_or_default();
     leaves.into_iter().filter(Field::differs).map(|field| field.path)
+}
+
+/// Removes the maps that were made for these fields, with what others have put there.
+pub(super) fn remove_maps(object: &mut Value, fields: &[Field]) {
+    fields.iter().filter(|field| field.is_in_new_map()).for_each(|field| remove(object, field.root()));
+}
+
+/// Returns an object that an undo of these fields may have left, without what the server has derived anew there since: in a map that
+/// others keep, and neither theirs nor of the change.
+pub(super) fn underived(object: Value, fields: &[Field]) -> Value {
+    let is_other = |entry: &Value| entry["manager"] != MANAGER;
+    let is_others = |path: &[Step]| owners(&object, path, is_other).next().is_some();
+    let is_anew = |field: &&Field| field.keeps_its_map(&object) && is_others(field.root()) && !is_others(&field.path);
+    let mut next = object.clone();
+    // An undo leaves nothing of the change.
+    if !fields.iter().any(|field| field.is(Side::After, &object)) {
+        fields.iter().filter(is_anew).for_each(|field| remove(&mut next, &field.path));
+    }
+    next
 }
 
 /// Returns what others have set in an item of a list that was made for these fields.

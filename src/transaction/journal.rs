@@ -186,6 +186,8 @@ pub(super) struct Work {
     pub(super) tries: u32,
     /// A write may still commit, as it went unanswered.
     pub(super) is_unanswered: bool,
+    /// It may have been undone before.
+    pub(super) may_be_back: bool,
 }
 
 worded! {

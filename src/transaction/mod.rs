@@ -34,8 +34,9 @@
 //!    driver can commit, except a POST. A created object is deleted if it is the one that was made, and as it was made. An entry
 //!    stays in doubt where a POST may still come: for five minutes, by the wall clocks of both drivers. What is back is given back
 //!    to its managers. Then the journal is stored as undone, with what is in conflict or doubt. A map or an item that was made for
-//!    a field goes with what the server derived in it: a map keeps what others have added, and what is derived anew beside that; an
-//!    item that has more is a conflict.
+//!    a field goes with what the server derived in it: a map keeps what others have added, and what is derived anew beside that,
+//!    which is nobody's once an undo may have been sent; an item that has more is a conflict. If the rest of a map is refused, a
+//!    forced undo removes it.
 //!    An object of another uid is never written. An object is left if the server makes something else of what is put back or made
 //!    again. Without its Lease an undo goes on: no mark is live then. An object for which the server fails comes after the others,
 //!    until the limit. What is denied at first is asked again: a server that starts knows no rights. If it fails still, the journal

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{
     Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
     driver::Driver,
-    fields::{Side, body, foreign, with, without_nulls},
+    fields::{Side, body, foreign, remove_maps, underived, with, without_nulls},
     holds_others,
     paths::{at, covers, is_same_manager, managers},
-    requests::{conflicting, deletion, is_going, uid, versioned},
+    requests::{conflicting, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::RequestError;
 
@@ -132,10 +132,10 @@ impl<S: Server> Driver<'_, S> {
         }
     }
 
-    /// Gives what is back to its managers, each until the limit. Once that is over each has one try, until one fails.
+    /// Gives what is back to its managers, in reverse, each until the limit. Once that is over each has one try, until one fails.
     async fn give_all_back(&self, entries: &[Entry]) {
         let is_due = |entry: &&Entry| entry.state == State::Undone && !entry.managers.is_empty() && !self.is_untouched(entry);
-        for entry in entries.iter().filter(is_due) {
+        for entry in entries.iter().rev().filter(is_due) {
             let is_late = self.go_on().is_err();
             if self.give_back(entry).await.is_err() && is_late {
                 return;
@@ -156,10 +156,17 @@ impl<S: Server> Driver<'_, S> {
             && (entry.work.is_unanswered || entry.state == State::Doubtful || !is_own && entry.uid.is_empty());
         let done = if is_doubtful && (is_own || !self.is_late()) { State::Doubtful } else { State::Undone };
         let mut is_fenced = is_own && !entry.work.is_unanswered;
+        // What stays of an earlier promotion is in conflict with values that later ones put back.
+        let is_left = self.journal.kind == Kind::Promotion && entry.conflict().is_some();
+        entry.work.may_be_back |= !is_own && self.was_undoing && !is_left;
+        let mut takes_maps = false;
         let mut misses = 0;
         loop {
-            let object = self.look(&entry.target).await?;
+            let mut object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
+            if entry.work.may_be_back {
+                object = object.map(|object| underived(object, &entry.fields));
+            }
             let next = self.step(entry, object.as_ref(), live, is_fenced, force);
             if self.looks {
                 entry.show(object.as_ref(), matches!(next, Next::Done | Next::Gone(_)));
@@ -183,11 +190,31 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
-            let sent = object.map(|object| with(&object, &entry.fields, Side::Before)).unwrap_or_default();
-            let Some(object) = self.write(&entry.target, write).await? else {
+            let found = object.unwrap_or_default();
+            let mut sent = with(&found, &entry.fields, Side::Before);
+            let keeps_maps = entry.fields.iter().any(|field| field.keeps_its_map(&sent));
+            let write = if takes_maps {
+                remove_maps(&mut sent, &entry.fields);
+                towards(&found, sent.clone(), None)
+            } else {
+                write
+            };
+            entry.work.may_be_back = true;
+            let written = match self.write(&entry.target, write).await {
+                // What others have added to a map may not stand alone: a probe needs a handler.
+                Err(Outcome::Refused(_)) if force && keeps_maps && !takes_maps => {
+                    takes_maps = true;
+                    continue;
+                }
+                written => written?,
+            };
+            let Some(object) = written else {
                 self.missed(&mut misses).await?;
                 continue;
             };
+            for field in entry.fields.iter().filter(|field| field.keeps_its_map(&sent) && field.is(Side::After, &object)) {
+                self.server.report(Event::Said(format!("{}: the API server keeps {}", entry.target, field.name())));
+            }
             let mut named = entry.fields.iter().filter(|field| !field.is(Side::Before, &object) && !field.keeps_its_map(&sent));
             // A merge patch cannot carry the nulls in a value.
             if without_nulls(&with(&object, &entry.fields, Side::Before)) != without_nulls(&object)

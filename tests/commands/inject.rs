@@ -109,17 +109,7 @@ fn a_command_line_in_the_annotation_takes_the_args_away() {
 }
 
 #[test]
-fn what_tenure_refuses_in_its_configuration_is_refused_here() {
-    let env = json!([{ "name": "TENURE_LEASE__RELEASE", "value": "keep" }]);
-
-    is_refused(
-        deployment(&json!({}), &json!({ "command": ["/billing"], "env": env })),
-        "with lease.release: keep no Lease is given back",
-    );
-}
-
-#[test]
-fn what_only_the_pod_knows_is_refused_for_the_rights() {
+fn what_only_the_pod_knows_is_refused_for_the_rights_and_what_tenure_refuses_in_its_configuration() {
     let (here, expanded) = (json!({ "fieldPath": "metadata.namespace" }), || json!({ "value": "$(A)" }));
     let elsewhere = || json!({ "valueFrom": { "configMapKeyRef": { "name": "a", "key": "b" } } });
     let (no_rights, lease) = (["--access=false"], "TENURE_LEASE__NAME");
@@ -145,6 +135,7 @@ fn what_only_the_pod_knows_is_refused_for_the_rights() {
         injected(&[of(key, unknown)], &no_rights);
     }
     injected(&[of("TENURE_LEASE__NAMESPACE", json!({ "valueFrom": { "fieldRef": here } }))], &[]);
+    is_refused(of("TENURE_LEASE__RELEASE", json!({ "value": "keep" })), "with lease.release: keep no Lease is given back");
     let mut job = of(lease, expanded());
     (job["apiVersion"], job["kind"]) = (json!("batch/v1"), json!("Job"));
     injected(&[job], &[]);

@@ -353,23 +353,55 @@ fn a_map_that_its_own_write_has_made_goes_with_an_undo_whichever_answer_was_lost
 
 #[test]
 fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobodys_wherever_its_undo_is_cut() {
-    let make = |default| {
-        Drive(Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": "1", "d": default } } }))]), None)
-    };
-    let add = |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["data"]["m"]["y"] = json!("theirs"));
-    let take = |world: &mut World| world.cluster.edit("X0", "kubectl", |object| object["data"]["m"]["d"] = json!("theirs"));
+    fn set(world: &mut World, manager: &str, key: &str) {
+        world.cluster.edit("X0", manager, |object| object["data"]["m"][key] = json!("theirs"));
+    }
+    let wants = |map: Value| Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": map } }))]);
+    let both = |default| wants(json!({ "x": "1", "d": default }));
+    let recover = |dies_at| Drive(Job::Recover, dies_at);
+    let add: fn(&mut World) = |world| set(world, "kubectl", "y");
+    // Another transaction writes as the same manager.
+    let take: fn(&mut World) = |world| set(world, "tenure", "d");
+    let meet: fn(&mut World) = |world| [("tenure", "d"), ("kubectl", "y")].iter().for_each(|(who, key)| set(world, who, key));
     for (request, default) in (1..16).flat_map(|request| [(request, "2"), (request, "default")]) {
-        for cut in [Drive(Job::Recover, Some(request)), Unheard(Job::Recover, request, |_| ())] {
-            let legs = vec![make(default), Meanwhile(add), cut, Drive(Job::Recover, None)];
-
-            let (outcomes, objects, _) = relay(legs);
+        for cut in [recover(Some(request)), Unheard(Job::Recover, request, |_| ())] {
+            let (outcomes, objects, _) = relay(vec![Drive(both(default), None), Meanwhile(add), cut, recover(None)]);
 
             assert_eq!(objects["X0"], json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } }), "{request}: {outcomes:?}");
             assert!(!matches!(outcomes[3], Some(Outcome::Stuck(_))), "after request {request}: {outcomes:?}");
         }
     }
-    let (outcomes, ..) = relay(vec![make("2"), Meanwhile(add), Meanwhile(take), Drive(Job::Recover, None)]);
-    assert_eq!(stuck(&outcomes[3]), [("X0", "data.m.d is somebody else's")]);
+
+    // Nobody has undone it, or it is still there.
+    for (map, early) in [(json!({ "d": "2" }), Meanwhile(|_| ())), (json!({ "x": "1", "d": "2" }), recover(Some(3)))] {
+        let legs = vec![Drive(wants(map.clone()), None), Meanwhile(add), early, Meanwhile(take), recover(None)];
+
+        let (outcomes, objects, _) = relay(legs);
+
+        assert_eq!(stuck(&outcomes[4]), [("X0", "data.m.d is somebody else's")]);
+        let m = &objects["X0"]["m"];
+        assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
+    }
+    let (met, others, _) = relay(vec![Unheard(both("2"), storing(&both("2")), meet)]);
+    assert!(matches!(met[0], Some(Outcome::Undone(_))), "{met:?}");
+    assert_eq!(others["X0"]["m"], json!({ "d": "theirs", "y": "theirs" }));
+}
+
+#[test]
+fn what_promotions_had_left_in_conflict_is_no_longer_tenures_once_it_is_undone() {
+    // Of a transaction of another Lease.
+    let other: fn(&mut World) = |world| world.cluster.edit("X0", "tenure", |object| object["data"]["other"] = json!("x"));
+    let edit: fn(&mut World) = |world| set(world, "X0", "a");
+    let again: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = json!("more"));
+    let promote = |content| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": content }))]), None);
+    let (one, two) = (|| promote(json!({ "a": "1" })), promote(json!({ "a": "2", "b": "2" })));
+    let legs = vec![Meanwhile(other), one(), Meanwhile(edit), two, Meanwhile(again), one(), Drive(Job::Demote, None)];
+
+    let (outcomes, world) = relayed(legs);
+
+    assert!(matches!(outcomes[6], Some(Outcome::Recovered(_))), "{outcomes:?}");
+    let managers = world.borrow().cluster.objects["X0"]["metadata"]["managedFields"].clone();
+    assert!(managers.as_array().unwrap().iter().all(|entry| entry["fieldsV1"]["f:data"]["f:b"].is_null()), "{managers}");
 }
 
 #[test]

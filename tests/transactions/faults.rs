@@ -95,6 +95,13 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
 
     let kept = containers(&mut shop.read(&deployment).await)[0]["startupProbe"].clone();
     assert_eq!([&kept["exec"], &kept["periodSeconds"]], [&other["exec"], &json!(10)]);
+    // What others have added may be invalid alone.
+    shop.stock().await;
+    said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
+    edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"]["failureThreshold"] = json!(9)).await;
+    said(&shop.recover(&["apply", "x"]).await, 2, &["must specify a handler"]);
+    said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
+    assert_eq!(containers(&mut shop.read(&deployment).await)[0]["startupProbe"], Value::Null);
 }
 
 async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write(stage: Stage) {
