@@ -165,9 +165,11 @@ fn extras(value: &Value, known: Option<&Value>) -> impl Iterator<Item = Path> + 
     leaves.into_iter().filter(Field::differs).map(|field| field.path)
 }
 
-/// Removes the maps that were made for these fields, with what others have put there.
+/// Removes the maps that were made for these fields, with what others have put there. Labels and annotations can stand alone.
 pub(super) fn remove_maps(object: &mut Value, fields: &[Field]) {
-    fields.iter().filter(|field| field.is_in_new_map()).for_each(|field| remove(object, field.root()));
+    let is_metadata = |field: &Field| field.path.contains(&Step::Key("metadata".into()));
+    let made = fields.iter().filter(|field| field.is_in_new_map() && !is_metadata(field));
+    made.for_each(|field| remove(object, field.root()));
 }
 
 /// Returns an object that an undo of these fields may have left, without what the server has derived anew there since: in a map that

@@ -156,15 +156,14 @@ impl<S: Server> Driver<'_, S> {
             && (entry.work.is_unanswered || entry.state == State::Doubtful || !is_own && entry.uid.is_empty());
         let done = if is_doubtful && (is_own || !self.is_late()) { State::Doubtful } else { State::Undone };
         let mut is_fenced = is_own && !entry.work.is_unanswered;
-        // What stays of an earlier promotion is in conflict with values that later ones put back.
-        let is_left = self.journal.kind == Kind::Promotion && entry.conflict().is_some();
-        entry.work.may_be_back |= !is_own && self.was_undoing && !is_left;
+        entry.work.may_be_back |= !is_own && self.was_undoing;
         let mut takes_maps = false;
         let mut misses = 0;
         loop {
             let mut object = self.look(&entry.target).await?;
             let live = self.live(object.as_ref()).await?;
-            if entry.work.may_be_back {
+            // What was in conflict has not been undone, and a forced undo writes over what it may be.
+            if entry.work.may_be_back && entry.conflict().is_none() && !force {
                 object = object.map(|object| underived(object, &entry.fields));
             }
             let next = self.step(entry, object.as_ref(), live, is_fenced, force);

@@ -12,11 +12,11 @@ use nix::{
     unistd::dup2_stdin,
 };
 
-use super::{file, output};
+use super::file;
 use crate::{
     api::Cluster,
     cli::{ConfigFlags, Lock, Preset, Run},
-    config::{Config, LeaseConfig, duration},
+    config::{Config, duration},
     console::complain,
     environment::{FENCING_TOKEN, IDENTITY, LEASE, NAMESPACE, ROLE, TERM_FD},
     exit, init,
@@ -75,7 +75,7 @@ pub(super) fn standard_input() -> io::Result<String> {
 ///
 /// # Errors
 /// An argument that is no text: a configuration, which holds the command, cannot carry it.
-pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease: &LeaseConfig) -> Result<u8, String> {
+pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease_flags: &str) -> Result<u8, String> {
     const GRACE: &str = "workload.stop.grace=";
     let preset = Preset::Lock(how.clone());
     let mut flags = ConfigFlags { preset, ..flags.clone() };
@@ -94,7 +94,6 @@ pub(super) fn under_lock(flags: &ConfigFlags, how: &Lock, limit: Duration, lease
         words.extend(["--context".to_owned(), context.name.clone()]);
         cluster.context = Some(context.name);
     }
-    let lease_flags = output::lease_flags(&flags, &lease.name, &lease.namespace);
     let command = words.into_iter().map(Ok).chain(again).collect::<Result<_, _>>()?;
     let code = init::start(&Run { flags, command });
     let was_killed = code > exit::NOT_FOUND;

@@ -182,7 +182,8 @@ fn under_lease(
         if !looks {
             // A Lease that the flags name may be a replica's, whose release others will believe: then an earlier holder is waited for.
             let how = Lock { of_transaction: common.flags.lease.is_none(), ..common.how.clone() };
-            return lock::under_lock(&flags, &how, limit, &config.lease).map_err(|why| refuse(exit::USAGE, &why));
+            let lease_flags = output::lease_flags(&flags, &config.lease.name, &config.lease.namespace);
+            return lock::under_lock(&flags, &how, limit, &lease_flags).map_err(|why| refuse(exit::USAGE, &why));
         }
     }
     let term = is_inside.then(lock::term).transpose().map_err(|why| refuse(exit::INVALID, &why))?;
