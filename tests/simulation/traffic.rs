@@ -84,12 +84,21 @@ impl Traffic {
     pub fn told(&mut self, message: &ToElector) -> bool {
         let before = self.status.wanted();
         self.status.apply(&Fact::Told(message.clone()), Instant::BOOT);
-        if let ToElector::Health { unready, .. } = message {
-            self.ready = unready.is_none();
+        match message {
+            ToElector::Health { unready, .. } => self.ready = unready.is_none(),
+            ToElector::Started { .. } => self.runs = true,
+            ToElector::Restarting { .. } => self.runs = false,
+            ToElector::Stopping { .. } => self.ends = true,
+            ToElector::InitialState(_)
+            | ToElector::Acknowledged { .. }
+            | ToElector::Stopped { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Shutdown
+            | ToElector::Heartbeat
+            | ToElector::Hooked { .. }
+            | ToElector::Probe { .. }
+            | ToElector::Warn(_) => {}
         }
-        let runs_on = self.runs && !matches!(message, ToElector::Restarting { .. });
-        self.runs = runs_on || matches!(message, ToElector::Started { .. });
-        self.ends |= matches!(message, ToElector::Stopping { .. });
         before != self.status.wanted()
     }
 

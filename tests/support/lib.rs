@@ -8,9 +8,13 @@
 //! - [`spec`] has what tests put into a Lease, and what must hold of what tenure writes.
 //! - [`stage`] puts them together for one case; [`case`] runs each case on its servers.
 //! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
-//! - [`safety`] judges what no busy machine excuses; [`incomplete`] is for what cannot be checked here.
-//! - [`fresh`], [`slewed`], [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`], [`procfs`] and [`kept`] are for tests without a
-//!   runtime, [`namespace`] and [`fences`] for those with kubectl, Helm and the commands of a page of the documentation.
+//! - [`fresh`] makes no difference of how the test binary was started.
+//! - [`incomplete`] is for what cannot be checked here.
+//! - [`safety`] judges what no busy machine excuses.
+//! - [`slewed`] slews the kernel's clocks.
+//! - [`wait`], [`lines`], [`scratch`], [`slept`], [`denied`] and [`procfs`] are for tests without a runtime.
+//! - [`kept`] is for child processes that end with the test.
+//! - [`namespace`] is for tests that run kubectl and Helm; [`fences`] reads the commands of a page of the documentation.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is checked by
 //! watching for a while.

@@ -382,6 +382,9 @@ fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobod
         let m = &objects["X0"]["m"];
         assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
     }
+    let forced = [recover(Some(3)), Meanwhile(take), Drive(Job::Force, None)];
+    let (_, objects, _) = relay([Drive(wants(json!({ "d": "2" })), None), Meanwhile(add)].into_iter().chain(forced).collect());
+    assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
     let (met, others, _) = relay(vec![Unheard(both("2"), storing(&both("2")), meet)]);
     assert!(matches!(met[0], Some(Outcome::Undone(_))), "{met:?}");
     assert_eq!(others["X0"]["m"], json!({ "d": "theirs", "y": "theirs" }));
