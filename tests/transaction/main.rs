@@ -382,6 +382,11 @@ fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobod
         let m = &objects["X0"]["m"];
         assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
     }
+    // A conflict that was recorded stays one.
+    let edits: fn(&mut World) = |world| ["x", "y"].iter().for_each(|key| set(world, "kubectl", key));
+    let promote = |x| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": x } } }))]), None);
+    let (outcomes, ..) = relay(vec![promote("1"), Meanwhile(edits), promote("2"), recover(Some(3)), recover(None)]);
+    assert_eq!(stuck(&outcomes[4]), [("X0", "data.m.x is somebody else's")]);
     let forced = [recover(Some(3)), Meanwhile(take), Drive(Job::Force, None)];
     let (_, objects, _) = relay([Drive(wants(json!({ "d": "2" })), None), Meanwhile(add)].into_iter().chain(forced).collect());
     assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));

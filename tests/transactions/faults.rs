@@ -85,8 +85,8 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
         assert_eq!(shop.read(path).await, before, "{content}");
         assert_eq!(shop.managers(path).await, owners, "{content}");
     }
-    let probe = "{spec: {template: {spec: {containers: [{name: web, startupProbe: {httpGet: {port: 80}, periodSeconds: 5}}]}}}}";
-    let file = shop.changes(&[change("apps/v1 Deployment shop", &format!("type: Patch, content: {probe}"))]);
+    let probe = "spec: {template: {metadata: {annotations: {a: b}}, spec: {containers: [{name: web, startupProbe: {httpGet: {port: 80}, periodSeconds: 5}}]}}}";
+    let file = shop.changes(&[change("apps/v1 Deployment shop", &format!("type: Patch, content: {{{probe}}}"))]);
     said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
     let other = json!({ "exec": { "command": ["x"] }, "periodSeconds": 5 });
     edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"] = other.clone()).await;
@@ -99,9 +99,12 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
     shop.stock().await;
     said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
     edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"]["failureThreshold"] = json!(9)).await;
+    edit(&stage, &deployment, |deployment| deployment["spec"]["template"]["metadata"]["annotations"]["b"] = json!("c")).await;
     said(&shop.recover(&["apply", "x"]).await, 2, &["must specify a handler"]);
     said(&shop.recover(&["apply", "x", "--force"]).await, 0, &["undone: 1 change"]);
-    assert_eq!(containers(&mut shop.read(&deployment).await)[0]["startupProbe"], Value::Null);
+    let template = shop.read(&deployment).await["spec"]["template"].take();
+    assert_eq!(template["spec"]["containers"][0]["startupProbe"], Value::Null);
+    assert_eq!(template["metadata"]["annotations"], json!({ "b": "c" }));
 }
 
 async fn what_the_server_puts_into_what_a_change_names_is_asked_of_it_at_the_write(stage: Stage) {
