@@ -15,7 +15,10 @@ use crate::request::RequestError;
 
 /// The next step of an undo.
 enum Next {
+    /// The object is made or deleted.
     Write(Verb),
+    /// Its fields are put back, and its mark is taken off.
+    PutBack,
     /// Marks the object, so that no write that is under way can commit.
     Fence,
     /// The object is as before.
@@ -170,12 +173,19 @@ impl<S: Server> Driver<'_, S> {
             if self.looks {
                 entry.show(object.as_ref(), matches!(next, Next::Done | Next::Gone(_)));
             }
-            let write = match next {
-                Next::Write(_) if self.looks => return Ok(State::Planned),
-                Next::Write(write) => write,
+            let found = object.unwrap_or_default();
+            let (write, sent) = match next {
+                Next::Write(_) | Next::PutBack if self.looks => return Ok(State::Planned),
+                Next::Write(write) => (write, Value::Null),
+                Next::PutBack => {
+                    let mut sent = with(&found, &entry.fields, Side::Before);
+                    if takes_maps {
+                        remove_maps(&mut sent, &entry.fields);
+                    }
+                    (towards(&found, sent.clone(), None), sent)
+                }
                 Next::Fence => {
-                    let object = object.unwrap_or_default();
-                    let fence = Self::patch(&object, &[], Side::Before, Some(self.mark()));
+                    let fence = Self::patch(&found, &[], Side::Before, Some(self.mark()));
                     is_fenced = self.write(&entry.target, fence).await?.is_some();
                     if !is_fenced {
                         self.missed(&mut misses).await?;
@@ -189,15 +199,7 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
-            let found = object.unwrap_or_default();
-            let mut sent = with(&found, &entry.fields, Side::Before);
             let keeps_maps = entry.fields.iter().any(|field| field.keeps_its_map(&sent));
-            let write = if takes_maps {
-                remove_maps(&mut sent, &entry.fields);
-                towards(&found, sent.clone(), None)
-            } else {
-                write
-            };
             entry.work.may_be_back = true;
             let written = match self.write(&entry.target, write).await {
                 // What others have added to a map may not stand alone: a probe needs a handler.
@@ -276,7 +278,7 @@ impl<S: Server> Driver<'_, S> {
             EntryType::Delete if !is_back() && !force => {
                 Next::Leave(if is_mine { "it was made again, but not as it was" } else { "somebody has made another" }.into())
             }
-            EntryType::Delete if is_mine => Next::Write(Self::patch(object, &[], Side::Before, None)),
+            EntryType::Delete if is_mine => Next::PutBack,
             EntryType::Delete if !is_back() => Next::Gone("was made anew"),
             EntryType::Delete => still,
             EntryType::Patch if !is_same && !force && entry.unknown(object, &[Side::After]).is_none() => {
@@ -287,7 +289,7 @@ impl<S: Server> Driver<'_, S> {
                 match entry.unknown(object, &[Side::Before, Side::After]).or_else(|| foreign(object, &entry.fields)) {
                     Some(field) if !force => Next::Leave(field),
                     None if !is_mine && entry.unknown(object, &[Side::Before]).is_none() => still,
-                    Some(_) | None => Next::Write(Self::patch(object, &entry.fields, Side::Before, None)),
+                    Some(_) | None => Next::PutBack,
                 }
             }
         }
