@@ -35,7 +35,6 @@ impl<S: Server> Driver<'_, S> {
         let journal = self.known(Journal { kind, ..journal });
         (self.secret, self.journal) = (secret, journal);
         self.claim = self.journal.claim + 1;
-        self.was_undoing = self.journal.phase == Phase::Undoing;
         let Journal { until, began, .. } = &self.journal;
         self.sent_until.clone_from(if until.is_empty() { began } else { until });
         Ok(mem::take(&mut self.journal.entries))

@@ -99,8 +99,6 @@ pub(super) struct Driver<'a, S> {
     pub(super) deadline: Instant,
     /// The same for an undo that is under way, and for what follows a commit.
     pub(super) undoing_until: Option<Instant>,
-    /// An earlier driver may have begun to undo what was read.
-    pub(super) was_undoing: bool,
     /// What is undone was announced until now: nobody else has changed an object with a mark of it.
     pub(super) was_announced: bool,
     /// A request that fails is not sent again at once: another object comes first.
@@ -126,7 +124,6 @@ impl<'a, S: Server> Driver<'a, S> {
             claim: 1,
             deadline: settings.started + settings.limit,
             undoing_until: None,
-            was_undoing: false,
             was_announced: false,
             defers: false,
             random: fastrand::Rng::with_seed(settings.seed),

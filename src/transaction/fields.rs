@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    MANAGER, MARK,
+    MARK, UNDO_MANAGER,
     paths::{Path, Step, as_map, at, has, keys_of, managers, node, owners, remove, set, shown},
 };
 
@@ -68,7 +68,8 @@ impl Field {
 
     /// Returns true if it is in a map that was made for it, which is still there.
     pub(super) fn keeps_its_map(&self, object: &Value) -> bool {
-        self.is_in_new_map() && at(object, self.root()).is_some()
+        let is_in_new_map = self.before.is_none() && self.known.saturating_add(1) < self.path.len() && !self.is_in_new_item();
+        is_in_new_map && at(object, self.root()).is_some()
     }
 
     /// Returns true if the change makes another value than was found.
@@ -84,11 +85,6 @@ impl Field {
     /// Returns the path of the map or the item that was made for it, or its own.
     fn root(&self) -> &[Step] {
         self.path.get(..=self.known).unwrap_or(&self.path)
-    }
-
-    /// Returns true if a map was made for it.
-    fn is_in_new_map(&self) -> bool {
-        self.before.is_none() && self.known.saturating_add(1) < self.path.len() && !self.is_in_new_item()
     }
 
     /// Returns true if an item of a list was made for it. Without its keys the rest of an item is none.
@@ -165,24 +161,22 @@ fn extras(value: &Value, known: Option<&Value>) -> impl Iterator<Item = Path> + 
     leaves.into_iter().filter(Field::differs).map(|field| field.path)
 }
 
-/// Removes the maps that were made for these fields, with what others have put there. Labels and annotations can stand alone.
-pub(super) fn remove_maps(object: &mut Value, fields: &[Field]) {
-    let is_metadata = |field: &Field| field.path.contains(&Step::Key("metadata".into()));
-    let made = fields.iter().filter(|field| field.is_in_new_map() && !is_metadata(field));
-    made.for_each(|field| remove(object, field.root()));
+/// Returns true if a map that was made for one of these fields is still there.
+pub(super) fn keeps_a_map(fields: &[Field], object: &Value) -> bool {
+    fields.iter().any(|field| field.keeps_its_map(object))
 }
 
-/// Returns an object that an undo of these fields may have left, without what the server has derived anew there since: in a map that
-/// others keep, and neither theirs nor of the change.
+/// Returns an object without what the server derived anew as an undo of these fields left a map to others: nobody else owns it.
 pub(super) fn underived(object: Value, fields: &[Field]) -> Value {
-    let is_other = |entry: &Value| entry["manager"] != MANAGER;
-    let is_others = |path: &[Step]| owners(&object, path, is_other).next().is_some();
-    let is_anew = |field: &&Field| field.keeps_its_map(&object) && is_others(field.root()) && !is_others(&field.path);
+    let is_anew = |field: &&Field| {
+        // Whoever has made the map has a node without this field, which is empty once all else of it is gone.
+        let has_it = |entry: &&Value| field.path.iter().try_fold(&entry["fieldsV1"], node).is_some();
+        let mut owners = managers(&object).iter().filter(has_it).peekable();
+        let is_undos = owners.peek().is_some() && owners.all(|entry| entry["manager"] == UNDO_MANAGER);
+        is_undos && field.keeps_its_map(&object) && !field.is(Side::After, &object)
+    };
     let mut next = object.clone();
-    // An undo leaves nothing of the change.
-    if !fields.iter().any(|field| field.is(Side::After, &object)) {
-        fields.iter().filter(is_anew).for_each(|field| remove(&mut next, &field.path));
-    }
+    fields.iter().filter(is_anew).for_each(|field| remove(&mut next, &field.path));
     next
 }
 

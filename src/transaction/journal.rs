@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Change, Event, MANAGER, MARK, Outcome, Place, SECRET_TYPE, Target,
+    Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body, without_nulls},
-    paths::{covers, is_same_manager},
+    paths::{covers, is_own, is_same_manager},
     plan::as_stored,
     requests::{is_going, uid},
 };
@@ -111,7 +111,7 @@ pub struct Entry {
     pub(super) work: Work,
 }
 
-/// How far a change is. In a journal: empty, `done`, `doubt`, or `conflict: ` and why.
+/// How far a change is. In a journal: empty, `done`, `undone`, `doubt`, or `conflict: ` and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(into = "String", from = "String")]
 pub enum State {
@@ -139,8 +139,9 @@ pub enum State {
 impl From<State> for String {
     fn from(state: State) -> Self {
         match state {
-            State::Planned | State::Undone | State::Gone(_) => Self::new(),
+            State::Planned | State::Gone(_) => Self::new(),
             State::Changed => "done".into(),
+            State::Undone => "undone".into(),
             State::Doubtful => "doubt".into(),
             State::Left(why) => format!("{CONFLICT}{why}"),
         }
@@ -152,6 +153,7 @@ impl From<String> for State {
         match (text.as_str(), text.strip_prefix(CONFLICT)) {
             (_, Some(why)) => Self::Left(why.to_owned()),
             ("done", None) => Self::Changed,
+            ("undone", None) => Self::Undone,
             ("doubt", None) => Self::Doubtful,
             (_, None) => Self::Planned,
         }
@@ -186,8 +188,8 @@ pub(super) struct Work {
     pub(super) tries: u32,
     /// A write may still commit, as it went unanswered.
     pub(super) is_unanswered: bool,
-    /// It may have been undone before.
-    pub(super) may_be_back: bool,
+    /// An undo leaves a map to others, that was made for a field.
+    pub(super) leaves_a_map: bool,
 }
 
 worded! {
@@ -268,7 +270,7 @@ impl Entry {
             return;
         }
         let mut managers = earlier.managers.clone();
-        for new in self.managers.iter().filter(|new| new["manager"] != MANAGER) {
+        for new in self.managers.iter().filter(|new| !is_own(new)) {
             match managers.iter_mut().find(|old| is_same_manager(old, new)) {
                 Some(old) if covers(&new["fieldsV1"], &old["fieldsV1"]) => old.clone_from(new),
                 Some(_) => {}

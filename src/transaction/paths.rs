@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{MANAGER, UNDO_MANAGER};
 pub(super) use crate::election::writes::as_map;
 
 /// A path, step by step.
@@ -169,6 +170,11 @@ pub(super) fn managers(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns true if an entry of `managedFields` is tenure's.
+pub(super) fn is_own(entry: &Value) -> bool {
+    entry["manager"] == MANAGER || entry["manager"] == UNDO_MANAGER
+}
+
 /// Returns true if two entries of `managedFields` are of one manager.
 pub(super) fn is_same_manager(a: &Value, b: &Value) -> bool {
     ["manager", "operation", "subresource", "apiVersion"].iter().all(|key| a[*key] == b[*key])
@@ -176,7 +182,7 @@ pub(super) fn is_same_manager(a: &Value, b: &Value) -> bool {
 
 /// Returns true if somebody else wrote something of an object but metadata and status.
 pub(super) fn is_shared(object: &Value) -> bool {
-    let is_other = |entry: &Value| entry["manager"] != super::MANAGER && entry.get("subresource").is_none();
+    let is_other = |entry: &Value| !is_own(entry) && entry.get("subresource").is_none();
     owners(object, &[], is_other).any(|(_, fields)| {
         let mut below = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
         below.any(|name| !["f:metadata", "f:status"].contains(&name))

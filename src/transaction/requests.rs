@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    Event, Field, Journal, MARK, Outcome, Place, Request, Server, Target, Verb,
+    Event, Field, Journal, MANAGER, MARK, Outcome, Place, Request, Server, Target, Verb,
     driver::Driver,
     fields::{Side, merge_patch, with},
     journal::{mark_of, parse},
@@ -175,7 +175,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Sends a write to a target. Returns the object; none: look again.
     pub(super) async fn write(&self, target: &Target, write: Verb) -> Result<Option<Value>, Outcome> {
-        self.ask(Request::Write(target.clone(), write)).await
+        self.ask(Request::Write(target.clone(), write, MANAGER)).await
     }
 
     /// Sends a request, a read until it is answered. Returns the object. None of a read: absent; of a write: look again.

@@ -37,8 +37,8 @@ pub enum Request {
     /// A dry run: `dryRun=All&fieldManager=tenure` with `fieldValidation=Strict`, or `force=true` for an apply, which is only ever one. A
     /// DELETE has its dry run in its body.
     Plan(Target, Verb),
-    /// A write: `fieldManager=tenure`.
-    Write(Target, Verb),
+    /// A write, as this `fieldManager`.
+    Write(Target, Verb, &'static str),
     /// A request about the journal beside the Lease of this place: a Secret.
     Journal(Place, Verb),
     /// GET of a Lease, or this write of it.
@@ -77,7 +77,7 @@ impl Request {
 impl Display for Request {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Look(target) | Self::Plan(target, _) | Self::Write(target, _) => target.fmt(f),
+            Self::Look(target) | Self::Plan(target, _) | Self::Write(target, ..) => target.fmt(f),
             Self::Journal(place, _) => write!(f, "the journal, Secret {}/{}", place.namespace, place.journal()),
             Self::Lease(place, _) => write!(f, "Lease {place}"),
             Self::Review(target, verb) => write!(f, "an undo would have to {verb} {target}"),

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Server, State, Verb,
+    Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Request, Server, State, UNDO_MANAGER, Verb,
     driver::Driver,
-    fields::{Side, body, foreign, remove_maps, underived, with, without_nulls},
+    fields::{Side, body, foreign, keeps_a_map, underived, with, without_nulls},
     holds_others,
-    paths::{at, covers, is_same_manager, managers},
+    paths::{at, covers, is_own, is_same_manager, managers},
     requests::{conflicting, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::RequestError;
@@ -66,6 +66,10 @@ impl<S: Server> Driver<'_, S> {
         }
         self.was_announced = self.announce(true).await?;
         let failures = self.put_all_back(entries, force).await?;
+        // What is derived is known by its manager, until that is gone.
+        if entries.iter().any(|entry| entry.state == State::Undone && entry.work.leaves_a_map) {
+            self.store(Phase::Undoing, entries, false).await?;
+        }
         // Before the journal is settled: whoever finds it then has nothing to give back.
         self.give_all_back(entries).await;
         entries.retain(Entry::is_open);
@@ -153,22 +157,21 @@ impl<S: Server> Driver<'_, S> {
 
     /// Puts one object back. Returns the state of its entry.
     async fn put_back(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
+        if entry.state == State::Undone {
+            return Ok(State::Undone);
+        }
         entry.fields.retain(Field::differs);
         let is_own = entry.claim == self.claim;
         let is_doubtful = entry.kind == EntryType::Create
             && (entry.work.is_unanswered || entry.state == State::Doubtful || !is_own && entry.uid.is_empty());
         let done = if is_doubtful && (is_own || !self.is_late()) { State::Doubtful } else { State::Undone };
         let mut is_fenced = is_own && !entry.work.is_unanswered;
-        entry.work.may_be_back |= !is_own && self.was_undoing;
-        let mut takes_maps = false;
         let mut misses = 0;
         loop {
-            let mut object = self.look(&entry.target).await?;
+            let object = self.look(&entry.target).await?;
+            entry.work.leaves_a_map = object.as_ref().is_some_and(|object| keeps_a_map(&entry.fields, object));
+            let object = object.map(|object| underived(object, &entry.fields));
             let live = self.live(object.as_ref()).await?;
-            // What was in conflict has not been undone, and a forced undo writes over what it may be.
-            if entry.work.may_be_back && entry.conflict().is_none() && !force {
-                object = object.map(|object| underived(object, &entry.fields));
-            }
             let next = self.step(entry, object.as_ref(), live, is_fenced, force);
             if self.looks {
                 entry.show(object.as_ref(), matches!(next, Next::Done | Next::Gone(_)));
@@ -178,10 +181,7 @@ impl<S: Server> Driver<'_, S> {
                 Next::Write(_) | Next::PutBack if self.looks => return Ok(State::Planned),
                 Next::Write(write) => (write, Value::Null),
                 Next::PutBack => {
-                    let mut sent = with(&found, &entry.fields, Side::Before);
-                    if takes_maps {
-                        remove_maps(&mut sent, &entry.fields);
-                    }
+                    let sent = with(&found, &entry.fields, Side::Before);
                     (towards(&found, sent.clone(), None), sent)
                 }
                 Next::Fence => {
@@ -199,17 +199,9 @@ impl<S: Server> Driver<'_, S> {
                 Next::Leave(why) => return Ok(State::Left(why)),
             };
             let is_creation = matches!(write, Verb::Create(_));
-            let keeps_maps = entry.fields.iter().any(|field| field.keeps_its_map(&sent));
-            entry.work.may_be_back = true;
-            let written = match self.write(&entry.target, write).await {
-                // What others have added to a map may not stand alone: a probe needs a handler.
-                Err(Outcome::Refused(_)) if force && keeps_maps && !takes_maps => {
-                    takes_maps = true;
-                    continue;
-                }
-                written => written?,
-            };
-            let Some(object) = written else {
+            entry.work.leaves_a_map = keeps_a_map(&entry.fields, &sent);
+            let manager = if entry.work.leaves_a_map { UNDO_MANAGER } else { MANAGER };
+            let Some(object) = self.ask(Request::Write(entry.target.clone(), write, manager)).await? else {
                 self.missed(&mut misses).await?;
                 continue;
             };
@@ -320,7 +312,6 @@ impl<S: Server> Driver<'_, S> {
         let mut misses = 0;
         loop {
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
-            let is_own = |manager: &Value| manager["manager"] == MANAGER;
             let (now, old) = (managers(&object), &entry.managers);
             let is_new = |new: &&Value| {
                 !is_own(new)

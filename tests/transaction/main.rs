@@ -36,7 +36,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use plan::run;
 use schedules::{
-    Leg::{Arrives, Denied, DiesLate, Drive, Later, Meanwhile, Term, Unheard},
+    Leg::{self, Arrives, Denied, DiesLate, Drive, Later, Meanwhile, Term, Unheard},
     acted_as, every_kind, first, judge_all, opposed, patch, patching, promotion, relay, relayed, set, stuck,
 };
 use serde_json::{Map, Value, json};
@@ -361,14 +361,39 @@ fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobod
     let recover = |dies_at| Drive(Job::Recover, dies_at);
     let add: fn(&mut World) = |world| set(world, "kubectl", "y");
     // Another transaction writes as the same manager.
+    let join: fn(&mut World) = |world| set(world, "tenure", "y");
     let take: fn(&mut World) = |world| set(world, "tenure", "d");
     let meet: fn(&mut World) = |world| [("tenure", "d"), ("kubectl", "y")].iter().for_each(|(who, key)| set(world, who, key));
+    let edit: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = json!("theirs"));
+    let repair: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = json!("X0"));
+    let all = |default| {
+        Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "1", "m": { "x": "1", "d": default } } }))])
+    };
+    let is_made = |request: &u32| relay(vec![Drive(all("2"), Some(*request))]).1["X0"]["m"].is_object();
+    let made = (1..30).find(is_made).unwrap();
     for (request, default) in (1..16).flat_map(|request| [(request, "2"), (request, "default")]) {
-        for cut in [recover(Some(request)), Unheard(Job::Recover, request, |_| ())] {
-            let (outcomes, objects, _) = relay(vec![Drive(both(default), None), Meanwhile(add), cut, recover(None)]);
+        for (adds, last) in [add, join].into_iter().flat_map(|adds| [(adds, Job::Recover), (adds, Job::Force)]) {
+            let cuts: [fn(u32) -> Leg; 2] =
+                [|request| Drive(Job::Recover, Some(request)), |request| Unheard(Job::Recover, request, |_| ())];
+            for cut in cuts {
+                let was_in_conflict = [Meanwhile(edit), recover(None), Meanwhile(repair)];
+                for (dies_at, then) in [(None, vec![]), (Some(made), vec![]), (None, was_in_conflict.into())] {
+                    let begun = [Drive(all(default), dies_at), Meanwhile(adds)].into_iter().chain(then);
+                    let legs = begun.chain([cut(request), Drive(last.clone(), None)]);
 
-            assert_eq!(objects["X0"], json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } }), "{request}: {outcomes:?}");
-            assert!(!matches!(outcomes[3], Some(Outcome::Stuck(_))), "after request {request}: {outcomes:?}");
+                    let (outcomes, world) = relayed(legs.collect());
+
+                    let object = &world.borrow().cluster.objects["X0"];
+                    assert_eq!(
+                        object["data"],
+                        json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } }),
+                        "{request}: {outcomes:?}"
+                    );
+                    assert!(!matches!(outcomes.last(), Some(Some(Outcome::Stuck(_)))), "after request {request}: {outcomes:?}");
+                    let owners = object["metadata"]["managedFields"].to_string();
+                    assert!(!owners.contains("tenure"), "after request {request}: {outcomes:?}: {owners}");
+                }
+            }
         }
     }
 
@@ -382,6 +407,14 @@ fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobod
         let m = &objects["X0"]["m"];
         assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
     }
+    // The undo of another one has put a value of this one back.
+    let restore: fn(&mut World) = |world| {
+        for (manager, value) in [("tenure", "3"), ("tenure-undo", "2")] {
+            world.cluster.edit("X0", manager, |object| object["data"]["m"]["d"] = json!(value));
+        }
+    };
+    let (_, objects, _) = relay(vec![Drive(both("2"), None), Meanwhile(add), Meanwhile(restore), recover(None)]);
+    assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
     // A conflict that was recorded stays one.
     let edits: fn(&mut World) = |world| ["x", "y"].iter().for_each(|key| set(world, "kubectl", key));
     let promote = |x| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": x } } }))]), None);
@@ -681,6 +714,11 @@ fn what_a_dead_driver_had_not_changed_yet_has_nothing_to_put_back_whatever_other
     for (dies_at, happens) in [(Some(making), edits), (None, edits), (Some(making), replaces)] {
         let (outcomes, ..) = relay(vec![dies(dies_at), Meanwhile(happens), Drive(Job::Recover, None)]);
         assert_eq!(stuck(&outcomes[2]), [("X0", "data.a is somebody else's")]);
+    }
+    for request in 1..10 {
+        let recover = |dies_at| Drive(Job::Recover, dies_at);
+        let (outcomes, ..) = relay(vec![dies(None), recover(Some(request)), Meanwhile(edits), recover(None)]);
+        assert_eq!(stuck(&outcomes[3]), [("X0", "data.a is somebody else's")], "after request {request}: {outcomes:?}");
     }
 }
 

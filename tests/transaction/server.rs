@@ -36,10 +36,10 @@ impl Cluster {
         let answer = match request {
             Request::Look(target) => self.objects.get(&target.name).cloned().map_or(Answer::NotFound, found),
             Request::Plan(target, write) => {
-                self.next(&target.name, write).map_or_else(|no| no, |next| found(next.unwrap_or_default()))
+                self.next(&target.name, write, "tenure").map_or_else(|no| no, |next| found(next.unwrap_or_default()))
             }
             Request::Review(..) => found(json!({})),
-            Request::Write(target, write) => match self.next(&target.name, write) {
+            Request::Write(target, write, manager) => match self.next(&target.name, write, manager) {
                 Ok(next) => {
                     let body = next.clone().unwrap_or_default();
                     return (found(body), Effect::Object { name: target.name.clone(), next });
@@ -98,7 +98,7 @@ impl Cluster {
     }
 
     /// The state of an object after a write. None: deleted.
-    fn next(&mut self, name: &str, write: &Verb) -> Result<Option<Value>, Answer> {
+    fn next(&mut self, name: &str, write: &Verb, manager: &str) -> Result<Option<Value>, Answer> {
         let found = self.objects.get(name).cloned();
         match (write, found) {
             (Verb::Get | Verb::List | Verb::Replace(_), _) => unreachable!("{write:?} of a target"),
@@ -110,7 +110,7 @@ impl Cluster {
                 if body["spec"]["allocated"].is_null() {
                     body["spec"]["allocated"] = json!(self.version);
                 }
-                Ok(Some(self.written(&json!({}), body, "tenure")))
+                Ok(Some(self.written(&json!({}), body, manager)))
             }
             (Verb::Apply(_) | Verb::Merge(_) | Verb::Delete(_), None) => Err(Answer::NotFound),
             (Verb::Delete(options), Some(found)) => {
@@ -127,14 +127,14 @@ impl Cluster {
                 let mut next = found.clone();
                 if matches!(write, Verb::Apply(_)) {
                     let mut managers = next["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-                    managers.push(json!({ "manager": "tenure", "operation": "Apply", "fieldsV1": named(patch) }));
+                    managers.push(json!({ "manager": manager, "operation": "Apply", "fieldsV1": named(patch) }));
                     next["metadata"]["managedFields"] = managers.into();
                     return Ok(Some(next));
                 }
                 merge(&mut next, patch);
                 next["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
                 // A write that changes nothing moves no version.
-                Ok(Some(if next == found { next } else { self.written(&found, next, "tenure") }))
+                Ok(Some(if next == found { next } else { self.written(&found, next, manager) }))
             }
         }
     }
@@ -160,17 +160,16 @@ impl Cluster {
         let mut managers = next["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         let mut changed = named(&next);
         without(&mut changed, &next, found);
-        if changed == json!({}) {
-            return next;
-        }
         for other in &mut managers {
-            subtract(&mut other["fieldsV1"], &changed);
+            subtract(&mut other["fieldsV1"], &changed, &next);
         }
         let is_it = |other: &Value| other["manager"] == manager && other["operation"] == "Update";
         let mut own = managers.iter().find(|other| is_it(other)).map_or_else(|| json!({}), |other| other["fieldsV1"].clone());
         merge(&mut own, &changed);
-        managers.retain(|other| !is_it(other) && other["fieldsV1"] != json!({}));
-        managers.push(json!({ "manager": manager, "operation": "Update", "time": stamp, "fieldsV1": own }));
+        managers.retain(|other| (changed == json!({}) || !is_it(other)) && other["fieldsV1"] != json!({}));
+        if changed != json!({}) {
+            managers.push(json!({ "manager": manager, "operation": "Update", "time": stamp, "fieldsV1": own }));
+        }
         next["metadata"]["managedFields"] = managers.into();
         next
     }
@@ -212,6 +211,10 @@ fn named(value: &Value) -> Value {
                 map.iter().filter(|(key, _)| !["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()))
             {
                 fields.insert(format!("f:{key}"), named(value));
+                // Who makes a map owns the map too.
+                if value.is_object() && key != "data" && key != "spec" {
+                    fields[&format!("f:{key}")]["."] = json!({});
+                }
             }
             if let Some(annotations) = map.get("metadata").and_then(|metadata| metadata.get("labels")) {
                 fields.insert("f:metadata".into(), json!({ "f:labels": named(annotations) }));
@@ -228,27 +231,40 @@ fn named(value: &Value) -> Value {
 /// Takes from fields those whose value did not change.
 fn without(fields: &mut Value, next: &Value, found: &Value) {
     let Value::Object(fields) = fields else { return };
-    let child = |value: &Value, step: &str| match step.strip_prefix("f:") {
-        Some(key) => value.get(key).cloned(),
-        None => {
-            let keys: Value = serde_json::from_str(step.trim_start_matches("k:")).unwrap_or_default();
-            value.as_array().and_then(|items| items.iter().find(|item| item["name"] == keys["name"]).cloned())
-        }
-    };
     fields.retain(|step, below| {
-        let [next, found] = [next, found].map(|value| child(value, step).unwrap_or_default());
+        if step == "." {
+            return !found.is_object();
+        }
+        let [next, found] = [next, found].map(|value| child(value, step).cloned().unwrap_or_default());
         without(below, &next, &found);
         next != found && (below != &json!({}) || !next.is_object() || next == json!({}))
     });
 }
 
-fn subtract(fields: &mut Value, others: &Value) {
-    let (Value::Object(fields), Value::Object(others)) = (fields, others) else { return };
+/// Takes from fields those that others own now, and those that are gone.
+fn subtract(fields: &mut Value, others: &Value, value: &Value) {
+    let Value::Object(fields) = fields else { return };
     fields.retain(|step, below| {
-        let Some(other) = others.get(step) else { return true };
-        subtract(below, other);
-        other != &json!({}) && below != &json!({})
+        let (other, child) = (others.get(step), child(value, step));
+        if step == "." || below == &json!({}) {
+            return step == "." || child.is_some() && other != Some(&json!({}));
+        }
+        subtract(below, other.unwrap_or(&Value::Null), child.unwrap_or(&Value::Null));
+        // Alone it is left out.
+        let is_left = below != &json!({});
+        if below == &json!({ ".": {} }) {
+            *below = json!({});
+        }
+        is_left && child.is_some() && other != Some(&json!({}))
     });
+}
+
+fn child<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
+    if let Some(key) = step.strip_prefix("f:") {
+        return value.get(key).filter(|value| !value.is_null());
+    }
+    let keys: Value = serde_json::from_str(step.trim_start_matches("k:")).unwrap_or_default();
+    value.as_array().and_then(|items| items.iter().find(|item| item["name"] == keys["name"]))
 }
 
 pub fn version(object: &Value) -> u64 {

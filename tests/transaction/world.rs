@@ -237,7 +237,7 @@ impl World {
 
     pub fn serve(&mut self, driver: usize, request: Request, slot: Option<Slot>) {
         let (mut answer, mut effect) = self.cluster.judge(&request);
-        if let Request::Write(target, Verb::Merge(patch)) = &request
+        if let Request::Write(target, Verb::Merge(patch), _) = &request
             && patch["metadata"]["annotations"][MARK].is_string()
             && patch.get("data").is_some()
             && self.drivers[driver].refused.contains(&target.name)
@@ -261,9 +261,9 @@ impl World {
         let conflict = match &request {
             Request::Plan(..) => "plans",
             Request::Lease(_, Some(_)) => "leases",
-            Request::Write(_, Verb::Create(_)) => "creates",
-            Request::Write(_, Verb::Merge(patch)) if patch["metadata"]["managedFields"].is_array() => "managers",
-            Request::Write(_, Verb::Merge(patch))
+            Request::Write(_, Verb::Create(_), _) => "creates",
+            Request::Write(_, Verb::Merge(patch), _) if patch["metadata"]["managedFields"].is_array() => "managers",
+            Request::Write(_, Verb::Merge(patch), _)
                 if patch.get("data").is_none() && patch["metadata"]["annotations"].get(MARK).is_some_and(Value::is_null) =>
             {
                 "marks"
@@ -376,7 +376,7 @@ impl World {
 fn verb(request: &Request) -> Option<&'static str> {
     match request {
         Request::Look(_) => Some("get"),
-        Request::Plan(_, write) | Request::Write(_, write) => Some(match write {
+        Request::Plan(_, write) | Request::Write(_, write, _) => Some(match write {
             Verb::Apply(_) | Verb::Merge(_) => "patch",
             Verb::Create(_) => "create",
             Verb::Delete(_) => "delete",
