@@ -351,55 +351,60 @@ fn a_map_that_its_own_write_has_made_goes_with_an_undo_whichever_answer_was_lost
     }
 }
 
+/// Has somebody set this in X0: `a`, or something in the map `m`.
+fn put(world: &mut World, manager: &str, key: &str, value: &str) {
+    world.cluster.edit("X0", manager, |object| match key {
+        "a" => object["data"]["a"] = json!(value),
+        key => object["data"]["m"][key] = json!(value),
+    });
+}
+
+const ADD: fn(&mut World) = |world| put(world, "kubectl", "y", "theirs");
+
 #[test]
 fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobodys_wherever_its_undo_is_cut() {
-    fn set(world: &mut World, manager: &str, key: &str) {
-        world.cluster.edit("X0", manager, |object| object["data"]["m"][key] = json!("theirs"));
-    }
-    let wants = |map: Value| Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": map } }))]);
-    let both = |default| wants(json!({ "x": "1", "d": default }));
-    let recover = |dies_at| Drive(Job::Recover, dies_at);
-    let add: fn(&mut World) = |world| set(world, "kubectl", "y");
-    // Another transaction writes as the same manager.
-    let join: fn(&mut World) = |world| set(world, "tenure", "y");
-    let take: fn(&mut World) = |world| set(world, "tenure", "d");
-    let meet: fn(&mut World) = |world| [("tenure", "d"), ("kubectl", "y")].iter().for_each(|(who, key)| set(world, who, key));
-    let edit: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = json!("theirs"));
-    let repair: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["a"] = json!("X0"));
-    let all = |default| {
-        Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "a": "1", "m": { "x": "1", "d": default } } }))])
-    };
-    let is_made = |request: &u32| relay(vec![Drive(all("2"), Some(*request))]).1["X0"]["m"].is_object();
+    let content = |default| json!({ "data": { "a": "1", "m": { "x": "1", "d": default } } });
+    let wants = |default| Job::Apply(vec![change("X0", ChangeType::Patch, content(default))]);
+    let is_made = |request: &u32| relay(vec![Drive(wants("2"), Some(*request))]).1["X0"]["m"].is_object();
     let made = (1..30).find(is_made).unwrap();
+    // Another transaction writes as the same manager.
+    let join: fn(&mut World) = |world| put(world, "tenure", "y", "theirs");
+    let edit: fn(&mut World) = |world| put(world, "kubectl", "a", "theirs");
+    let repair: fn(&mut World) = |world| put(world, "kubectl", "a", "X0");
+    let cuts: [fn(u32) -> Leg; 2] = [|at| Drive(Job::Recover, Some(at)), |at| Unheard(Job::Recover, at, |_| ())];
     for (request, default) in (1..16).flat_map(|request| [(request, "2"), (request, "default")]) {
-        for (adds, last) in [add, join].into_iter().flat_map(|adds| [(adds, Job::Recover), (adds, Job::Force)]) {
-            let cuts: [fn(u32) -> Leg; 2] =
-                [|request| Drive(Job::Recover, Some(request)), |request| Unheard(Job::Recover, request, |_| ())];
-            for cut in cuts {
-                let was_in_conflict = [Meanwhile(edit), recover(None), Meanwhile(repair)];
-                for (dies_at, then) in [(None, vec![]), (Some(made), vec![]), (None, was_in_conflict.into())] {
-                    let begun = [Drive(all(default), dies_at), Meanwhile(adds)].into_iter().chain(then);
-                    let legs = begun.chain([cut(request), Drive(last.clone(), None)]);
+        for (add, last, cut) in [ADD, join].into_iter().flat_map(|add| {
+            [(add, Job::Recover, cuts[0]), (add, Job::Recover, cuts[1]), (add, Job::Force, cuts[0]), (add, Job::Force, cuts[1])]
+        }) {
+            let was_in_conflict = vec![Meanwhile(edit), Drive(Job::Recover, None), Meanwhile(repair)];
+            for (dies_at, then) in [(None, vec![]), (Some(made), vec![]), (None, was_in_conflict)] {
+                let begun = [Drive(wants(default), dies_at), Meanwhile(add)].into_iter().chain(then);
 
-                    let (outcomes, world) = relayed(legs.collect());
+                let (outcomes, world) = relayed(begun.chain([cut(request), Drive(last.clone(), None)]).collect());
 
-                    let object = &world.borrow().cluster.objects["X0"];
-                    assert_eq!(
-                        object["data"],
-                        json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } }),
-                        "{request}: {outcomes:?}"
-                    );
-                    assert!(!matches!(outcomes.last(), Some(Some(Outcome::Stuck(_)))), "after request {request}: {outcomes:?}");
-                    let owners = object["metadata"]["managedFields"].to_string();
-                    assert!(!owners.contains("tenure"), "after request {request}: {outcomes:?}: {owners}");
-                }
+                let object = &world.borrow().cluster.objects["X0"];
+                let is_tenures = object["metadata"]["managedFields"].to_string().contains("tenure");
+                let is_stuck = matches!(outcomes.last(), Some(Some(Outcome::Stuck(_))));
+                let data = json!({ "a": "X0", "m": { "y": "theirs", "d": "default" } });
+                assert_eq!(
+                    (&object["data"], is_tenures, is_stuck),
+                    (&data, false, false),
+                    "after request {request}: {outcomes:?}"
+                );
             }
         }
     }
+}
 
+#[test]
+fn what_others_have_set_where_an_undo_leaves_them_a_map_is_not_derived() {
+    let wants = |map: Value| Job::Apply(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": map } }))]);
+    let both = || wants(json!({ "x": "1", "d": "2" }));
+    let recover = |dies_at| Drive(Job::Recover, dies_at);
+    let take: fn(&mut World) = |world| put(world, "tenure", "d", "theirs");
     // Nobody has undone it, or it is still there.
     for (map, early) in [(json!({ "d": "2" }), Meanwhile(|_| ())), (json!({ "x": "1", "d": "2" }), recover(Some(3)))] {
-        let legs = vec![Drive(wants(map.clone()), None), Meanwhile(add), early, Meanwhile(take), recover(None)];
+        let legs = vec![Drive(wants(map.clone()), None), Meanwhile(ADD), early, Meanwhile(take), recover(None)];
 
         let (outcomes, objects, _) = relay(legs);
 
@@ -408,22 +413,21 @@ fn a_default_that_the_server_derives_anew_beside_what_others_have_added_is_nobod
         assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
     }
     // The undo of another one has put a value of this one back.
-    let restore: fn(&mut World) = |world| {
-        for (manager, value) in [("tenure", "3"), ("tenure-undo", "2")] {
-            world.cluster.edit("X0", manager, |object| object["data"]["m"]["d"] = json!(value));
-        }
-    };
-    let (_, objects, _) = relay(vec![Drive(both("2"), None), Meanwhile(add), Meanwhile(restore), recover(None)]);
-    assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
+    let restore: fn(&mut World) =
+        |world| [("tenure", "3"), ("tenure-undo", "2")].iter().for_each(|(who, d)| put(world, who, "d", d));
+    let forced = [recover(Some(3)), Meanwhile(take), Drive(Job::Force, None)];
+    for then in [vec![Meanwhile(restore), recover(None)], forced.into()] {
+        let (_, objects, _) = relay([Drive(both(), None), Meanwhile(ADD)].into_iter().chain(then).collect());
+        assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
+    }
     // A conflict that was recorded stays one.
-    let edits: fn(&mut World) = |world| ["x", "y"].iter().for_each(|key| set(world, "kubectl", key));
+    let edits: fn(&mut World) = |world| ["x", "y"].iter().for_each(|key| put(world, "kubectl", key, "theirs"));
     let promote = |x| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": x } } }))]), None);
     let (outcomes, ..) = relay(vec![promote("1"), Meanwhile(edits), promote("2"), recover(Some(3)), recover(None)]);
     assert_eq!(stuck(&outcomes[4]), [("X0", "data.m.x is somebody else's")]);
-    let forced = [recover(Some(3)), Meanwhile(take), Drive(Job::Force, None)];
-    let (_, objects, _) = relay([Drive(wants(json!({ "d": "2" })), None), Meanwhile(add)].into_iter().chain(forced).collect());
-    assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
-    let (met, others, _) = relay(vec![Unheard(both("2"), storing(&both("2")), meet)]);
+    let meet: fn(&mut World) =
+        |world| [("tenure", "d"), ("kubectl", "y")].iter().for_each(|(who, key)| put(world, who, key, "theirs"));
+    let (met, others, _) = relay(vec![Unheard(both(), storing(&both()), meet)]);
     assert!(matches!(met[0], Some(Outcome::Undone(_))), "{met:?}");
     assert_eq!(others["X0"]["m"], json!({ "d": "theirs", "y": "theirs" }));
 }
