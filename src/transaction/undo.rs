@@ -158,6 +158,9 @@ impl<S: Server> Driver<'_, S> {
     /// Puts one object back. Returns the state of its entry.
     async fn put_back(&self, entry: &mut Entry, force: bool) -> Result<State, Outcome> {
         if entry.state == State::Undone {
+            if self.looks {
+                entry.show(self.look(&entry.target).await?.as_ref(), true);
+            }
             return Ok(State::Undone);
         }
         entry.fields.retain(Field::differs);
