@@ -6,7 +6,7 @@ use super::{
     Entry, EntryType, Event, MANAGER, Outcome, Phase, Request, Server, State, Verb,
     driver::Driver,
     fields::{Field, Side, body, comparable, find_anew, note},
-    paths::{covers, is_own, is_shared, managers, owners},
+    paths::{covers, is_shared, is_tenures, managers, owners},
     plan::unmet,
     requests::{CHANGING, deletion, is_going, set_mark, uid},
 };
@@ -66,7 +66,7 @@ impl<S: Server> Driver<'_, S> {
                 EntryType::Create => self.creation(&entry.work.wanted),
                 EntryType::Delete => deletion(&entry.work.object, false),
             };
-            let request = Request::Write(entry.target.clone(), write, MANAGER);
+            let request = Request::Write(entry.target.clone(), write, MANAGER.into());
             let answer = self.send(&request).await;
             if matches!(answer, Answer::Unknown { .. }) {
                 (entry.work.is_sent, entry.work.is_unanswered) = (true, true);
@@ -212,7 +212,7 @@ fn take_over(entries: &mut Vec<Entry>) {
 
 /// Returns the manager, other than tenure, that has this field. Of one that is gone it is whoever wrote last.
 fn manager<'a>(object: &'a Value, field: &'a Field) -> Option<&'a str> {
-    let is_other = |entry: &Value| !is_own(entry) && entry.get("subresource").is_none();
+    let is_other = |entry: &Value| !is_tenures(entry) && entry.get("subresource").is_none();
     let last = || managers(object).iter().filter(|entry| is_other(entry)).max_by_key(|entry| entry["time"].as_str());
     owners(object, &field.path, is_other).next().map_or_else(|| last()?["manager"].as_str(), |(manager, _)| Some(manager))
 }

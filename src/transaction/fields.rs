@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    MARK, UNDO_MANAGER,
+    MARK,
     paths::{Path, Step, as_map, at, has, keys_of, managers, node, owners, remove, set, shown},
 };
 
@@ -166,13 +166,13 @@ pub(super) fn keeps_a_map(fields: &[Field], object: &Value) -> bool {
     fields.iter().any(|field| field.keeps_its_map(object))
 }
 
-/// Returns an object without what the server derived anew as an undo of these fields left a map to others: nobody else owns it.
-pub(super) fn underived(object: Value, fields: &[Field]) -> Value {
+/// Returns an object without what the server derived anew as an undo of these fields left a map to others: only that manager has it.
+pub(super) fn underived(object: Value, fields: &[Field], undo: &str) -> Value {
     let is_anew = |field: &&Field| {
         // Whoever has made the map has a node without this field, which is empty once all else of it is gone.
         let has_it = |entry: &&Value| field.path.iter().try_fold(&entry["fieldsV1"], node).is_some();
         let mut owners = managers(&object).iter().filter(has_it).peekable();
-        let is_undos = owners.peek().is_some() && owners.all(|entry| entry["manager"] == UNDO_MANAGER);
+        let is_undos = owners.peek().is_some() && owners.all(|entry| entry["manager"] == undo);
         is_undos && field.keeps_its_map(&object) && !field.is(Side::After, &object)
     };
     let mut next = object.clone();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Change, Event, MARK, Outcome, Place, SECRET_TYPE, Target,
     fields::{Field, Side, body, without_nulls},
-    paths::{covers, is_own, is_same_manager},
+    paths::{covers, is_same_manager, is_tenures},
     plan::as_stored,
     requests::{is_going, uid},
 };
@@ -270,7 +270,7 @@ impl Entry {
             return;
         }
         let mut managers = earlier.managers.clone();
-        for new in self.managers.iter().filter(|new| !is_own(new)) {
+        for new in self.managers.iter().filter(|new| !is_tenures(new)) {
             match managers.iter_mut().find(|old| is_same_manager(old, new)) {
                 Some(old) if covers(&new["fieldsV1"], &old["fieldsV1"]) => old.clone_from(new),
                 Some(_) => {}

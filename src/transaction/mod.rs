@@ -35,8 +35,8 @@
 //!    stays in doubt where a POST may still come: for five minutes, by the wall clocks of both drivers. What is back is given back
 //!    to its managers. Then the journal is stored as undone, with what is in conflict or doubt. A map or an item that was made for
 //!    a field goes with what the server derived in it: a map keeps what others have added, and what is derived anew beside that; an
-//!    item that has more is a conflict. An undo that leaves a map to others writes as a field manager of its own: what only that
-//!    has there was derived. Before it is given back, the journal is stored with what is undone.
+//!    item that has more is a conflict. An undo that leaves a map to others writes as a field manager of its entry's own: what only
+//!    that has there was derived. Before it is given back, the journal is stored with what is undone.
 //!    An object of another uid is never written. An object is left if the server makes something else of what is put back or made
 //!    again. Without its Lease an undo goes on: no mark is live then. An object for which the server fails comes after the others,
 //!    until the limit. What is denied at first is asked again: a server that starts knows no rights. If it fails still, the journal
@@ -89,8 +89,8 @@ mod undo;
 pub const MARK: &str = "tenure.dev/change";
 /// The field manager of all other writes.
 pub(crate) const MANAGER: &str = "tenure";
-/// The field manager of an undo that leaves a map to others: what it owns there was derived by the server.
-pub(crate) const UNDO_MANAGER: &str = "tenure-undo";
+/// What the field manager of an undo that leaves a map to others begins with.
+pub(super) const UNDO_MANAGER: &str = "tenure-undo-";
 /// Type of the Secret that is a transaction's journal.
 pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 

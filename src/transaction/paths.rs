@@ -171,8 +171,13 @@ pub(super) fn managers(object: &Value) -> &[Value] {
 }
 
 /// Returns true if an entry of `managedFields` is tenure's.
-pub(super) fn is_own(entry: &Value) -> bool {
-    entry["manager"] == MANAGER || entry["manager"] == UNDO_MANAGER
+pub(super) fn is_tenures(entry: &Value) -> bool {
+    entry["manager"] == MANAGER || is_of_undo(entry)
+}
+
+/// Returns true if an entry of `managedFields` is of an undo that has left a map to others.
+pub(super) fn is_of_undo(entry: &Value) -> bool {
+    entry["manager"].as_str().is_some_and(|manager| manager.starts_with(UNDO_MANAGER))
 }
 
 /// Returns true if two entries of `managedFields` are of one manager.
@@ -182,7 +187,7 @@ pub(super) fn is_same_manager(a: &Value, b: &Value) -> bool {
 
 /// Returns true if somebody else wrote something of an object but metadata and status.
 pub(super) fn is_shared(object: &Value) -> bool {
-    let is_other = |entry: &Value| !is_own(entry) && entry.get("subresource").is_none();
+    let is_other = |entry: &Value| !is_tenures(entry) && entry.get("subresource").is_none();
     owners(object, &[], is_other).any(|(_, fields)| {
         let mut below = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
         below.any(|name| !["f:metadata", "f:status"].contains(&name))

@@ -175,7 +175,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Sends a write to a target. Returns the object; none: look again.
     pub(super) async fn write(&self, target: &Target, write: Verb) -> Result<Option<Value>, Outcome> {
-        self.ask(Request::Write(target.clone(), write, MANAGER)).await
+        self.ask(Request::Write(target.clone(), write, MANAGER.into())).await
     }
 
     /// Sends a request, a read until it is answered. Returns the object. None of a read: absent; of a write: look again.

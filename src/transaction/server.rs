@@ -38,7 +38,7 @@ pub enum Request {
     /// DELETE has its dry run in its body.
     Plan(Target, Verb),
     /// A write, as this `fieldManager`.
-    Write(Target, Verb, &'static str),
+    Write(Target, Verb, String),
     /// A request about the journal beside the Lease of this place: a Secret.
     Journal(Place, Verb),
     /// GET of a Lease, or this write of it.

@@ -8,7 +8,7 @@ use super::{
     driver::Driver,
     fields::{Side, body, foreign, keeps_a_map, underived, with, without_nulls},
     holds_others,
-    paths::{at, covers, is_own, is_same_manager, managers},
+    paths::{at, covers, is_of_undo, is_same_manager, managers},
     requests::{conflicting, deletion, is_going, towards, uid, versioned},
 };
 use crate::request::RequestError;
@@ -169,11 +169,11 @@ impl<S: Server> Driver<'_, S> {
             && (entry.work.is_unanswered || entry.state == State::Doubtful || !is_own && entry.uid.is_empty());
         let done = if is_doubtful && (is_own || !self.is_late()) { State::Doubtful } else { State::Undone };
         let mut is_fenced = is_own && !entry.work.is_unanswered;
-        let mut misses = 0;
+        let (undo, mut misses) = (self.undo_manager(entry), 0);
         loop {
             let object = self.look(&entry.target).await?;
             entry.work.leaves_a_map = object.as_ref().is_some_and(|object| keeps_a_map(&entry.fields, object));
-            let object = object.map(|object| underived(object, &entry.fields));
+            let object = object.map(|object| underived(object, &entry.fields, &undo));
             let live = self.live(object.as_ref()).await?;
             let next = self.step(entry, object.as_ref(), live, is_fenced, force);
             if self.looks {
@@ -203,8 +203,8 @@ impl<S: Server> Driver<'_, S> {
             };
             let is_creation = matches!(write, Verb::Create(_));
             entry.work.leaves_a_map = keeps_a_map(&entry.fields, &sent);
-            let manager = if entry.work.leaves_a_map { UNDO_MANAGER } else { MANAGER };
-            let Some(object) = self.ask(Request::Write(entry.target.clone(), write, manager)).await? else {
+            let manager = if entry.work.leaves_a_map { &undo } else { MANAGER };
+            let Some(object) = self.ask(Request::Write(entry.target.clone(), write, manager.into())).await? else {
                 self.missed(&mut misses).await?;
                 continue;
             };
@@ -315,7 +315,10 @@ impl<S: Server> Driver<'_, S> {
         let mut misses = 0;
         loop {
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
-            let (now, old) = (managers(&object), &entry.managers);
+            let undo = self.undo_manager(entry);
+            let is_own = |manager: &Value| manager["manager"] == MANAGER || manager["manager"] == undo;
+            let now = managers(&object);
+            let old: Vec<&Value> = entry.managers.iter().filter(|old| !is_of_undo(old)).collect();
             let is_new = |new: &&Value| {
                 !is_own(new)
                     && old.iter().all(|old| {
@@ -324,8 +327,8 @@ impl<S: Server> Driver<'_, S> {
                     })
             };
             let new: Vec<&Value> = now.iter().filter(is_new).collect();
-            let next: Vec<&Value> =
-                old.iter().filter(|old| !new.iter().any(|new| is_same_manager(old, new))).chain(new.iter().copied()).collect();
+            let kept = old.iter().filter(|old| !new.iter().any(|new| is_same_manager(old, new)));
+            let next: Vec<&Value> = kept.chain(&new).copied().collect();
             if uid(&object) != entry.uid || !now.iter().any(is_own) {
                 return Ok(());
             }
@@ -335,6 +338,11 @@ impl<S: Server> Driver<'_, S> {
             }
             self.missed(&mut misses).await?;
         }
+    }
+
+    /// Returns the field manager of an undo of this entry that leaves a map to others.
+    fn undo_manager(&self, entry: &Entry) -> String {
+        format!("{UNDO_MANAGER}{}-{}", self.journal.id, entry.claim)
     }
 
     /// Returns true if the journal is so old that no request of its drivers can be under way any more.

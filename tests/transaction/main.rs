@@ -412,19 +412,20 @@ fn what_others_have_set_where_an_undo_leaves_them_a_map_is_not_derived() {
         let m = &objects["X0"]["m"];
         assert_eq!([&m["x"], &m["d"], &m["y"]], [&map["x"], &json!("theirs"), &json!("theirs")]);
     }
-    // The undo of another one has put a value of this one back.
-    let restore: fn(&mut World) =
-        |world| [("tenure", "3"), ("tenure-undo", "2")].iter().for_each(|(who, d)| put(world, who, "d", d));
     let forced = [recover(Some(3)), Meanwhile(take), Drive(Job::Force, None)];
-    for then in [vec![Meanwhile(restore), recover(None)], forced.into()] {
-        let (_, objects, _) = relay([Drive(both(), None), Meanwhile(ADD)].into_iter().chain(then).collect());
-        assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
-    }
+    let (_, objects, _) = relay([Drive(both(), None), Meanwhile(ADD)].into_iter().chain(forced).collect());
+    assert_eq!(objects["X0"]["m"], json!({ "d": "default", "y": "theirs" }));
     // A conflict that was recorded stays one.
     let edits: fn(&mut World) = |world| ["x", "y"].iter().for_each(|key| put(world, "kubectl", key, "theirs"));
-    let promote = |x| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": { "m": { "x": x } } }))]), None);
+    let promotion_of = |data| Drive(Job::Promote(vec![change("X0", ChangeType::Patch, json!({ "data": data }))]), None);
+    let promote = |x| promotion_of(json!({ "m": { "x": x } }));
     let (outcomes, ..) = relay(vec![promote("1"), Meanwhile(edits), promote("2"), recover(Some(3)), recover(None)]);
     assert_eq!(stuck(&outcomes[4]), [("X0", "data.m.x is somebody else's")]);
+    let more: fn(&mut World) = |world| world.cluster.edit("X0", "kubectl", |object| object["data"]["n"]["y"] = json!("theirs"));
+    let two = promotion_of(json!({ "m": { "x": "2" }, "n": { "x": "1" } }));
+    let (outcomes, objects, _) = relay(vec![promote("1"), Meanwhile(edits), two, Meanwhile(more), Drive(Job::Demote, None)]);
+    assert_eq!(stuck(&outcomes[4]), [("X0", "data.m.x is somebody else's")]);
+    assert_eq!(objects["X0"]["m"]["x"], "theirs");
     let meet: fn(&mut World) =
         |world| [("tenure", "d"), ("kubectl", "y")].iter().for_each(|(who, key)| put(world, who, key, "theirs"));
     let (met, others, _) = relay(vec![Unheard(both(), storing(&both()), meet)]);

@@ -110,7 +110,7 @@ fn built(request: Request) -> api::Request {
             let checks = if matches!(verb, Verb::Apply(_)) { ("force", "true") } else { ("fieldValidation", "Strict") };
             written(target, verb, &[("dryRun", "All"), ("fieldManager", MANAGER), checks])
         }
-        Request::Write(target, verb, manager) => written(target, verb, &[("fieldManager", manager)]),
+        Request::Write(target, verb, manager) => written(target, verb, &[("fieldManager", &manager)]),
         Request::Journal(place, verb) => api::Request::of(Place::secret(&place.namespace, place.journal()), verb),
         Request::Lease(place, write) => {
             let place = Place::lease(&place.namespace, place.name);
@@ -200,9 +200,9 @@ mod tests {
             ),
             (Request::Plan(target(), Verb::Create(body().into())), format!("POST {at}?{dry}&fieldValidation=Strict {JSON} {{}}")),
             (Request::Plan(target(), Verb::Delete(body().into())), format!("DELETE {at}/web {JSON} {{}}")),
-            (Request::Write(target(), Verb::Merge(body().into()), MANAGER), format!("PATCH {at}/web?{real} {merge} {{}}")),
-            (Request::Write(target(), Verb::Create(body().into()), MANAGER), format!("POST {at}?{real} {JSON} {{}}")),
-            (Request::Write(target(), Verb::Delete(body().into()), MANAGER), format!("DELETE {at}/web {JSON} {{}}")),
+            (Request::Write(target(), Verb::Merge(body().into()), MANAGER.into()), format!("PATCH {at}/web?{real} {merge} {{}}")),
+            (Request::Write(target(), Verb::Create(body().into()), MANAGER.into()), format!("POST {at}?{real} {JSON} {{}}")),
+            (Request::Write(target(), Verb::Delete(body().into()), MANAGER.into()), format!("DELETE {at}/web {JSON} {{}}")),
             (Request::Journal(place(), Verb::Get), format!("GET {journals}/txn-x-journal  ")),
             (Request::Journal(place(), Verb::Create(body().into())), format!("POST {journals} {JSON} {{}}")),
             (Request::Journal(place(), Verb::Replace(body().into())), format!("PUT {journals}/txn-x-journal {JSON} {{}}")),
