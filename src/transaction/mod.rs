@@ -46,7 +46,7 @@
 //!
 //! Once a journal is settled, the announcement is taken off the Lease, and then the marks of a transaction: after a commit within
 //! the limit again, whatever signal comes. So is the announcement of a journal that was deleted or of which nothing was stored, by the
-//! driver that holds the Lease. Who forgets a journal stores it once more without entries after that.
+//! driver that holds the Lease, if the journal is still as it was read. Who forgets a journal stores it once more without entries after that.
 
 use std::time::Duration;
 

@@ -114,18 +114,18 @@ impl<S: Server> Driver<'_, S> {
             // The journal beside the Lease has another id.
             let is_another = !id.is_empty() && id != self.journal.id;
             let is_lost = is_another && is_ours;
-            was_lost |= is_lost && !self.forgets;
             before.get_or_insert(is_announced);
             if is_announced == is_live && !self.forgets && !is_lost || self.looks {
                 break;
             }
-            // It may be of a later driver, which has stored its journal since this one read it.
-            if is_another && is_live && self.undoing_until.is_none() {
+            // It may be of another driver, which has made or stored its journal since this one read it.
+            if is_another && self.undoing_until.is_none() {
                 let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
-                if self.stored().await?.is_none_or(|secret| version(&secret) != version(&self.secret)) {
-                    return Err(Outcome::Overtaken);
+                if version(&self.stored().await?.unwrap_or_default()) != version(&self.secret) {
+                    return if is_live { Err(Outcome::Overtaken) } else { Ok(false) };
                 }
             }
+            was_lost |= is_lost && !self.forgets;
             let text = is_live.then(|| format!("{} {}", self.journal.id, self.claim));
             let Edit::Write(write) = operator::journal(&lease, text.as_deref()) else { break };
             if self.ask(Request::Lease(place.clone(), Some(write))).await?.is_some() {

@@ -335,10 +335,13 @@ impl Judge {
                 let wanted = if is_committed { &planned.after } else { &planned.before };
                 let writer = self.writers.get(&(name.clone(), key.to_owned()));
                 // A late write of a journal that was deleted is nobody's to undo.
-                let is_own = writer == Some(&Writer::Driver(party.journal.clone())) && !self.lost.contains(&party.journal);
-                // It goes with a map that an entry has made. In one that others keep the server derives it anew.
+                let mine = Writer::Driver(party.journal.clone());
+                let is_own = writer == Some(&mine) && !self.lost.contains(&party.journal);
+                // It goes with a map that an entry has made. In one that others keep, or have kept, the server derives it anew.
                 let makes = |entry: &&Entry| entry.target.name == *name && entry.fields.iter().any(|field| field.known == 1);
-                let is_anew = |map: &Map<_, _>| planned.before.is_none() && map.len() > 1 && map["d"] == "default";
+                let was_kept = self.writers.iter().any(|((of, key), by)| of == name && key.starts_with("m.") && *by != mine);
+                let is_kept = |map: &Map<_, _>| map.len() > 1 || was_kept;
+                let is_anew = |map: &Map<_, _>| planned.before.is_none() && map["d"] == "default" && is_kept(map);
                 let is_derived = object["data"]["m"].as_object().map_or_else(|| done.iter().any(makes), is_anew);
                 if is_own && field(Some(object), key) != *wanted && !(key == "m.d" && !is_committed && is_derived) {
                     self.bad("T6 recorded, and not true", party, name);

@@ -862,6 +862,23 @@ fn a_journal_that_somebody_empties_counts_as_deleted() {
 }
 
 #[test]
+fn an_announcement_whose_journal_was_made_meanwhile_stays() {
+    let made: fn(&mut World) = |world| {
+        let (mut lease, version) = (world.cluster.lease("J1"), world.cluster.new_version());
+        lease["metadata"]["annotations"] = json!({ "tenure.dev/journal": "abc 1" });
+        world.cluster.leases.insert("J1".into(), lease);
+        world
+            .cluster
+            .journals
+            .insert("J1".into(), json!({ "metadata": { "resourceVersion": version }, "type": "tenure.dev/journal" }));
+    };
+    for request in 2..5 {
+        let (_, world) = relayed(vec![Unheard(Job::Recover, request, made)]);
+        assert_eq!(world.borrow().cluster.leases["J1"]["metadata"]["annotations"]["tenure.dev/journal"], "abc 1", "{request}");
+    }
+}
+
+#[test]
 fn a_creation_in_doubt_that_an_undo_cannot_reach_is_still_in_doubt() {
     let create = Job::Apply(vec![change("C0", ChangeType::Create, json!({ "data": { "a": "C0:1" } }))]);
     let unheard = Unheard(create.clone(), storing(&create) + 1, |_| ());
