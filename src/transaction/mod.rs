@@ -90,7 +90,7 @@ pub const MARK: &str = "tenure.dev/change";
 /// The field manager of all other writes.
 pub(crate) const MANAGER: &str = "tenure";
 /// What the field manager of an undo that leaves a map to others begins with.
-pub(super) const UNDO_MANAGER: &str = "tenure-undo-";
+pub(super) const UNDO_PREFIX: &str = "tenure-undo-";
 /// Type of the Secret that is a transaction's journal.
 pub(super) const SECRET_TYPE: &str = "tenure.dev/journal";
 

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{MANAGER, UNDO_MANAGER};
+use super::{MANAGER, UNDO_PREFIX};
 pub(super) use crate::election::writes::as_map;
 
 /// A path, step by step.
@@ -177,7 +177,7 @@ pub(super) fn is_tenures(entry: &Value) -> bool {
 
 /// Returns true if an entry of `managedFields` is of an undo that has left a map to others.
 pub(super) fn is_of_undo(entry: &Value) -> bool {
-    entry["manager"].as_str().is_some_and(|manager| manager.starts_with(UNDO_MANAGER))
+    entry["manager"].as_str().is_some_and(|manager| manager.starts_with(UNDO_PREFIX))
 }
 
 /// Returns true if two entries of `managedFields` are of one manager.

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Request, Server, State, UNDO_MANAGER, Verb,
+    Entry, EntryType, Event, Field, Kind, MANAGER, Outcome, Phase, Request, Server, State, UNDO_PREFIX, Verb,
     driver::Driver,
     fields::{Side, body, foreign, keeps_a_map, underived, with, without_nulls},
     holds_others,
@@ -312,13 +312,13 @@ impl<S: Server> Driver<'_, S> {
     /// Gives the fields of an object that was put back to the managers that had them. A manager that has changed its part since keeps
     /// the new one.
     async fn give_back(&self, entry: &Entry) -> Result<(), Outcome> {
-        let mut misses = 0;
+        let (undo, mut misses) = (self.undo_manager(entry), 0);
+        let is_own = |manager: &Value| manager["manager"] == MANAGER || manager["manager"] == undo;
+        // That undo is over, or still there.
+        let old: Vec<&Value> = entry.managers.iter().filter(|old| !is_of_undo(old)).collect();
         loop {
             let Some(object) = self.look(&entry.target).await? else { return Ok(()) };
-            let undo = self.undo_manager(entry);
-            let is_own = |manager: &Value| manager["manager"] == MANAGER || manager["manager"] == undo;
             let now = managers(&object);
-            let old: Vec<&Value> = entry.managers.iter().filter(|old| !is_of_undo(old)).collect();
             let is_new = |new: &&Value| {
                 !is_own(new)
                     && old.iter().all(|old| {
@@ -342,7 +342,7 @@ impl<S: Server> Driver<'_, S> {
 
     /// Returns the field manager of an undo of this entry that leaves a map to others.
     fn undo_manager(&self, entry: &Entry) -> String {
-        format!("{UNDO_MANAGER}{}-{}", self.journal.id, entry.claim)
+        format!("{UNDO_PREFIX}{}-{}", self.journal.id, entry.claim)
     }
 
     /// Returns true if the journal is so old that no request of its drivers can be under way any more.

@@ -44,6 +44,8 @@ pub struct Judge {
     made: BTreeMap<String, String>,
     /// Objects into whose map somebody else has written.
     shared: BTreeSet<String>,
+    /// Objects, and journals whose last write of `m.d` has left more than that in the map.
+    beside: BTreeSet<(String, String)>,
     /// Objects whose mark somebody took off.
     pub stripped: BTreeSet<String>,
     /// Journals that somebody deleted.
@@ -224,6 +226,15 @@ impl Judge {
                     self.others.insert(place.clone(), field(Some(next), key));
                 }
             }
+            if key == "m.d" {
+                let beside = (name.to_owned(), party.journal.clone());
+                let is_kept = next.is_some_and(|next| next["data"]["m"].as_object().is_some_and(|map| map.len() > 1));
+                if is_kept {
+                    self.beside.insert(beside)
+                } else {
+                    self.beside.remove(&beside)
+                };
+            }
             self.writers.insert(place.clone(), Writer::Driver(party.journal.clone()));
             self.touched.entry(place).or_default().insert(party.journal.clone());
         }
@@ -337,11 +348,10 @@ impl Judge {
                 // A late write of a journal that was deleted is nobody's to undo.
                 let mine = Writer::Driver(party.journal.clone());
                 let is_own = writer == Some(&mine) && !self.lost.contains(&party.journal);
-                // It goes with a map that an entry has made. In one that others keep, or have kept, the server derives it anew.
+                // It goes with a map that an entry has made. In one that others kept at the write the server derives it anew.
                 let makes = |entry: &&Entry| entry.target.name == *name && entry.fields.iter().any(|field| field.known == 1);
-                let was_kept = self.writers.iter().any(|((of, key), by)| of == name && key.starts_with("m.") && *by != mine);
-                let is_kept = |map: &Map<_, _>| map.len() > 1 || was_kept;
-                let is_anew = |map: &Map<_, _>| planned.before.is_none() && map["d"] == "default" && is_kept(map);
+                let was_kept = self.beside.contains(&(name.clone(), party.journal.clone()));
+                let is_anew = |map: &Map<_, _>| planned.before.is_none() && map["d"] == "default" && was_kept;
                 let is_derived = object["data"]["m"].as_object().map_or_else(|| done.iter().any(makes), is_anew);
                 if is_own && field(Some(object), key) != *wanted && !(key == "m.d" && !is_committed && is_derived) {
                     self.bad("T6 recorded, and not true", party, name);

@@ -867,10 +867,8 @@ fn an_announcement_whose_journal_was_made_meanwhile_stays() {
         let (mut lease, version) = (world.cluster.lease("J1"), world.cluster.new_version());
         lease["metadata"]["annotations"] = json!({ "tenure.dev/journal": "abc 1" });
         world.cluster.leases.insert("J1".into(), lease);
-        world
-            .cluster
-            .journals
-            .insert("J1".into(), json!({ "metadata": { "resourceVersion": version }, "type": "tenure.dev/journal" }));
+        let secret = json!({ "metadata": { "resourceVersion": version }, "type": "tenure.dev/journal" });
+        world.cluster.journals.insert("J1".into(), secret);
     };
     for request in 2..5 {
         let (_, world) = relayed(vec![Unheard(Job::Recover, request, made)]);

@@ -95,12 +95,25 @@ async fn fields_that_the_server_derives_and_nulls_that_exclude_each_other_go_the
 
     let kept = containers(&mut shop.read(&deployment).await)[0]["startupProbe"].clone();
     assert_eq!([&kept["exec"], &kept["periodSeconds"]], [&other["exec"], &json!(10)]);
+    // The value that is the default is named, also where the answer was lost.
+    let named = shop
+        .changes(&[change("apps/v1 Deployment shop", &format!("type: Patch, content: {{{}}}", probe.replace(": 5}", ": 10}")))]);
+    for lost in [0, 1] {
+        shop.stock().await;
+        said(&shop.apply(&named, &[]).await, 0, &["committed: 1 change"]);
+        edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"] = other.clone()).await;
+        edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"]["periodSeconds"] = json!(10)).await;
+        shop.desk.proxy.on(is_change, Times::Only(lost), Fault::committed_but(503, "ServiceUnavailable"));
+        said(&shop.recover(&["apply", "x"]).await, 0, &["the API server keeps", "periodSeconds", "undone: 1 change"]);
+    }
     // What others have added may be invalid alone.
     shop.stock().await;
     said(&shop.apply(&file, &[]).await, 0, &["committed: 1 change"]);
     edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"]["failureThreshold"] = json!(9)).await;
     edit(&stage, &deployment, |deployment| deployment["spec"]["template"]["metadata"]["annotations"]["b"] = json!("c")).await;
-    said(&shop.recover(&["apply", "x"]).await, 2, &["must specify a handler"]);
+    for force in [None, Some("--force")] {
+        said(&shop.recover(&["apply", "x"].into_iter().chain(force).collect::<Vec<_>>()).await, 2, &["must specify a handler"]);
+    }
     edit(&stage, &deployment, |deployment| containers(deployment)[0]["startupProbe"]["failureThreshold"] = Value::Null).await;
     said(&shop.recover(&["apply", "x"]).await, 0, &["undone: 1 change"]);
     let template = shop.read(&deployment).await["spec"]["template"].take();
