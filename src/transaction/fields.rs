@@ -173,7 +173,7 @@ pub(super) fn underived(object: Value, fields: &[Field], undo: &str) -> Value {
         let has_it = |entry: &&Value| field.path.iter().try_fold(&entry["fieldsV1"], node).is_some();
         let mut owners = managers(&object).iter().filter(has_it).peekable();
         let is_undos = owners.peek().is_some() && owners.all(|entry| entry["manager"] == undo);
-        is_undos && field.keeps_its_map(&object) && !field.is(Side::After, &object)
+        is_undos && field.keeps_its_map(&object)
     };
     let mut next = object.clone();
     fields.iter().filter(is_anew).for_each(|field| remove(&mut next, &field.path));
